@@ -121,7 +121,7 @@ def _loaded(name: str) -> Any:
     """Import a public name."""
     if name in _HOMES:
         if _HOMES[name] not in _WITHOUT_GRAPHS:
-            importlib.import_module("rlx.blocks")  # cards first: they install the op methods on Graph
+            importlib.import_module("rlx.blocks")  # import the cards first: they install the op methods on Graph
             _show_graphs()
         value = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:

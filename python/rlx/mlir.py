@@ -198,7 +198,7 @@ def unregistered_dialects_allowed() -> Iterator[None]:
 
 
 def _after_fork_in_child() -> None:
-    if _context is not None and is_abandoned(_lock):  # a thread of the parent may have been inside the `with` above
+    if _context is not None and is_abandoned(_lock):  # a thread of the parent may have been inside `with`
         _context.allow_unregistered_dialects = False
 
 

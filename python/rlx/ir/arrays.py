@@ -96,7 +96,7 @@ def _read(value: Any, what: str) -> np.ndarray:
 
 
 def _plain(array: object, what: str) -> np.ndarray:
-    """Return an array of a subclass of `np.ndarray` as a plain one. Operators of a subclass may have other meanings."""
+    """Return an array of a subclass of `np.ndarray` as a plain array, because a subclass may redefine operators."""
     if not is_array(array):
         raise Error(f"{what} must be an array, got {_kind(array)}")
     if isinstance(array, np.ma.MaskedArray):
@@ -126,7 +126,7 @@ def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
     return elements_of_torch(plain, torch, what)
 
 
-# Hints for dtypes of PyTorch, by the prefix of their name. The first match applies.
+# Hints for PyTorch dtypes, by prefix of the name. The first match applies.
 _TORCH_HINTS = (
     ("complex32", "cast it: tensor.to(torch.complex64)"),
     (
@@ -139,7 +139,7 @@ _TORCH_HINTS = (
 
 
 def torch_hint(name: str) -> str:
-    """Return the hint for a dtype of PyTorch that RLX lacks."""
+    """Return the hint for a PyTorch dtype that RLX lacks."""
     return next(hint for start, hint in _TORCH_HINTS if name.startswith(start))
 
 

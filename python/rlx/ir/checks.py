@@ -26,7 +26,7 @@ def _place() -> str | None:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether the text can be encoded as UTF-8, that is, contains no half of a surrogate pair."""
+    """Whether the text can be encoded as UTF-8, that is, has no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

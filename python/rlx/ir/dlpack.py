@@ -1,4 +1,4 @@
-"""Exchange of arrays through DLPack, including the dtypes that NumPy's `from_dlpack` and `__dlpack__` refuse: bf16, f8."""
+"""Exchange of arrays through DLPack, including the dtypes that NumPy's `from_dlpack` and `__dlpack__` reject: bf16, f8."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _CONSUMED = {name: b"used_" + name for name in _STRUCTURES}
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Any:
-    """Return a function of Python's C API with its own types; types set on functions of `ctypes.pythonapi` are shared."""
+    """Return a function of Python's C API with its own types. Types set on functions of `ctypes.pythonapi` are shared."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -117,7 +117,7 @@ def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
     """
     try:
         capsule = value.__dlpack__(max_version=_VERSION, **({} if copy is None else {"copy": copy}))
-    except TypeError:  # older than the array API of 2023
+    except TypeError:  # a library without `max_version`, which the array API has since 2023
         capsule = value.__dlpack__()
     name = next((n for n in _STRUCTURES if _is_valid(capsule, n)), None)
     if name is None:
@@ -129,7 +129,7 @@ def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
         raise Error(f"{what} is of version {managed.major}.{managed.minor} of DLPack; expected version {_VERSION[0]}")
     kind, interface = _described(managed.tensor, what)
     interface["data"] = (interface["data"], not (is_versioned and not managed.flags & _READ_ONLY))
-    # After the errors above, the capsule still owns the tensor and releases it. From here on, it is ours.
+    # If an error above is raised, the capsule still owns the tensor and releases it. From here on, this code owns it.
     _set_name(capsule, _CONSUMED[name])
     memory = _BorrowedMemory(address, managed.deleter, interface)
     source: Any = memory if prod(interface["shape"]) else np.empty(interface["shape"], interface["typestr"])
@@ -138,7 +138,7 @@ def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
 
 
 def _described(tensor: _DLTensor, what: str) -> tuple[DType, dict[str, Any]]:
-    """Return the dtype of a tensor, and NumPy's description of its memory with elements that NumPy lacks as integers.
+    """Return the dtype of a tensor, and its array interface, in which dtypes that NumPy lacks are unsigned integers.
 
     Raises:
         Error: As for `read`.

@@ -282,7 +282,7 @@ def family(array_dtype: np.dtype[Any]) -> str:
 
 
 def _name_of(x: object) -> str | None:
-    """Return the NumPy name of a dtype that a user passes in any form; None for other objects."""
+    """Return the NumPy name of a dtype in any form that a user may pass; None for other objects."""
     if isinstance(x, str):
         return x
     if isinstance(x, np.dtype):
@@ -303,7 +303,7 @@ def _is_concrete(kind: type) -> bool:
     return kind not in _ABSTRACT and (issubclass(kind, np.generic) or kind.__module__ == "ml_dtypes")
 
 
-# By prefixes of the NumPy name. The first entry with a matching prefix applies.
+# Keyed by prefix of the NumPy name. The first entry with a matching prefix applies.
 _HINTS = (
     (("int128", "uint128"), "cast it to i64 or f64"),
     (("int1",), "cast it to i2 or bool"),

@@ -17,7 +17,8 @@ from rlx.ir.fitting import fitted
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 
-# Families in promotion order. A value of rank 0 may be passed for an argument of a later family that can represent it.
+# Dtype families in promotion order. A value of rank 0 may be passed for an argument of a later family if its dtype can
+# represent the value.
 _ORDER = {"bool": 0, "signed": 1, "unsigned": 1, "float": 2, "complex": 3}
 
 

@@ -50,7 +50,7 @@ def asked_after(name: str) -> list[str]:
 
 
 def is_imported() -> bool:
-    """Whether the caller's code imports a name by `from … import …`."""
+    """Whether the caller's code imports a name with `from … import …`."""
     return any(i.opname == "IMPORT_FROM" for i in _code_of_caller()[:1])
 
 

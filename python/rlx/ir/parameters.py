@@ -9,7 +9,7 @@ from rlx.support.errors import Error
 from rlx.support.short import listed
 from rlx.support.suggestions import suggestion
 
-_COUNT = "num_batches_tracked"  # the number of batches that a PyTorch batch norm has seen
+_COUNT = "num_batches_tracked"  # the number of batches that a PyTorch batch norm has processed
 
 
 def named_values(values: Mapping[Any, Any], known: Collection[str], what: str = "") -> dict[str, Any]:

@@ -61,7 +61,7 @@ def _promote(a: DType, b: DType) -> DType:
     fitting = [d for d in DTYPES if d.is_integer and d.min <= low and high <= d.max]
     return min(
         fitting, key=lambda d: d.bits, default=f64
-    )  # no integer holds u64 and negative numbers: f64, as in NumPy
+    )  # no integer dtype holds both u64 and negative numbers: f64, as in NumPy
 
 
 def holds(wide: DType, other: DType) -> bool:

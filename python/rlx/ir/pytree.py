@@ -15,7 +15,7 @@ from typing import Any
 from rlx.support.errors import Error
 from rlx.support.guards import is_list, is_tuple
 
-_DEEPEST = 200  # a container that contains itself is infinite
+_DEEPEST = 200  # a container that contains itself would recurse without end
 
 
 @dataclass(frozen=True)

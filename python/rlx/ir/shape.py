@@ -14,7 +14,7 @@ from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.support.errors import ShapeError
 from rlx.support.guards import is_sequence
 
-if TYPE_CHECKING:  # code that runs programs uses shapes, possibly without MLIR
+if TYPE_CHECKING:  # code that runs programs uses shapes, possibly without MLIR; therefore MLIR is imported on first use
     from rlx import mlir
 
 DimLike = int | str | DimExpr
@@ -145,7 +145,7 @@ class Shape(tuple[Dim, ...]):
         return self._hash
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Shape, (self.dims, self.dtype)  # type and hash are valid in one process only
+        return Shape, (self.dims, self.dtype)  # the type and the hash are valid only in this process
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{', '.join(map(str, self.dims))}]"

@@ -33,7 +33,7 @@ class Mesh:
         axes: The axes, as a mapping of ints. Do not change it.
 
     Raises:
-        Error: A name is not a word, or a number is not positive.
+        Error: A name is not an identifier, or a number is not positive.
     """
 
     def __init__(self, axes: Mapping[str, int]):

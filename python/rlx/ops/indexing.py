@@ -1,4 +1,4 @@
-"""`x[index]` of tensors: NumPy's indexing, as far as the shape of the result does not depend on values."""
+"""`x[index]` of tensors: NumPy's indexing, if the shape of the result does not depend on values."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def entry_of(value: Any) -> Any:
     if isinstance(value, Tensor):
         tensor: Any = value
         if tensor.dtype.is_bool and isinstance(tensor, EagerTensor):
-            return tensor.numpy()  # its values are known, and thus the size of the result
+            return tensor.numpy()  # the values are known, and therefore the size of the result
         if tensor.dtype.is_bool:
             raise ShapeError(
                 "a tensor of booleans would give a shape that depends on values",
@@ -254,7 +254,7 @@ def _without_moving_slices(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[
     for entry in entries:
         if isinstance(entry, slice) and isinstance(entry.start, EagerTensor) is not isinstance(entry.stop, EagerTensor):
             start, stop = (int(v) if isinstance(v, EagerTensor) else v for v in (entry.start, entry.stop))
-            entry = slice(start, stop, entry.step)  # another length would need a graph
+            entry = slice(start, stop, entry.step)  # in a graph, this length would not be known
         if isinstance(entry, slice) and (isinstance(entry.start, Tensor) or isinstance(entry.stop, Tensor)):
             g: Any = x.builder
             x = g.dynamic_slice_in_dim(x, entry.start, _distance(entry), axis=axis)
@@ -325,7 +325,7 @@ def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
         return g.narrow(x, axis, 0, high + 1), _constant(g, entry)
     if high < 0:
         return g.narrow(x, axis, size + low, -low), _constant(g, entry.astype(np.int64) - low)
-    # The whole axis, with a length that fits only if the positions are in range.
+    # The slice covers the whole axis. Its length fits only if the positions are in range.
     x = g.narrow(x, axis, 0, maximum(size, max(high + 1, -low)))
     return x, _constant(g, entry) + _constant(g, (entry < 0).astype(np.int32)) * g.dim_size(size)
 

@@ -198,7 +198,7 @@ def local_response_norm(
     Args:
         b: The graph.
         x: `[N, C, …]`, floats. f16 and bf16 are computed in f32.
-        size: The number of channels, `size // 2` of them before. Channels beyond the edges count as 0.
+        size: The number of channels, of these `size // 2` before the current one. Channels beyond the edges count as 0.
         alpha: The factor of the mean square.
         beta: The exponent.
         k: The added constant.

@@ -110,7 +110,7 @@ class _ElementLoss(Card):
     """The loss of each element of two tensors of one shape, or their mean or sum."""
 
     def slopes(self, b: Builder, x: Tensor, y: Tensor, **attributes: Any) -> tuple[Callable[[], Tensor], ...]:
-        """Return the derivatives of an element's loss with respect to both operands (f32 or f64), each emitted on demand."""
+        """Return the derivatives of an element's loss with respect to both operands (f32 or f64). Each is emitted on demand."""
         raise NotImplementedError
 
     def jvp(
@@ -144,7 +144,7 @@ class _ElementLoss(Card):
         return prediction if reduction == "none" else prediction.with_dims(())
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, reduction: str, **attributes: Any) -> Tensor:
-        """Return a loss for each entry: the elementwise losses, then their reduction. f16 and bf16 stay wide until then."""
+        """Return a loss for each batch entry: elementwise losses, reduced. f16 and bf16 are rounded at the end only."""
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         if reduction == "none":
             return b.emit(self.name, full, reduction=reduction, **attributes)
@@ -246,7 +246,8 @@ class HuberLoss(_ElementLoss, op="huber_loss"):
 
     def decompose(self, b: Builder, prediction: Tensor, target: Tensor, *, delta: float, reduction: str) -> Tensor:
         distance = widened(b, prediction) - widened(b, target)
-        # One formula for both branches: `near` is clipped, and for small distances this is half their square.
+        # One formula for both branches: `near` is the clipped distance. For small distances the formula is half their
+        # square.
         near = b.clip(distance, -delta, delta)
         return _reduce(b, near * (distance - near * 0.5), reduction, prediction)
 
@@ -268,7 +269,7 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
 
     def decompose(self, b: Builder, logits: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
         x, t = widened(b, logits), widened(b, targets)
-        upper = x > 0.0  # either formula is smooth; |x| and a maximum have no second derivative at 0
+        upper = x > 0.0  # both formulas are smooth; |x| and a maximum have no second derivative at 0
         losses = b.where(upper, x, 0.0) - x * t + b.log1p(b.exp(b.where(upper, -x, x)))
         return _reduce(b, losses, reduction, logits)
 

@@ -108,7 +108,7 @@ _MEANINGS = {
     "antialias": "When shrinking, whether to weight all covered elements instead of the nearest ones.",
     "dtype": "The dtype of the result; None to derive it from the values.",
 }
-# Different meanings in helpers whose docstrings omit these arguments.
+# Meanings that differ in some helpers, whose docstrings omit these arguments.
 _OF_HELPERS = {
     "keepdims": _MEANINGS["keep_dims"],
     "shape": "The sizes of the result.",
@@ -168,7 +168,7 @@ def of_kind(spec: OpSpec, kind: str, signature: Signature) -> str:
 
 
 def of_helper(function: Callable[..., Any], signature: Signature) -> str:
-    """Return the docstring of a helper's method: its own, without the graph, plus missing arguments and errors."""
+    """Return the docstring of a helper's method: that of the helper without the graph, plus missing sections."""
     text = "\n".join(line for line in (inspect.getdoc(function) or "").splitlines() if not line.startswith("    b: "))
     parameters = [p for p in signature.parameters.values() if p.name != "self"]
     if "Args:\n" not in text and parameters:

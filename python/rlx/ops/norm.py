@@ -1,9 +1,9 @@
-"""Normalisations. They are composite: the decomposition is the definition, evaluated in wide precision.
+"""Normalisations.
 
-Their gradients compute the statistics in the same way as the decompositions, so equal ops are merged once both are
-decomposed. Let `x̂` be the normalised input, `r` one over its deviation and `w = dy·scale`. The gradient of the input
-is `r·(w - mean w - x̂·mean(w·x̂))` if the mean was subtracted (Ioffe and Szegedy, Batch normalization, section 3), and
-`r·(w - x̂·mean(w·x̂))` otherwise.
+They are composite: the decomposition is the definition, evaluated in f32 or f64. Their gradients compute the statistics
+in the same way as the decompositions, so equal ops are merged once both are decomposed. Let `x̂` be the normalised
+input, `r` one over its deviation and `w = dy·scale`. The gradient of the input is `r·(w - mean w - x̂·mean(w·x̂))` if
+the mean was subtracted (Ioffe and Szegedy, Batch normalization, section 3), and `r·(w - x̂·mean(w·x̂))` otherwise.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def standardised(b: Builder, wide: Tensor, axes: Any, eps: float) -> tuple[Tenso
 
 
 def over_rms(b: Builder, wide: Tensor, axis: int, eps: float) -> tuple[Tensor, Tensor]:
-    """Return values divided by their root mean square along `axis`, and the inverse of this root."""
+    """Return values divided by their root mean square along `axis`, and the inverse of this root mean square."""
     inverse = b.rsqrt(b.mean(wide * wide, axis, keep_dims=True) + eps)
     return wide * inverse, inverse
 

@@ -54,7 +54,7 @@ _MOST_SLICES = 1 << 16  # in an iteration over a tensor
 
 
 class Operators:
-    """The methods that `install` adds to `Tensor`. The class has no other use."""
+    """The methods that `install` adds to `Tensor`. The class is never instantiated."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -72,7 +72,7 @@ class Operators:
 
     @answered
     def to_device(self: Any, device: str, /, *, stream: Any = None) -> Any:
-        """The tensor itself: see `device`."""
+        """The tensor itself. There is only one device, see `device`."""
         if device != self.device:
             raise ValueError(f"a graph belongs to no device; rlx.Session({device!r}) compiles it for one")
         return self

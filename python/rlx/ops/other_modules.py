@@ -30,7 +30,7 @@ _PLACES = {
 def module_problem(module: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
     """Return the error for a name that a module does not have, with its counterpart or a name of similar spelling.
 
-    It is an `ImportError` in `from module import name`, because Python replaces the message of any other error there.
+    For `from module import name` it is an `ImportError`, because Python replaces the message of any other error.
     """
     names = list(known)
     call = _within(name) or _known(module.partition(".")[2], name, names) or _elsewhere(name)

@@ -103,8 +103,8 @@ def problem(owner: str, name: str, known: Iterable[str], methods: Mapping[str, A
 def within(name: str, methods: Mapping[str, Any]) -> str:
     """Return the call for a name that the caller looks up in a module of another library.
 
-    For `g.scipy.special.erf` it is the call for `erf`. It is empty if nothing is looked up in the module, or nothing
-    known.
+    For `g.scipy.special.erf` it is the call for `erf`. The result is empty if the caller looks up no name in the
+    module, or an unknown name.
     """
     path = [name, *asked_after(name)] if name in SPACES else []
     if len(path) < 2 or path[-1] in SPACES:

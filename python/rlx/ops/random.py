@@ -240,7 +240,7 @@ def _spread(b: Builder, unit: Tensor, low: Any, scale: Any) -> Tensor:
     half = digits // 2
     fraction, exponent = math.frexp(scale)
     coarse_scale = math.ldexp(round(math.ldexp(fraction, half)), exponent - half)
-    fine_scale = float(scale) - coarse_scale  # of either sign, and thus one digit shorter than the remainder
+    fine_scale = float(scale) - coarse_scale  # signed, and therefore one digit shorter than the remainder
     upper = 2.0 ** (digits - half)
     coarse = cast(b, cast(b, unit * upper, i32), unit.dtype) * (1 / upper)
     fine = unit - coarse
@@ -371,7 +371,7 @@ class Sample(Card, op="sample"):
         position_drawn = b.argmax((reached > unit * total) * (weights > 0.0), -1, keep_dims=True)
         if order is not None:
             position_drawn = b.gather_batched(order, position_drawn, axis=-1)
-        # If the numbers cannot be compared (NaN, or infinity minus infinity), the largest logit is taken.
+        # If the sums cannot be compared (NaN, or infinity minus infinity), the largest logit is taken.
         return b.where(b.reshape(total == total, batch), b.reshape(position_drawn, batch), largest)
 
     def build(

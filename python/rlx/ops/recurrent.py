@@ -80,7 +80,8 @@ class SelectiveScan(Card, op="selective_scan"):
         sequences = [_swapped(builder, widened(builder, t)) for t in (x, delta, b, c)]
         state = builder.expand(builder.constant(0.0, dtype=rates.dtype), (batch, width, size))
 
-        # exp(delta·a) and delta·b·x for all steps would be N times as large as x, so each step computes its own part.
+        # For all steps, exp(delta·a) and delta·b·x would have N times the size of x, so each step computes its own
+        # part.
         def step(state: Tensor, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
             x_t, delta_t, b_t, c_t = slices
             decay = builder.exp(builder.reshape(delta_t, (batch, width, 1)) * rates)

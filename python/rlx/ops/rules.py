@@ -107,7 +107,10 @@ def joined(b: Builder, terms: Sequence[Tensor | Range]) -> Tensor:
 
 
 def _concatenated(b: Builder, parts: list[Range]) -> list[Tensor | None]:
-    """Join ranges of one axis to as few tensors of the whole axis as possible. Ranges of unknown order are not joined."""
+    """Join ranges of one axis to the smallest possible number of tensors over the whole axis.
+
+    Ranges of unknown order are not joined.
+    """
     if not all(type(p.start) is int for p in parts):
         return [resolved(b, p) for p in parts]
     rows: list[list[Range]] = []

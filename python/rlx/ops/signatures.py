@@ -13,7 +13,7 @@ from rlx.ir.op.card import Card
 SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
 
 KINDS = {"i64": "int", "f64": "float", "bool": "bool", "enum": "str", "str": "str"}
-# Default types of arguments by name, for all ops whose function is not more specific. The types are in
+# Default types of arguments by name, for ops whose function does not have more specific annotations. The types are in
 # `rlx.ir.graph.typing`.
 _BY_NAME = {
     "axes": "int | Sequence[int] | None",
@@ -104,7 +104,7 @@ def _operand(operand: ValueSpec | None) -> str:
 
 def _of_record(spec: OpSpec) -> Iterable[Parameter]:
     """Yield operands, then attributes, of an op without its own `build`."""
-    trailing = len(spec.operands)  # an optional operand before a required one must be given, possibly as None
+    trailing = len(spec.operands)  # an optional operand before a required one must be passed, possibly as None
     while trailing and spec.operands[trailing - 1].arity != "single":
         trailing -= 1
     for i, operand in enumerate(spec.operands):

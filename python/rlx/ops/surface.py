@@ -60,7 +60,7 @@ _HELPERS: dict[str, Callable[..., Any]] = {}
 def helper(function: Callable[..., Any]) -> Callable[..., Any]:
     """Register `function(b, …)` as a method of graphs and a function of `rlx.ops`: `@helper def rfft2(b, x): …`.
 
-    An op has a card. A helper is a well-known name for a combination of other ops.
+    A helper has no card. It is a well-known name for a combination of ops.
     """
     _HELPERS[function.__name__] = function
     return function

@@ -193,7 +193,7 @@ def _scattered(x: Tensor, entries: list[Any], new: Tensor, reduction: str) -> Te
     marked, dims = [], list(flat.shape.dims)
     axis = 0
     for entry in entries:
-        if isinstance(entry, Tensor):  # positions out of range go to an extra position at the end, which is not written
+        if isinstance(entry, Tensor):  # positions out of range become an extra position, dropped later
             size: Any = flat.shape.dims[axis]
             index = cast(b, indexing.from_the_end(b, entry, size), i64)
             extent = b.cast(b.dim_size(size), i64)

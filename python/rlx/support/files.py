@@ -371,7 +371,7 @@ def _prefix(target: Path) -> str:
 
 
 def _synchronise(path: str | os.PathLike[str]) -> None:
-    """Wait until a file, or the file list of a folder, is on the disk."""
+    """Wait until a file, or the entries of a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def put_off() -> Generator[None]:
-    """Disable garbage collection inside. A collection visits all objects, so creating n of them takes more than O(n) time.
+    """Context in which garbage collection is disabled.
 
-    If threads overlap, collection may resume when the first of them leaves. This costs time only.
+    A collection visits all objects, so creating n objects takes more than O(n) time. If several threads use it at once,
+    collection may resume when the first thread leaves. This only costs time.
     """
     if not gc.isenabled():
         yield

@@ -51,7 +51,7 @@ def holding(lock: Any, function: Callable[..., T], *arguments: Any) -> T:
     """Call a function while holding a lock.
 
     An interrupt (`KeyboardInterrupt`) may come between two lines of Python. Here one line takes the lock, calls the
-    function and releases the lock, and the lock is implemented in C. So no interrupt can leave it locked.
+    function and releases the lock. The lock is implemented in C, so an interrupt cannot leave it locked.
     """
     with lock: return function(*arguments)  # noqa: E701  # fmt: skip
 

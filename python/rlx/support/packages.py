@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.support.errors import Error
 
-# The pip requirement of a package, where it differs from the package's name.
+# The requirement to pass to pip, for packages whose requirement differs from the package name.
 _INSTALLS = {
     "iree.runtime": "iree-base-runtime",
     "iree.compiler": "iree-base-compiler",

@@ -58,7 +58,7 @@ def cut(text: str) -> str:
 
 
 def listed(parts: Iterable[str], most: int = _PARTS) -> str:
-    """Join entries with commas. Of many entries, the first are named and the others counted."""
+    """Join entries with commas. If there are many, only the first ones are listed, with the number of the others."""
     every = list(parts)
     shown = every if len(every) <= most else [*every[: most - 1], f"… {len(every) - most + 1} more"]
     return ", ".join(shown)

@@ -1,4 +1,4 @@
-"""`Transform`, the base of all transforms: a pass that replaces a function by another one. Also helpers of transforms."""
+"""`Transform`, the base of all transforms: a pass that replaces a function by another one. Helpers for transforms."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def arguments_of(graph: Graph, names: Sequence[str], what: str) -> list[Argument
     """Return the arguments of a graph with these names; without names, all parameters.
 
     Raises:
-        PassError: An argument does not exist, is named twice, or is not of floats.
+        PassError: An argument does not exist, is named twice, or is not floating-point.
     """
     by_name = {a.name: a for a in graph.arguments}
     chosen = list(names) or [a.name for a in graph.params if a.shape.dtype.is_inexact]
@@ -227,7 +227,7 @@ def arguments_of(graph: Graph, names: Sequence[str], what: str) -> list[Argument
 
 
 def with_outputs(graph: Graph, chosen: Mapping[str, int]) -> Graph:
-    """Reduce the outputs of a graph to some of them, with new names. Returns the same graph.
+    """Keep only some outputs of a graph, with new names. Returns the same graph.
 
     Args:
         graph: The graph, which is changed.

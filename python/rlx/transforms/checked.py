@@ -1,4 +1,4 @@
-"""Checks of the results of op rules. A wrong rule gives an error that names it, and not a wrong derivative."""
+"""Checks of the results of op rules. A wrong rule raises an error that names it, instead of returning a wrong derivative."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NotLinearError(Error):
 
 
 class LinearArgument(Tensor):
-    """A tensor without a value: the argument of a linear function that is being transposed."""
+    """A tensor without a value: an argument of a linear function that is being transposed."""
 
     __slots__ = ()
 

@@ -53,7 +53,7 @@ class CheckpointTransform(Transform, name="rlx-checkpoint", exact=True):
                     scope.bind(op.results, copy(derived.graph, op, [scope[v] for v in op.operands], scope))
                 continue
             read = _used_outside(segment, returned)
-            read.sort(key=lambda v: str(v.type))  # the number of runs of equal types in a group is limited
+            read.sort(key=lambda v: str(v.type))  # a group may only have a limited number of runs of equal types
 
             def emit_segment(
                 segment: Sequence[mlir.Operation] = segment, read: Sequence[mlir.Value] = read
@@ -71,7 +71,7 @@ class CheckpointTransform(Transform, name="rlx-checkpoint", exact=True):
         """Return the segments of ops, and whether each is recomputed.
 
         Raises:
-            PassError: Any number of segments exceeds the limit.
+            PassError: The limit is exceeded for every number of segments.
         """
         num_constants = next((i for i, op in enumerate(ops) if len(op.operands) or len(op.regions)), len(ops))
         constants, others = ops[:num_constants], ops[num_constants:]
@@ -114,7 +114,7 @@ def _cuts(sizes: list[int], count: int) -> list[int]:
 
 
 def _needed(ops: list[mlir.Operation], sizes: list[int], cuts: list[int]) -> int:
-    """Return the bytes of values that are used across segments, plus those of the largest segment."""
+    """Return the bytes of values that are used across segments, plus the bytes of the largest segment."""
     position = {r: i for i, op in enumerate(ops) for r in op.results}
     segment_of = [sum(i >= c for c in cuts[1:]) for i in range(len(ops))]
     crossing: set[mlir.Value] = set()

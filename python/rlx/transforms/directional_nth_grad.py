@@ -56,14 +56,13 @@ def directional_nth_grad(graph: Any, wrt: Any, order: int) -> Any:
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: The name of the argument (or a list of it).
+        wrt: The name of the argument (or a list with this name).
         order: The order of the derivative.
 
-    Returns:
-        A graph with new inputs `dir_0` to `dir_<order-1>`, shaped like the argument, and an output
-        `dir<order>_<output>` for each output of floats: `D^n f(x)[dir_0, dir_1, …]`.
+    Returns: A graph with new inputs `dir_0` to `dir_<order-1>`, shaped like the argument, and an output
+        `dir<order>_<output>` for each floating-point output: `D^n f(x)[dir_0, dir_1, …]`.
 
     Raises:
-        Error: The argument does not exist or is not of floats, the order is negative, or an op has no rule.
+        Error: The argument does not exist or is not floating-point, the order is negative, or an op has no rule.
     """
     return DirectionalNthGrad(wrt=names_of(wrt, "wrt"), order=order)(graph)

@@ -176,7 +176,7 @@ class ForwardRegion:
 
 
 def partial(b: Builder, block: mlir.Block, scope: ValueScope, arguments: Sequence[Tensor], position: int) -> Tensor:
-    """Return the elementwise derivative of the only result of a block of elementwise ops by one of its arguments.
+    """Return the elementwise derivative of the only result of a block of elementwise ops, with respect to one of its arguments.
 
     Args:
         b: The builder to emit with.

@@ -22,7 +22,7 @@ UNUSED = ("zero", "error")
 
 @dataclass(frozen=True)
 class Grad(Transform, name="rlx-grad"):
-    """Compute the gradient of a scalar output, the loss, by arguments.
+    """Compute the gradient of a scalar output, the loss, with respect to arguments.
 
     The outputs are `grad_<name>` for each argument. With `with-loss`, the loss comes before them, and the other outputs of
     the function after them.
@@ -90,11 +90,11 @@ class Grad(Transform, name="rlx-grad"):
 
 @answered
 def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
-    """Return a graph that computes the gradient of a scalar output by arguments.
+    """Return a graph that computes the gradient of a scalar output with respect to arguments.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        wrt: Names of the arguments to differentiate with respect to; all parameters when empty.
         loss: The name of the output to differentiate; by default the first.
         unused: `"zero"`, or `"error"` if the loss must depend on all of these arguments.
 
@@ -102,8 +102,8 @@ def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "z
         A graph with the same arguments and an output `grad_<name>`, shaped like the argument, for each name.
 
     Raises:
-        Error: The loss is not a real scalar, an argument does not exist or is not of floats, the loss does not depend
-            on an argument, or an op has no rule.
+        Error: The loss is not a real scalar, an argument does not exist or is not floating-point, the loss does not
+            depend on an argument, or an op has no rule.
     """
     return Grad(wrt=names_of(wrt, "wrt"), loss=loss, unused=unused)(graph)
 

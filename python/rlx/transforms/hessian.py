@@ -15,7 +15,7 @@ from rlx.transforms.grad import Grad
 
 @dataclass(frozen=True)
 class Hessian(Transform, name="rlx-hessian"):
-    """Compute all second derivatives of a scalar output by arguments (forward mode over reverse mode).
+    """Compute all second derivatives of a scalar output with respect to arguments (forward mode over reverse mode).
 
     The outputs are `hessian_<name>_<other>` for each pair of arguments, with the dimensions of the first, then the second.
     """
@@ -37,7 +37,7 @@ def hessian(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        wrt: Names of the arguments to differentiate with respect to; all parameters when empty.
         loss: The name of the output to differentiate; by default the first.
 
     Returns:

@@ -40,7 +40,7 @@ def hvp(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        wrt: Names of the arguments to differentiate with respect to; all parameters when empty.
         loss: The name of the output to differentiate; by default the first.
 
     Returns:

@@ -17,10 +17,10 @@ from rlx.transforms.vjp import Vjp
 
 
 def real_arguments(graph: Graph, names: Sequence[str], what: str) -> list[Argument]:
-    """Return the arguments to differentiate by.
+    """Return the arguments to differentiate with respect to.
 
     Raises:
-        PassError: An argument or output is complex: dense derivatives by complex numbers are not defined here.
+        PassError: An argument or output is complex, for which dense derivatives are not defined here.
     """
     arguments = arguments_of(graph, names, what)
     for entry in (*arguments, *graph.outputs):

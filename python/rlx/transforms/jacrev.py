@@ -14,7 +14,7 @@ from rlx.transforms.base import Transform, names_of
 
 @dataclass(frozen=True)
 class Jacrev(Transform, name="rlx-jacrev"):
-    """Compute the derivative of every output element by every argument element: reverse mode, for few outputs.
+    """Compute the Jacobian of the outputs with respect to arguments by reverse mode, for few output elements.
 
     The outputs are `jacobian_<output>_<name>`, with the dimensions of the output, then those of the argument.
     """
@@ -27,17 +27,16 @@ class Jacrev(Transform, name="rlx-jacrev"):
 
 @answered
 def jacrev(graph: Any, wrt: Any = ()) -> Any:
-    """Return a graph that computes dense derivatives of outputs by arguments: reverse mode, for few output elements.
+    """Return a graph that computes the Jacobian of outputs with respect to arguments: reverse mode, for few outputs.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        wrt: Names of the arguments to differentiate with respect to; all parameters when empty.
 
-    Returns:
-        A graph with the same arguments and an output `jacobian_<output>_<name>` of shape `[*output, *argument]` for
-        each output of floats and each name.
+    Returns: A graph with the same arguments and an output `jacobian_<output>_<name>` of shape `[*output, *argument]`
+        for each floating-point output and each name.
 
     Raises:
-        Error: An argument does not exist, is not of real floats, or an op has no rule.
+        Error: An argument does not exist, is not real floating-point, or an op has no rule.
     """
     return Jacrev(wrt=names_of(wrt, "wrt"))(graph)

@@ -17,8 +17,8 @@ from rlx.transforms.forward import Forward
 class Jvp(Transform, name="rlx-jvp"):
     """Add the directional derivative of every output to the outputs (forward mode).
 
-    For each argument in `tangents` there is a new input `tangent_<name>`, and for each output of floats a new output
-    `tangent_<output>`.
+    For each argument in `tangents` there is a new input `tangent_<name>`, and for each floating-point output a new
+    output `tangent_<output>`.
     """
 
     tangents: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
@@ -46,13 +46,13 @@ def jvp(graph: Any, tangents: Any = ()) -> Any:
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        tangents: Names of the arguments to differentiate by; the others are constant. All parameters when empty.
+        tangents: Names of the arguments to differentiate with respect to; the others are constant. All parameters when
+            empty.
 
-    Returns:
-        A graph with new inputs `tangent_<name>`. Its outputs are those of the graph, then `tangent_<output>` for each
-        output of floats or complex numbers.
+    Returns: A graph with new inputs `tangent_<name>`. Its outputs are those of the graph, then `tangent_<output>` for
+        each floating-point or complex output.
 
     Raises:
-        Error: An argument does not exist or is not of floats, no output is of floats, or an op has no rule.
+        Error: An argument does not exist or is not floating-point, no output is floating-point, or an op has no rule.
     """
     return Jvp(tangents=names_of(tangents, "tangents"))(graph)

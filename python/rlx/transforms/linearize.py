@@ -1,4 +1,4 @@
-"""Linearisation: division of a derivative into a part that depends on the point, and a linear function of tangents."""
+"""Linearisation: a derivative split into a part that depends on the point and a linear function of the tangents."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def linearize(graph: Any, wrt: Any = ()) -> Linearized:
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        wrt: Names of the arguments to differentiate with respect to; all parameters when empty.
 
     Raises:
         Error: As for `jvp`.

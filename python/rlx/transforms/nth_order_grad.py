@@ -1,4 +1,4 @@
-"""`rlx-nth-order-grad`: the nth derivative by a scalar."""
+"""`rlx-nth-order-grad`: the nth derivative with respect to a scalar."""
 
 # Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
@@ -18,7 +18,7 @@ from rlx.transforms.grad import Grad
 
 @dataclass(frozen=True)
 class NthOrderGrad(Transform, name="rlx-nth-order-grad"):
-    """Compute the nth derivative of a scalar output by a scalar argument: `grad`, applied n times."""
+    """Compute the nth derivative of a scalar output with respect to a scalar argument: `grad`, applied n times."""
 
     wrt: tuple[str, ...] = option((), "the argument, a scalar; when empty, the only parameter")
     order: int = option(2, "the order of the derivative; 0 gives the output itself", least=0)
@@ -45,7 +45,7 @@ GREATEST_ORDER = 32
 
 
 def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> str:
-    """Return the name of the argument to differentiate by.
+    """Return the name of the argument to differentiate with respect to.
 
     Raises:
         PassError: There is not exactly one argument, or the order is negative or too large.
@@ -64,11 +64,11 @@ def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> s
 
 @answered
 def nth_order_grad(graph: Any, wrt: Any, order: int, *, loss: str | None = None) -> Any:
-    """Return a graph that computes the nth derivative of a scalar output by a scalar argument.
+    """Return a graph that computes the nth derivative of a scalar output with respect to a scalar argument.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: The name of the argument (or a list of it).
+        wrt: The name of the argument (or a list with this name).
         order: The order of the derivative.
         loss: The name of the output to differentiate; by default the first.
 

@@ -52,7 +52,7 @@ class ReverseMode:
         self.note = note
         # Emitted values that depend on the chosen tensors.
         self.varied: set[mlir.Value] = set()
-        # Those of them that are `checked.LinearArgument`, because a linear function is being transposed.
+        # The values in `varied` that are `checked.LinearArgument`, because a linear function is being transposed.
         self._absent: set[mlir.Value] = set()
         self._tape: list[_TapeEntry] = []
         self._terms: dict[mlir.Value, list[Any]] = {}
@@ -149,7 +149,7 @@ class ReverseMode:
         return self.run(block, inner)
 
     def _results(self, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Sequence[Tensor]:
-        """Return the results of a copy of an op. If an operand is absent, the results are absent too."""
+        """Return the results of a copy of an op. If an operand has no value, neither do the results."""
         if not any(t.value in self._absent for t in operands):
             return scopes.copy(self.builder, op, operands, scope)
         results = [checked.LinearArgument(r) for r in op.results]

@@ -1,4 +1,4 @@
-"""Helpers shared by the transforms: `ValueScope`, which maps values of a block to new tensors, and copies of blocks."""
+"""Helpers of the transforms: `ValueScope`, which maps values of a block to tensors of the new graph, and block copies."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def has_derivative(op: mlir.Operation) -> bool:
 
 
 def decomposition(b: Builder, op: mlir.Operation, scope: ValueScope) -> mlir.Block:
-    """Return a block with the decomposition of a composite op. Its arguments replace the op's operands."""
+    """Return a block with the decomposition of a composite op. The block's arguments replace the op's operands."""
     return _replacement(b, op, opview.card_of(op).decompose, scope)
 
 

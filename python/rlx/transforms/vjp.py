@@ -19,8 +19,8 @@ from rlx.transforms.reverse import ReverseMode
 class Vjp(Transform, name="rlx-vjp"):
     """Add the cotangents of arguments to the outputs (reverse mode).
 
-    For each output of floats there is a new input `cotangent_<output>`, and for each argument in `wrt` a new output
-    `grad_<name>`.
+    For each floating-point output there is a new input `cotangent_<output>`, and for each argument in `wrt` a new
+    output `grad_<name>`.
     """
 
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
@@ -72,14 +72,13 @@ def vjp(graph: Any, wrt: Any = ()) -> Any:
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        wrt: Names of the arguments to differentiate with respect to; all parameters when empty.
 
-    Returns:
-        A graph with a new input `cotangent_<output>` for each output of floats or complex numbers. Its outputs are
-        those of the graph, then `grad_<name>` for each name. For complex arguments it is the adjoint for the inner
-        product `Re(sum(conj(a)·b))`, the conjugate of the gradient in JAX.
+    Returns: A graph with a new input `cotangent_<output>` for each floating-point or complex output. Its outputs are
+        those of the graph, then `grad_<name>` for each name. For a complex argument, `grad_<name>` is the adjoint for
+        the inner product `Re(sum(conj(a)·b))`, the conjugate of the gradient in JAX.
 
     Raises:
-        Error: An argument does not exist or is not of floats, or an op has no rule.
+        Error: An argument does not exist or is not floating-point, or an op has no rule.
     """
     return Vjp(wrt=names_of(wrt, "wrt"))(graph)

@@ -127,7 +127,7 @@ def _moved(x: Tensor, source: int, destination: int) -> Tensor:
 
 @answered
 def vmap(graph: Any, batched: Any, size: Any, out_axes: Any = 0) -> Any:
-    """Return a graph that computes another one for a batch of arguments at once.
+    """Return a graph that computes another graph for a batch of arguments at once.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.

@@ -1,4 +1,4 @@
-"""Bounds of symbolic sizes that an argument declares besides its shape, as in `3 <= batch <= 64`, `n%2 == 0`."""
+"""Bounds of symbolic sizes that an argument declares in addition to its shape, such as `3 <= batch <= 64` or `n%2 == 0`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Bound:
         return f"{least}{self.size}" + ("" if self.high is None else f" <= {self.high}")
 
     def requires(self, what: str) -> Iterator[tuple[Dim, str]]:
-        """Yield expressions that must not be negative, each with the message for a negative one.
+        """Yield expressions that must not be negative, each with the error message for a negative value.
 
         Args:
             what: The argument, for messages.

@@ -52,7 +52,7 @@ __all__ = [
 @lru_cache(maxsize=4096)
 def symbol(name: str) -> DimExpr:
     """Return the dimension called `name`. Raises `Error` if `name` is not an identifier."""
-    name = unicodedata.normalize("NFKC", name)  # as Python's own parser does
+    name = unicodedata.normalize("NFKC", name)  # like Python's own parser
     if not name.isidentifier() or keyword.iskeyword(name) or name in CALLS:
         raise Error(
             f"{shown(name)} is not a name for a symbolic dimension",
@@ -189,7 +189,7 @@ def estimate(d: Dim) -> int:
 
 
 def substitute(d: Dim, mapping: Mapping[str, Dim]) -> Dim:
-    """Return `d` with symbols replaced by dimensions, all at once. Symbols not in `mapping` stay."""
+    """Return `d` with symbols replaced by dimensions, all at once. Symbols that are not in `mapping` remain."""
     return d.substitute(mapping) if isinstance(d, DimExpr) else d
 
 
@@ -211,7 +211,7 @@ def is_multiple_of(a: Dim, b: Dim) -> bool:
 
 
 def _without_mod(d: Dim) -> Dim:
-    """Return `d` with every ``x%y`` outside other opaque terms written as ``x - y*(x//y)``."""
+    """Return `d` with every ``x%y`` that is not inside another opaque term written as ``x - y*(x//y)``."""
     if isinstance(d, int):
         return d
     total: Dim = 0

@@ -118,7 +118,7 @@ class DimExpr:
         return total
 
     def substitute(self, mapping: Mapping[str, Dim]) -> Dim:
-        """Return the dimension with symbols replaced by dimensions, all at once. Symbols not in `mapping` stay."""
+        """Return the dimension with symbols replaced by dimensions, all at once. Symbols that are not in `mapping` remain."""
         if self.symbols.isdisjoint(mapping):
             return self
         total: Dim = 0

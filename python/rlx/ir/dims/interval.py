@@ -36,7 +36,7 @@ def _product(x: float, y: float) -> float:
         -x,
         y,
         -y,
-    ):  # no multiplication here: the other number may be an integer too large for a float
+    ):  # do not multiply: the other number may be an integer that is too large for a float
         return math.inf if (x > 0) == (y > 0) else -math.inf
     return x * y
 

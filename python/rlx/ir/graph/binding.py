@@ -71,6 +71,6 @@ def with_canonical_axes(spec: OpSpec, given: dict[str, Any], operands: Sequence[
 
 
 def _count_problem(spec: OpSpec, count: int) -> str:
-    """Return a note on the number of operands, if it is fixed and another number was passed; else an empty string."""
+    """Return a note on the number of operands if it is fixed and the call passed a different number."""
     fixed = all(operand.arity == "single" for operand in spec.operands)
     return f": expected {len(spec.operands)} operands, got {count}" if fixed and count != len(spec.operands) else ""

@@ -130,7 +130,7 @@ class Builder(RegionBuilder, OpMethods):
         RegionBuilder.__init__(self)
 
     def new_seed(self) -> int:
-        """Return the next of 0, 1, …, the seed of random ops without an explicit one, so that seeds are unique."""
+        """Return the next of 0, 1, …. Random ops without an explicit seed use it, so that seeds are unique."""
         return next(self._seeds)
 
     def restart_seeds(self) -> None:
@@ -160,7 +160,7 @@ class Builder(RegionBuilder, OpMethods):
 
     @contextlib.contextmanager
     def located(self, location: mlir.Location) -> Generator[None]:
-        """Give one location to all ops that are emitted in this context."""
+        """Use one location for all ops that are emitted in this context."""
         outer_location, self._location = self._location, location
         try:
             yield
@@ -348,7 +348,7 @@ def method_of(card: Card) -> Any:
                 result = named(*result)
             for operand in lifted:
                 if isinstance(operand, Tensor):
-                    operand.beside = None  # the operand may be the result
+                    operand.beside = None  # the result may be the operand itself
         except Error as problem:
             raise placed(problem, f"rlx.{card.name}", card.build, len(args), self.location) from None
         except Exception as problem:
@@ -406,7 +406,7 @@ def _call_error(b: Builder, card: Card, problem: Exception, args: Sequence[Any],
         if "positional argument" in message and "were given" in message:
             message = "got too many positional arguments"  # Python's message counts `self` and the builder as well
         return CallError.of(f"rlx.{card.name}", message, _parameters(card), describe(b.location), args, kwargs)
-    if (place := raised_at(problem)) is not None:  # the code of a user's op, or of an object among the arguments
+    if (place := raised_at(problem)) is not None:  # in a user's op or in an object among the arguments
         message = f"rlx.{card.name}: code that it calls raised {type(problem).__name__}: {problem}"
         return Error(message, location=describe(b.location), hint=place)
     others = ", ".join(f"{n} = {shown(v)}" for n, v in arguments.items() if not isinstance(v, Tensor))

@@ -328,7 +328,7 @@ class EagerBuilder(threading.local, Builder):
             if type(tensor) is Tensor:
                 _EndedTensor.end(tensor)
         made.clear()
-        self._retire(mark)  # it no longer uses values of the scratch block
+        self._retire(mark)  # the op no longer uses values of the scratch block
         self._pending.remove(holder)
         del self._retired[: -_FAILED if kept else None]
         self._placeholders.clear()
@@ -421,6 +421,6 @@ def eager() -> Generator[None]:
     op by op, so a debugger can step through them. This mode is slow. Its results define the meaning of the ops.
     """
     if not is_eager():
-        EAGER.restart_seeds()  # every block draws the same numbers, as does every trace
+        EAGER.restart_seeds()  # seeds start at 0 in every block, as in every trace
     with emitting_into(EAGER):
         yield

@@ -219,7 +219,7 @@ class _PreparedOp:
 
         Raises:
             ShapeError: The op does not support the sizes of its symbols.
-            Error: The evaluator returns another shape or dtype than inference, or memory is exhausted.
+            Error: The evaluator's shape or dtype differs from the inferred one, or memory is exhausted.
         """
         if self._checks_sizes:
             _check_sizes(self.op, operands, self._attributes)
@@ -256,7 +256,7 @@ def evaluated(
         location: Where the op is.
 
     Raises:
-        Error: The evaluator returns another shape or dtype, or memory is exhausted.
+        Error: The evaluator's shape or dtype differs from the expected one, or memory is exhausted.
     """
     try:
         with np.errstate(all="ignore"):
@@ -295,7 +295,7 @@ def evaluate_op(
 
     Raises:
         ShapeError: The op does not support the sizes of its symbols.
-        Error: The evaluator returns another shape or dtype than inference.
+        Error: The evaluator's shape or dtype differs from the inferred one.
     """
     return _PreparedOp(op, symbols).run(operands, outside or {}, None)
 
@@ -360,7 +360,7 @@ class _Attributes:
         return hash(self.text)
 
 
-@lru_cache(maxsize=256)  # building it is most of the work for small arrays
+@lru_cache(maxsize=256)  # for small arrays, building the graph is most of the work
 def _decomposed(card: Card, shapes: tuple[Any, ...], attributes: _Attributes) -> Graph:
     graph = Graph(card.name, stage="hir")
     number = count(1)

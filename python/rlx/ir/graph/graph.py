@@ -188,7 +188,7 @@ class Graph(Exports, CarriesValues, Builder):
                 trained.
 
         Raises:
-            ShapeError: The value has another shape or dtype, or the sharding does not fit the mesh.
+            ShapeError: The value has a different shape or dtype, or the sharding does not fit the mesh.
         """
         argument = parameter(declared("param", name, shape, dtype, sharding, self.mesh), trainable)
         value = with_dtype(value, argument.shape.dtype)
@@ -379,7 +379,7 @@ class Graph(Exports, CarriesValues, Builder):
         values = self._unwritten
         if values is not None:
             with mlir.entered():
-                if self._unwritten is values:  # else another thread was first
+                if self._unwritten is values:  # otherwise another thread has already written them
                     self._write(values)
                     self._unwritten = None
 

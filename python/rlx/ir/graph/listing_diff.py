@@ -57,7 +57,7 @@ class ListingDiff:
         return tuple(_lines(self.before, self.after))
 
     def changes(self) -> str:
-        """Return the ops that became fewer or more, on one line."""
+        """Return the ops whose number changed, on one line."""
         old, new = self.before.histogram, self.after.histogram
         parts = [f"-{n} {name}" for name, n in (old - new).items()] + [
             f"+{n} {name}" for name, n in (new - old).items()

@@ -70,7 +70,7 @@ class RegionBuilder:
 
     _points: list[mlir.InsertionPoint]
 
-    if TYPE_CHECKING:  # members that `Builder` adds
+    if TYPE_CHECKING:  # members that `Builder` defines
 
         @property
         def location(self) -> mlir.Location: ...

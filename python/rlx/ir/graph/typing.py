@@ -12,7 +12,7 @@ from rlx.ir.dtype import DType
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 
-# A tensor of the graph, an array, which becomes a constant, or a number, which takes its dtype from the tensors.
+# A tensor of the graph, an array (which becomes a constant), or a number (which takes its dtype from the tensors).
 TensorLike: TypeAlias = Tensor | np.ndarray | np.generic | complex
 # `rlx.f32`, `np.float32`, `"f32"` or `"float32"`.
 DTypeLike: TypeAlias = DType | np.dtype[Any] | type | str

@@ -1,4 +1,4 @@
-"""Argument groups: dataclasses that a rule takes in place of operands or attributes that travel together.
+"""Argument groups: dataclasses of operands or attributes that belong together, as parameters of rules.
 
     @dataclass(frozen=True)
     class DotDims(ArgumentGroup):
@@ -9,8 +9,8 @@
 
     def infer(self, lhs: Shape, rhs: Shape, *, dims: DotDims) -> Shape: ...
 
-The rule is still called with the operands and attributes of the op. A card gets groups in all of its rules, a lowering in those
-that it registers.
+The rule is still called with the operands and attributes of the op. All rules of a card may take groups, and so may
+registered lowering rules.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class ArgumentGroup:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The values by name, as an op takes them."""
+        """The operands or attributes of the group, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """How a rule takes one of its parameters: the group, or None for the argument itself, and the names of its fields."""
+    """A parameter of a rule: its group, or None for a single argument, and the names of its fields."""
 
     name: str
     group: type[Any] | None
@@ -83,7 +83,7 @@ def _grouped(positional: list[_Taken], args: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _groups_of(rule: Callable[..., Any]) -> dict[str, type[Any]]:
-    """The groups that a rule takes, by parameter. Annotations are looked up as names only: every card is asked at import."""
+    """The groups that a rule takes, by parameter. Annotations are looked up by name and not evaluated, to save time."""
     scope: Mapping[str, Any] = getattr(rule, "__globals__", {})
     annotations: Mapping[str, Any] = getattr(rule, "__annotations__", {})
     found = {name: scope.get(a) if isinstance(a, str) else a for name, a in annotations.items()}

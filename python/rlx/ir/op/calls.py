@@ -112,7 +112,7 @@ ADVICE: dict[tuple[str, str], str] = {}
 NOTES: dict[tuple[str, str], str] = {}
 
 
-# Conversions for keywords whose counterpart takes another value or several arguments.
+# Conversions for keywords whose counterpart takes a different value or several arguments.
 _CONVERTED: dict[str, Callable[[Any], dict[str, Any]]] = {
     "unbiased": lambda value: {"ddof": int(bool(value))},
     "betas": lambda value: {"b1": value[0], "b2": value[1]},
@@ -121,7 +121,7 @@ _CONVERTED: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-# Arguments that reproduce the default of another library, by method and a keyword that only this library uses.
+# Arguments that reproduce the default of another library, by method and a keyword that only the other library uses.
 _DEFAULTS: dict[tuple[str, str], dict[str, Any]] = {(name, "dim"): {"ddof": 1} for name in ("std", "var")}
 
 
@@ -175,7 +175,7 @@ def placed(problem: Error, shown: str, function: Callable[..., Any], given: int,
 
 
 class CallError(ShapeError):
-    """A call does not match the parameters of a method.
+    """The error for a call that does not match the parameters of a method.
 
     Attributes:
         reason: Python's message about the call.

@@ -108,7 +108,7 @@ def sample(
     return OpSample(tuple(map(operand, operands)), attributes, names, tolerance, build)
 
 
-# The methods that take an op's operands or attributes one by one.
+# The methods of a card that take an op's operands or attributes as separate parameters.
 _RULES = frozenset(
     ("infer", "requires", "evaluate", "decompose", "jvp", "vjp", "vmap", "pushforward", "pullback", "reversible")
 )
@@ -117,9 +117,9 @@ _RULES = frozenset(
 class Card:
     """Base of all op cards. Subclass it with the op's name: `class Softmax(Card, op="softmax")`.
 
-    `infer` is required, and one of `evaluate` and `decompose`. Operands are passed in the order of the record, an
-    absent optional operand as None and a variadic one as a list. All attributes are passed by name. A
-    rule may take some of them as one object: see `rlx.ir.op.argument_groups`.
+    A card must define `infer`, and either `evaluate` or `decompose`. Operands are passed in the order of the record, an
+    absent optional operand as None and a variadic one as a list. All attributes are passed by name. A rule may take
+    several of them as one object: see `rlx.ir.op.argument_groups`.
     """
 
     spec: ClassVar[OpSpec]
@@ -234,7 +234,7 @@ class Card:
 
     # --- transform rules; missing ones are derived -----------------------------------------------
 
-    # The operands in which the op is linear while the others are constant. Several names in one string, "on_true
+    # The operands in which the op is linear if the others are constant. Several names in one string, "on_true
     # on_false", mean that it is jointly linear in them. The tangent of the result is the op applied to tangents.
     linear: ClassVar[tuple[str, ...]] = ()
 
@@ -299,7 +299,7 @@ class Card:
         return True
 
     def is_replaced(self, **attributes: Any) -> bool:
-        """Whether reverse mode replaces the op by the result of `reversible`, or uses `pullback`, for some attributes."""
+        """Whether, for the given attributes, reverse mode replaces the op by the result of `reversible` or uses `pullback`."""
         return True
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Any:

@@ -23,7 +23,7 @@ SEGMENTS = (OPERAND_SEGMENTS, RESULT_SEGMENTS)
 
 
 def is_segmented(values: tuple[ValueSpec, ...]) -> bool:
-    """Whether an op needs an attribute with the segment sizes of these values."""
+    """Whether an op with these operands or results needs an attribute with their segment sizes."""
     open_ended = [v.arity for v in values if v.arity != "single"]
     return len(open_ended) > 1 or "variadic" in open_ended
 

@@ -38,7 +38,7 @@ def accessors(spec: OpSpec) -> dict[str, property]:
 
 
 def _free(name: str) -> str:
-    """Return a name that MLIR's op class does not use. Only its `result` is replaced if an op has a result of that name."""
+    """Return a name that MLIR's op class does not use. The name `result` is allowed: it overrides that of MLIR's class."""
     is_taken = keyword.iskeyword(name) or (name != "result" and hasattr(mlir.ir.OpView, name))
     return name + "_" if is_taken else name
 

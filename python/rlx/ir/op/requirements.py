@@ -55,7 +55,7 @@ def _of_arguments(function: mlir.FuncOp) -> Iterator[tuple[Dim, str]]:
 
 def _of_op(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:
     for expression, meaning in _without_divisors(op):
-        for divisor in divisors(expression):  # first: if a divisor is 0, the expression has no value
+        for divisor in divisors(expression):  # check divisors first: if one is 0, the expression has no value
             yield divisor * divisor - 1, f"{op.name}: the size {expression} divides by {divisor}, which is 0"
         yield expression, f"{op.name}: {meaning}"
 

@@ -35,7 +35,7 @@ def calling(
         raise
     except Error as problem:
         if problem.location and len(op.regions):
-            raise  # it is about an op inside a region
+            raise  # the error is about an op inside a region
         hint = problem.hint or defined_at(rule)
         raise problem.moved(
             f"{subject}: {problem.message}", location=describe(op.location), hint=hint

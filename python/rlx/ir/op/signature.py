@@ -32,7 +32,8 @@ STAGES = ("hir", "mir", "lir")
 # Module attribute up to MIR: whether `rlx-fuse` creates fused ops from primitives (`direct`) or not (`fusable`).
 POLICY_ATTRIBUTE = "rlx.fusion_policy"
 POLICIES = ("direct", "fusable")
-# Function attribute: the name of the function for which this one computes parameters when the program is loaded.
+# Function attribute: the name of another function. This function computes the parameters of that one when the program
+# is loaded.
 PREPARES = "rlx.prepares"
 _OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.frozen", "rlx.init", SHARDING, BOUNDS)
 _OF_RESULTS = ("rlx.name", "rlx.updates")
@@ -196,7 +197,7 @@ class Declared:
 
 
 def declared_arguments(function: mlir.FuncOp) -> list[Declared]:
-    """Return the arguments of a function from its attributes. They may have any type, as after lowering."""
+    """Return the arguments of a function from its attributes. They may have any type, for example after lowering."""
     return [_argument(i, entry) for i, (_, entry) in enumerate(_entries(function, "arg_attrs"))]
 
 
@@ -281,7 +282,7 @@ def _a(kind: str) -> str:
 
 
 class _context:
-    """Adds a location and a subject to the errors raised in this context."""
+    """A context that adds a location and a subject to the errors raised in it."""
 
     def __init__(self, location: mlir.Location, subject: str):
         self.location, self.subject = location, subject
@@ -331,7 +332,7 @@ def _check_shards(function: mlir.FuncOp, mesh: Mesh) -> None:
 
 
 def _check_function(function: mlir.FuncOp, mesh: Mesh | None) -> None:
-    """Check one function. Its arguments may have any type, as after lowering."""
+    """Check one function. Its arguments may have any type, for example after lowering."""
     name = function.name.value
     with _context(function.location, "a function"):
         if not name:

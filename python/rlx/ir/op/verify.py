@@ -21,7 +21,7 @@ def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
     """Check that every operand has a dtype that the record allows.
 
     Raises:
-        ShapeError: An operand has another dtype.
+        ShapeError: An operand has a dtype that is not allowed.
     """
     for value, operand in zip(spec.operands, operands, strict=True):
         for shape in operand if is_list(operand) else [operand]:
@@ -48,10 +48,10 @@ def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
                 )
 
 
-# Ops that were valid, keyed by everything that their validity depends on: name, types and attributes, each of which is
-# a unique object in MLIR. The card is stored as the value, because a user's op may be registered again. Ops with
-# regions are not stored, because the key does not cover their content. The table grows only with the context, which
-# keeps every type and attribute as well.
+# Cache of ops that were valid. The key has everything that their validity depends on: name, types and attributes, each
+# of which is a unique object in MLIR. The card is stored as the value, because a user's op may be registered again. Ops
+# with regions are not stored, because the key does not cover their content. The cache keeps types and attributes alive,
+# but so does the context.
 _valid: dict[tuple[Any, ...], Card] = {}
 
 

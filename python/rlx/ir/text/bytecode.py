@@ -41,7 +41,7 @@ class _Code(NamedTuple):
     widths: Mapping[int, int]
 
 
-# Booleans are missing: they have too few values for marks, and are packed eight to a byte.
+# Booleans are not extracted: they have too few values for marks, and are packed eight to a byte.
 _VHLO_WIDTHS = {2: 2, 3: 2, 4: 4, 5: 8, 11: 1, 12: 2, 13: 4, 14: 8, 16: 1, 17: 2, 18: 4, 19: 8}
 _CODES = {
     "builtin": _Code(18, 13, 9, 0, {3: 2, 4: 2, 5: 4, 6: 8}),
@@ -86,7 +86,7 @@ class _Bytes:
         self.data, self.place = data, 0
 
     def number(self) -> int:
-        """Read an unsigned number. The trailing zeros of its first byte give the number of bytes that follow."""
+        """Read an unsigned number. The number of trailing zeros of its first byte is the number of bytes that follow."""
         first = self.data[self.place]
         more = 8 if not first else (first & -first).bit_length() - 1
         raw = self.take(1 + more)
@@ -112,7 +112,7 @@ class _Bytes:
 
 
 def _number(value: int) -> bytes:
-    """Encode a number as `_Bytes.number` reads it."""
+    """Encode a number in the format that `_Bytes.number` reads."""
     more = max(0, value.bit_length() - 1) // 7
     return (
         b"\0" + value.to_bytes(8, "little")
@@ -165,7 +165,7 @@ class _File:
             width = self._width(kind, size)
             unused = marks.setdefault((width, size), _marks(width, taken))
             if (mark := next(unused, None)) is None:
-                if blob[1:] == blob[:-1]:  # it may be mistaken for a mark
+                if blob[1:] == blob[:-1]:  # the value may be mistaken for a mark
                     raise _Unexpected
                 continue
             found[mark, size] = blob
@@ -176,7 +176,7 @@ class _File:
         return SplitBytecode(self._written(replaced), found)
 
     def _entries(self) -> tuple[list[_AttributeEntry], list[_AttributeEntry], list[tuple[int, int]]]:
-        """Return the attributes, the types, and for each group of them the dialect's number and the count."""
+        """Return the attributes, the types, and for each group of them the index of the dialect and the number of entries."""
         table, content, names = _Bytes(self.of_kind[_SIZES]), _Bytes(self.of_kind[_ATTRIBUTES]), self._dialects()
         counts = table.number(), table.number()
         lists: tuple[list[_AttributeEntry], list[_AttributeEntry]] = [], []

@@ -2,7 +2,7 @@
 
 The parsers of MLIR's own dialects do not expect malicious input: for example, a `linalg.transpose` with a wrong
 permutation aborts the process. Text with only rlx, func and builtin ops is read directly, unless it uses parts of
-builtin that RLX never writes: an affine map that divides the least i64 by -1 also aborts the process.
+builtin that RLX never writes: an affine map that divides the smallest i64 by -1 also aborts the process.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _NAMES = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-# If a text matches none of these patterns, no match of `_NAMES` is relevant: there is no dotted name outside the safe
-# dialects, quoted or not, and no short form. Together with a plain search for the rare words and escapes, this is much
+# If a text matches none of these patterns, it has no dotted names outside the safe dialects and no short forms, so the
+# search for `_NAMES` can be skipped. A plain search for the rare words and escapes is still needed. This is much
 # faster.
 _SUSPICIOUS = [
     re.compile(pattern, re.ASCII)
@@ -141,8 +141,8 @@ def attempt(text: str, name: str = "<text>") -> None:
     """
     if not is_foreign(text):
         return
-    # A process that has parsed other texts may crash because of corrupted memory, so a failure is confirmed in a new
-    # one.
+    # A process that has parsed other texts may have corrupted memory and crash for that reason. A failure is therefore
+    # confirmed in a new process.
     outcome = holding(_lock, lambda: _ask(text) or _ask(text))
     if outcome != ".":
         ending = f"takes more than {SECONDS} s for" if outcome == "late" else "crashes on"
@@ -209,7 +209,7 @@ def _pieces(text: str) -> Iterator[bytes]:
 
 
 def _answer(process: Any, text: str, seconds: float) -> bytes | None:
-    """Return the answer of a process to a text: empty if the process has ended, None after the time limit."""
+    """Return the answer of a process to a text: empty if the process has ended, None if the time limit is exceeded."""
     pieces = _pieces(text)
     unsent = next(pieces)
     deadline = time.monotonic() + seconds

@@ -126,4 +126,4 @@ def main(provider: str, folder: str, mode: str, seconds: str | None = None) -> i
 if __name__ == "__main__":
     code = main(*sys.argv[1:])
     sys.stderr.flush()
-    os._exit(code)  # without cleaning up, which may crash if damaged data has corrupted memory
+    os._exit(code)  # skip the cleanup, which may crash if damaged data has corrupted memory

@@ -166,7 +166,7 @@ class Attention(Card, op="attention"):
         # fewer queries than keys, fewer key heads than query heads, values of a different width
         yield sample((2, 2, 16), (2, 5, 8), (2, 5, 6), None, num_heads=4, head_dim=4, mask_kind="causal", dtypes=FLOATS)
         yield sample((2, 6, 2, 4), (2, 1, 5, 4), (2, 1, 5, 4), None, num_heads=6, head_dim=4, dtypes=("f32",))
-        # more queries than keys: the first queries see nothing
+        # more queries than keys: the first queries see no key
         yield sample(
             (1, 5, 8), (1, 3, 8), (1, 3, 8), None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",)
         )

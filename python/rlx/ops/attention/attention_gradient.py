@@ -108,8 +108,8 @@ class AttentionGradient:
         """Return the sum over the keys of the weights times their cotangents: `[B, H, S]`.
 
         It equals the sum of the results times their cotangents over the width of a head, which has fewer terms (T. Dao
-        et al., 2022, appendix B). Results in the layout of the operands are shared with the forward pass. In other
-        layouts and dtypes they would have to be computed again.
+        et al., 2022, appendix B). The results are computed in the layout and dtype of the operands, so they are shared
+        with the forward pass. In other layouts or dtypes they would be computed again.
         """
         b, heads = self._b, self._heads
         values = split_heads(b, heads, self._v, heads.kv_heads, heads.value_dim)

@@ -157,7 +157,7 @@ def _keep(b: Builder, heads: Heads, mask: Any, attributes: dict[str, Any]) -> Te
             return b.reshape(keep, (heads.batch, 1, 1, 1, heads.keys))
         return grouped_mask(b, heads, keep)
     square = (heads.queries, heads.keys)
-    distance = b.iota(square, axis=1) - b.iota(square, axis=0) + _offset(b, heads)  # key - own position
+    distance = b.iota(square, axis=1) - b.iota(square, axis=0) + _offset(b, heads)  # key position minus query position
     keep = distance <= 0
     if kind == "sliding_window":
         keep = keep & (distance >= -attributes["window"])
@@ -178,7 +178,7 @@ def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
     """
     if not bounded:
         return b.softmax(scores, axis=-1)
-    # Weights do not change when a number is subtracted from all scores of a row, and neither do their derivatives.
+    # Subtracting a number from all scores of a row changes neither the weights nor their derivatives.
     top = b.stop_gradient(b.max(scores, -1, keep_dims=True))
     weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
     total = b.sum(weights, -1, keep_dims=True)

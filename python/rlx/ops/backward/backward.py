@@ -1,8 +1,8 @@
 """Gradient ops. A `*_backward` op is a name for one cotangent returned by the `vjp` of the forward card.
 
-One line in the table at the end of this file declares the card of a gradient op; everything else follows from the
-forward card. Reverse mode (`cotangents`) emits the named op where a gradient has one. This keeps gradients short, lets
-the op compute in its own precision, and lets a target provide a kernel for it.
+One line in the table at the end of this file declares the card of a gradient op. Everything else is derived from the
+forward card. Reverse mode (`cotangents`) emits this op if the gradient has one. This keeps gradients short, lets the op
+compute in its own precision, and lets a target provide a kernel for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NAMES: dict[str, dict[str, Backward]] = {}
 def cotangents(
     b: Builder, card: Card, operands: Any, results: Sequence[Any], dys: Sequence[Any], **attributes: Any
 ) -> Any:
-    """Return the cotangents that `card.vjp` computes, as `*_backward` ops where there are any."""
+    """Return the cotangents that `card.vjp` computes, as `*_backward` ops if these exist."""
     names = _NAMES.get(card.name)
     if names is None or dys[0] is None or any(d is not None for d in dys[1:]):
         return card.vjp(b, operands, results, dys, **attributes)
@@ -113,7 +113,7 @@ def _second_order_term(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) 
 class _OfMaximum(Backward):
     """The gradient of a maximum: linear in the cotangent and piecewise constant in `x`.
 
-    Its adjoint gathers the elements that this op writes to; it does not scatter.
+    Its adjoint gathers the elements that this op writes to, so no scatter is needed.
     """
 
     linear = ("dy",)

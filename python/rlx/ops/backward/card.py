@@ -45,7 +45,8 @@ class Backward(Card):
 
     Attributes:
         forward: The card of the forward op.
-        wrt: The operand of the forward op to differentiate by, or one operand for each value of the attribute `wrt`.
+        wrt: The operand of the forward op to differentiate with respect to, or one operand for each value of the
+            attribute `wrt`.
         rank: The rank that all operands must have, where the forward op also accepts others.
         fixed: Attributes of the forward op that have a fixed value.
         unless: Values of forward attributes for which the formula of the gradient is shorter than this op.
@@ -152,8 +153,8 @@ class Backward(Card):
         return f"{attributes['kind']}_backward" if "kind" in attributes else self.name
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        """Return the cost: that of the forward op if it is linear, else twice that, because it is computed again."""
-        is_whole = len(operands) == len(self.spec.operands)  # else the optional operands are missing
+        """Return the cost of the forward op if it is linear, else twice that cost, because the forward op is computed again."""
+        is_whole = len(operands) == len(self.spec.operands)  # otherwise the optional operands are missing
         names = [o.name for o in self.spec.operands if is_whole or o.arity == "single"]
         shapes, shared = self._shapes(dict(zip(names, operands, strict=True)), attributes), self.shared(attributes)
         forward_results = as_results(self.forward.infer(*shapes, **shared))
@@ -193,7 +194,7 @@ class Backward(Card):
     # --- in reverse mode ------------------------------------------------------------------------------
 
     def stands_for(self, wrt: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> bool:
-        """Return whether this op is the gradient, with respect to `wrt`, of a forward op with these operands and attributes."""
+        """Return whether this op is the gradient with respect to `wrt` of a forward op with these operands and attributes."""
         by_name = {name: t for name, t in zip(self.forward_names, operands, strict=True) if t is not None}
         for entry in self.spec.operands:
             if entry.name in by_name and by_name[entry.name].dtype.name not in entry.dtypes:
@@ -265,7 +266,10 @@ class _Results(Sequence[Tensor]):
 
 
 class _Recorder(Builder):
-    """A builder at the insertion point of another. It emits every op except one, whose operands and attributes it records."""
+    """A builder at the insertion point of another.
+
+    It records the operands and attributes of one op instead of emitting it, and emits all other ops.
+    """
 
     def __init__(self, b: Builder, op: str):
         super().__init__(b.insertion_point, b._location)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def samples_of(card: Backward) -> Iterator[OpSample]:
-    """Yield samples with a cotangent: the forward samples that differ in more than kind and sizes, and one of each kind."""
+    """Yield forward samples with a cotangent: all that differ in more than kind and sizes, and one of each kind."""
     enums = [a for a in card.spec.attributes if a.kind == "enum"]
     wrt_of: dict[Any, str | None] = {}
     seen: set[Any] = set()
@@ -35,7 +35,7 @@ def samples_of(card: Backward) -> Iterator[OpSample]:
         wrt_of[group] = sample.attributes.get("wrt")
         kind = ("kind", *(sample.attributes.get(a.name, a.default) for a in enums))
         if not {kind, _features(card, sample)} <= seen:
-            # A kind without a default is tried in all dtypes; the other samples share one trial in all dtypes.
+            # A kind without a default is tested in all dtypes. Of the other samples, only one is tested in all dtypes.
             first = ("in all dtypes", kind if any(a.required for a in enums) else None)
             yield sample if first not in seen else replace(sample, dtypes=(sample.dtypes or ())[:1])
             seen |= {kind, _features(card, sample), first}
@@ -49,7 +49,7 @@ def _features(card: Backward, sample: OpSample) -> Any:
 
 
 def _sample(card: Backward, forward: OpSample, attributes: Mapping[str, Any], wrt: str | None) -> OpSample | None:
-    """Return the gradient's sample for a forward sample, in all allowed dtypes; None if there is none."""
+    """Return the gradient's sample for a forward sample, in all allowed dtypes; None if the forward sample has no gradient."""
     operands = dict(zip(card.forward_names, forward.operands, strict=True))
     if any(operands.get(o.name, forward) is None and o.arity == "single" for o in card.spec.operands):
         return None

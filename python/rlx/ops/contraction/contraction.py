@@ -37,7 +37,7 @@ class DotDims(ArgumentGroup):
 
 
 def _exact(x: np.ndarray) -> np.ndarray:
-    """Return operands in a dtype so wide that the evaluator's rounding errors are negligible."""
+    """Return operands in a dtype that is wide enough to make the evaluator's rounding errors negligible."""
     if x.dtype.kind == "c":
         return x.astype(np.complex128)
     return x if x.dtype.kind in "iu" else x.astype(np.float64)
@@ -231,7 +231,7 @@ def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], side: Any, other
     Args:
         b: The builder that emits the ops.
         dy: The cotangent of the result.
-        summed: The axes of `dy` that come from the other side alone.
+        summed: The axes of `dy` that come only from the other side.
         side: The side, with its contracting and batch axes.
         other_side: The other side, with its contracting and batch axes.
     """

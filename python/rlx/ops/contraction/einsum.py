@@ -164,7 +164,7 @@ def _summed(b: Builder, term: _Term, needed: set[str]) -> _Term:
 
 
 def _product(b: Builder, left: _Term, right: _Term, needed: set[str]) -> _Term:
-    """Return the product of two terms, summed over the labels that they share and nothing else needs."""
+    """Return the product of two terms, summed over the shared labels that are not needed later."""
     left = _summed(b, left, needed | set(right.labels))
     right = _summed(b, right, needed | set(left.labels))
     shared = [label for label in left.labels if label in right.labels]

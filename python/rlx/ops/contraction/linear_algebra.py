@@ -71,7 +71,10 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
-        """Turn a batch of matrices alone into wider matrices. Otherwise all rows of the batch choose among all its matrices."""
+        """If only the matrices are batched, join them into wider matrices.
+
+        Otherwise all rows of the batch choose among all matrices of the batch.
+        """
         (x, w, indices), (x_batched, w_batched, indices_batched) = operands, batched
         if not x_batched and not indices_batched:
             return rules.unfolded(
@@ -266,7 +269,7 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
 
     def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
-        """Turn a batch of right-hand sides alone into more columns. Otherwise the batch becomes more systems."""
+        """If only the right-hand sides are batched, join them as columns. Otherwise the batch becomes additional systems."""
         (a, b), (a_batched, b_batched) = operands, batched
         if not a_batched:
             return _more_columns(builder, self.name, a, b)
@@ -363,7 +366,7 @@ def _with_one_more(b: Builder, a: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _eliminated(b: Builder, augmented: Tensor) -> Tensor:
-    """Return `[B, N, N + K]` with the matrix made triangular. The elements below the diagonal have no meaning."""
+    """Return `[B, N, N + K]` with the matrix made triangular. The elements below the diagonal are undefined."""
     rows = augmented.shape.dims[1]
     position = b.iota((rows,))
 

@@ -62,7 +62,7 @@ class Checkpoint(Card, op="checkpoint"):
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
             """Compute the ops again once the cotangents exist, then go back through them."""
-            # Parameters and states stay in memory in any case. Values that depend on them alone may be shared with the
+            # Parameters and states stay in memory in any case. Values that depend only on them may be shared with the
             # forward pass.
             recomputed = [i for i, t in enumerate(body.captures) if not b.is_weight(t.value)]
             captures = list(body.captures)

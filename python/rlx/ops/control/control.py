@@ -257,7 +257,7 @@ class Scan(ScanRules, op="scan"):
         def by_itself(carry_values: Any, slices: Any) -> Any:
             return body(*carry_values, *slices)
 
-        # A body with two parameters may follow either convention. The first convention that works is used.
+        # A body with two parameters may follow either convention. The first convention that raises no error is used.
         conventions = [as_jax] * _takes(body, 2) + [by_itself] * _takes(body, len(shapes))
         if not conventions:
             check_takes(body, 2, "body")
@@ -336,7 +336,7 @@ def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[T
     """Return the next carries of a body as tensors. Python numbers take the dtype and shape of their carry.
 
     Raises:
-        ShapeError: The body returned another number of carries.
+        ShapeError: The body returned a different number of carries.
     """
     values = flat(returned)
     if len(values) != len(carries):

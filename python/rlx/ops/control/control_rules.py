@@ -22,7 +22,7 @@ def chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
 
 
 def spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    """Place the values at the set flags, and None elsewhere."""
+    """Return a list with the values at the set flags, and None elsewhere."""
     remaining = iter(values)
     return [next(remaining) if flag else None for flag in flags]
 
@@ -63,7 +63,7 @@ class IfRules(Card):
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> Any:
         (condition,), (mixed,) = operands, batched
-        if mixed:  # entries take different branches, so both are computed
+        if mixed:  # batch entries take different branches, so both are computed
             count = len(regions[0].batched([]))
             then, otherwise = (body([], [], [True] * count) for body in regions)
             return tuple(select(b, condition, x, y) for x, y in zip(then, otherwise, strict=True))

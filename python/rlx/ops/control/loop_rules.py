@@ -15,7 +15,7 @@ from rlx.ops.control.control_rules import chosen, filled, select, spread
 from rlx.ops.elementwise import by_type
 from rlx.support.errors import ShapeError
 
-# An op with at least this many operations per result element is not recomputed in the backward pass of a loop.
+# Ops with at least this number of operations per result element are not recomputed in the backward pass of a loop.
 _WORTH_KEEPING = 16
 
 
@@ -35,8 +35,8 @@ def _fixed_point(flags: list[bool], following: Callable[[list[bool]], list[bool]
 class WhileRules(Card):
     """Rules of a while loop. Tangents are additional carries.
 
-    Reverse mode through values that the steps change needs a bound on the steps. The loop then becomes a scan that may
-    stop early.
+    Reverse mode with respect to values that change from step to step needs a bound on the number of steps. The loop
+    then becomes a scan that may stop early.
     """
 
     def pushforward(self, b: Builder, operands: Any, tangents: Any, *, max_iterations: int | None, regions: Any) -> Any:
@@ -76,7 +76,7 @@ class WhileRules(Card):
     def pullback(
         self, b: Builder, operands: Any, wanted: Any, *, max_iterations: int | None, regions: Sequence[Any]
     ) -> Any:
-        """Return the loop itself without a bound, and cotangents for the carries that it passes on unchanged."""
+        """Return the loop itself, which has no bound, and cotangents only for the carries that no step changes."""
         (inits,), (flags,), (condition, body) = operands, wanted, regions
         shapes = [x.shape for x in inits]
         copies = [b.region(lambda *carries, r=r: r.plain(carries), shapes) for r in (condition, body)]
@@ -107,7 +107,7 @@ class WhileRules(Card):
             return [True] * len(flags) if condition.batched(flags)[0] else body.batched(flags)
 
         flags = _fixed_point(list(flags), following)
-        mixed = condition.batched(flags)[0]  # entries may stop at different steps, and then keep their carries
+        mixed = condition.batched(flags)[0]  # entries may stop at different steps; then their carries stay
         carries = [
             rules.batch(b, c, is_batched, size) if needs_batch else c
             for c, is_batched, needs_batch in zip(inits, batched[0], flags, strict=True)
@@ -271,7 +271,7 @@ def _parted(values: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
 
 
 def _worth_keeping(block: Any) -> list[Any]:
-    """Return the values of a loop's body to stack for the backward pass, which computes all others again."""
+    """Return the values of a loop's body to stack for the backward pass. The backward pass recomputes all other values."""
     values = []
     for view in block.operations:
         op = view.operation

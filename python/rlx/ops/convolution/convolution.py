@@ -98,9 +98,9 @@ class Conv(Card, op="conv"):
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
-        """Batch the images as more images, and the kernels as more output channels of each group.
+        """Join batched images along N, and batched kernels along the output channels of each group.
 
-        If every kernel has its own images, the batch becomes more groups.
+        If every kernel has its own images, the batch becomes additional groups.
         """
         (x, w), (x_batched, w_batched) = operands, batched
         if not w_batched:
@@ -145,7 +145,7 @@ class Conv(Card, op="conv"):
         yield sample((2, 2, 3, 5), (3, 2, 2, 2), **{**plain, "stride": (2, 2)}, dtypes=("f32",))
         yield sample((2, 2, 4, 5), (2, 1, 2, 2), **{**plain, "stride": (3, 2)}, groups=2, dtypes=("f32",))
         edges = (1, 0, 2, 1)
-        for batch in ("h", "n"):  # the first for gradients: from their operands, h can only be inferred as the batch
+        for batch in ("h", "n"):  # for gradients first: from their operands, h can only be inferred as the batch
             strided: Any = {"stride": (2, 1), "padding": edges, "dilation": (1, 2), "groups": 2}
             yield sample((batch, 4, "h", 5), (6, 2, 3, 2), **strided, dtypes=("f32",))
         yield sample(
@@ -183,7 +183,7 @@ def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
         per_axis: Each must have one entry per axis.
 
     Raises:
-        ShapeError: An attribute has another length.
+        ShapeError: An attribute has the wrong length.
     """
     for name, values, expected in (("padding", padding, 2 * count), *((n, v, count) for n, v in per_axis.items())):
         if len(values) != expected:

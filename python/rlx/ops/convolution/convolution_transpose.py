@@ -208,7 +208,7 @@ class _Axis:
 
     @property
     def first(self) -> int:
-        """The first needed position of any phase."""
+        """The first position that any phase needs."""
         return self.before // self.stride
 
     @property
@@ -253,7 +253,7 @@ def _axes(x: Sequence[Dim], w: Sequence[int], output_padding: Any, *, stride: An
 def _phases(
     b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, chosen: tuple[_PhaseRun, ...]
 ) -> Tensor:
-    """Return `[N, O, phases…, positions…]`, from the chosen runs of the first axes and all runs of the other axes."""
+    """Return `[N, O, phases…, positions…]`, from the given runs of the first axes and all runs of the other axes."""
     if chosen and not chosen[-1].taps[0]:  # no tap of the kernel reaches these positions
         phases = [*(len(run.taps) for run in chosen), *(a.stride for a in axes[len(chosen) :])]
         dims = (x.shape.dims[0], w.shape.static[1] * groups, *phases, *(a.count for a in axes))

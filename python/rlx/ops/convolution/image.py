@@ -24,7 +24,7 @@ from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 from rlx.support.short import shown
 
-# A symbolic size can only be multiplied by a fraction whose denominator is at most this.
+# The largest denominator of a fraction that a symbolic size can be multiplied by.
 _LARGEST_DENOMINATOR = 4096
 
 
@@ -181,12 +181,12 @@ def _interpolated(x: np.ndarray, axis: int, line: _ResizedAxis) -> np.ndarray:
     before, share = line.positions()
     after = np.minimum(before + 1, x.shape[axis] - 1)
     share = share.reshape(-1, *(1,) * (x.ndim - 1 - axis))
-    # A neighbour of weight 0 does not count, even if it is NaN.
+    # A neighbour of weight 0 is ignored, even if it is NaN.
     return np.take(x, before, axis) * (1 - share) + np.where(share > 0, np.take(x, after, axis), 0) * share
 
 
 def _nearest(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
-    """Resize one axis to its nearest pixels: repeated or skipped where one size divides the other, else gathered."""
+    """Resize one axis to its nearest pixels. Pixels are repeated or skipped if one size divides the other, else gathered."""
     old, new, dims = line.old, line.new, x.shape.dims
     times = exact_divide(new, old) if old != 0 else None
     if type(times) is int:
@@ -227,7 +227,7 @@ def _bilinear(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
     before, share = _neighbours(b, line, x.dtype)
     after = b.minimum(before + 1, _size(b, line.old) - 1)
     share = b.reshape(share, (line.new, *(1,) * (x.rank - 1 - axis)))
-    # A neighbour of weight 0 does not count, even if it is NaN.
+    # A neighbour of weight 0 is ignored, even if it is NaN.
     second = b.where(share > 0, b.gather(x, after, axis), b.constant(0, dtype=x.dtype))
     return b.gather(x, before, axis) * (1 - share) + second * share
 

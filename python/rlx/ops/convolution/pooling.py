@@ -279,7 +279,7 @@ def _targets(x: Tensor, size: Any) -> list[Dim]:
 
 
 def _adaptive(old: Dim, new: Dim) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions that each window reads, `[new, kernel]`, and which of them are its own.
+    """Return the positions that each window reads, `[new, kernel]`, and a mask of those in the window.
 
     The other positions repeat the last position of the window.
     """

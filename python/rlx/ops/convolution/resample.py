@@ -77,7 +77,7 @@ def _cubic_taps(old: int, new: int, align_corners: bool) -> tuple[np.ndarray, np
 
 
 def _antialiased_taps(old: int, new: int, mode: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return all neighbours that a result pixel covers, and their weights. Positions beyond the edges do not count."""
+    """Return all neighbours that a result pixel covers, and their weights. Positions beyond the edges have weight 0."""
     reach, kernel = _KERNELS[mode]
     step = old / new
     width = max(step, 1.0)
@@ -90,7 +90,7 @@ def _antialiased_taps(old: int, new: int, mode: str) -> tuple[np.ndarray, np.nda
 def weighted(b: Builder, x: Tensor, axis: int, places: np.ndarray, weights: np.ndarray) -> Tensor:
     """Return one axis as weighted sums of neighbours. `places` and `weights` are `[new, taps]`.
 
-    A neighbour of weight 0 does not count.
+    A neighbour of weight 0 is ignored.
     """
     tail = (1,) * (x.rank - 1 - axis)
     share = weights.astype(x.dtype.numpy)

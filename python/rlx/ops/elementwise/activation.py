@@ -91,7 +91,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "atanh": _in_wide(np.arctanh),
 }
 INTEGER = ("neg", "abs", "relu")
-# Piecewise constant activations: no derivative propagates through them.
+# Piecewise constant activations. Derivatives do not propagate through them.
 STEPS = ("floor", "ceil")
 # Activations that leave integers unchanged.
 WHOLE = ("round", "floor", "ceil")
@@ -122,7 +122,7 @@ def through(b: Builder, kind: str, x: Tensor, y: Tensor, d: Tensor, *, adjoint: 
         factor = slope(b, kind, x, y)
         return d * (b.conjugate(factor) if adjoint else factor)
     wide = widened(b, x)
-    # If x is already wide, this activation equals the forward op and the two are merged.
+    # If x is already f32 or f64, this op equals the forward op, and `cse` merges the two.
     return cast(b, widened(b, d) * slope(b, kind, wide, b.activation(kind, wide)), x.dtype)
 
 

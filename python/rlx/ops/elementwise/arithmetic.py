@@ -22,9 +22,9 @@ def _complex_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return NumPy's power with corrected special values.
 
     The result is 0 where `|a**b|` is 0: NumPy multiplies for integer exponents, which makes NaN of infinities. A real
-    power of an infinite number is infinite with the direction of the power. The result is NaN where it has no
-    direction: other powers of an infinite number, powers of NaN and by NaN, and powers of 0 whose exponent has a real
-    part that is not positive. But `1**b` and `a**0` are 1, and `a**1` is a.
+    power of an infinite number is infinite in the direction of the power. The result is NaN if the direction is
+    undefined: for other powers of an infinite number, for NaN as base or exponent, and for powers of 0 whose exponent
+    has a real part that is not positive. However, `1**b` and `a**0` are 1, and `a**1` is a.
     """
     angle = np.angle(a)
     size, phase = np.real(b) * np.log(np.abs(a)) - np.imag(b) * angle, np.real(b) * angle

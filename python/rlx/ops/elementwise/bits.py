@@ -65,7 +65,7 @@ class Bitcast(Card, op="bitcast"):
         x, kind = tensor_like(b, x, f32), as_dtype(dtype)
         return x if x.dtype is kind else b.emit("bitcast", (x,), dtype=kind)
 
-    # A bitcast to the same dtype is the identity; the bits of another dtype have no derivative.
+    # A bitcast to the same dtype is the identity. A bitcast to a different dtype has no derivative.
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, dtype: DType) -> Tensor | None:
         return tangents[0] if operands[0].dtype is dtype else None
@@ -151,7 +151,7 @@ def right_shift(b: Builder, x: Any, count: Any) -> Tensor:
 
 @helper
 def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
-    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, whatever the sign.
+    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs.
 
     A `count` that is negative or at least the number of bits gives 0.
     """
@@ -161,7 +161,7 @@ def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
     if x.dtype in (i8, i32) or x.dtype.packed:
         unsigned = x.dtype.unsigned_word
         return cast(b, b.binary("shift_right", cast(b, x, unsigned), cast(b, count, unsigned)), x.dtype)
-    bits = x.dtype.bits  # some targets lack u16 and u64
+    bits = x.dtype.bits  # some targets do not support u16 and u64
     filled = b.binary("shift_left", -1, bits - count)
     inside = bitwise_and(b, count >= 0, count < bits)
     return b.where(inside, bitwise_and(b, b.binary("shift_right", x, count), bitwise_not(b, filled)), 0)

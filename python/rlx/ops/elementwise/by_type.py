@@ -1,7 +1,7 @@
 """Ops with regions whose values are sorted by type: within a group of values, the type may change only a few times.
 
-The groups that derivative rules form would otherwise exceed this limit: carries with their tangents, and cotangents of
-all captures of a body.
+Derivative rules form groups that would otherwise exceed this limit: carries with their tangents, and cotangents of all
+captures of a body.
 """
 
 from __future__ import annotations

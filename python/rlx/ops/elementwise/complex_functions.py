@@ -35,7 +35,7 @@ def _narrow(b: Builder, part: Tensor, z: Tensor) -> Tensor:
 def _turned(function: Callable[[Builder, Tensor], Tensor]) -> Callable[[Builder, Tensor], Tensor]:
     """Return `t(f(t z))`, where t swaps real and imaginary part.
 
-    It is `-i·f(i·z)` for an odd f that is real on the real axis.
+    This equals `-i·f(i·z)` if f is odd, and real on the real axis.
     """
 
     def turned(b: Builder, z: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ def _expm1(b: Builder, z: Tensor) -> Tensor:
 def _log1p(b: Builder, z: Tensor) -> Tensor:
     """Return `log|1 + z| + i·arg(1 + z)`.
 
-    Away from -1 the real part is computed from `|1 + z|² - 1 = 2x + x² + y²`, which may cancel.
+    Except near -1, the real part is computed from `|1 + z|² - 1 = 2x + x² + y²`. The terms of this sum may cancel.
     """
     x, y = _wide(b, z)
     one_more, squared = x + 1.0, y * y
@@ -119,7 +119,7 @@ def _inverse_sine_parts(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
 def _quadrant(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return real and imaginary part in f64, the side of `_inverse_sine_parts`, and acosh of a.
 
-    Where a part is infinite, the side is the magnitude of the imaginary part and acosh is infinite.
+    If a part of z is infinite, the side is the magnitude of the imaginary part, and acosh is infinite.
     """
     x, y = _wide(b, z)
     side, size = _inverse_sine_parts(b, b.abs(x), b.abs(y))
@@ -169,7 +169,7 @@ def _exp2(b: Builder, z: Tensor) -> Tensor:
 
 
 def _rsqrt(b: Builder, z: Tensor) -> Tensor:
-    """Return the conjugate of the root, divided twice by its modulus. At 0 it is infinite without a direction."""
+    """Return the conjugate of the root, divided twice by its modulus. At 0 it is infinite, and its direction is undefined."""
     root = b.sqrt(b.complex(*_wide(b, z)))
     a, c, size = b.real(root), b.imag(root), b.abs(root)
     infinite = b.isinf(size)
@@ -216,7 +216,7 @@ COMPOSITIONS: dict[str, Callable[[Builder, Tensor], Tensor]] = {
 }
 
 
-# --- evaluator: NumPy in c128, except for functions that cancel or are NaN there
+# --- evaluator: NumPy in c128, except for functions that lose digits or are NaN in c128
 # ----------------------------------------------
 
 

@@ -89,7 +89,7 @@ class Activation(Card, op="activation"):
             dtypes = [*FLOATS, *(INTEGERS if kind in activation.INTEGER else ())]
             dtypes += COMPLEXES if kind in activation.COMPLEX else ()
             bounds: Any = {"low": low.get(kind, -high), "high": high}
-            # IREE's f32 tanh has an error of up to 4 ulp; all other functions have at most 2.
+            # IREE's f32 tanh has an error of up to 4 ulp. All other functions have an error of at most 2 ulp.
             loose = 2.0 if kind == "tanh" else 1.0
             yield sample(SampleOperand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
             yield sample(SampleOperand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
@@ -152,7 +152,7 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
 
 
 def _with_digits_of_f64(x: np.ndarray) -> np.ndarray:
-    """Return integers with at most 53 digits; the last digit is 1 where digits are lost (see `_rounded_to_odd`)."""
+    """Return integers with at most 53 binary digits. The last digit is 1 if digits are lost (see `_rounded_to_odd`)."""
     if x.dtype.itemsize < 8:
         return x
     last = x.dtype.type(0x7FF)
@@ -161,7 +161,7 @@ def _with_digits_of_f64(x: np.ndarray) -> np.ndarray:
 
 
 def _rounded_to_odd(x: np.ndarray) -> np.ndarray:
-    """Return f64 as f32 with the last bit set where digits are lost. Rounding the result again equals rounding once."""
+    """Return f64 as f32 with the last bit set if digits are lost. Rounding the result again equals rounding once."""
     near = x.astype(np.float32)
     bits = near.view(np.uint32) - (np.abs(near.astype(np.float64)) > np.abs(x))  # toward zero
     lost = np.isfinite(x) & (near.astype(np.float64) != x)
@@ -239,7 +239,7 @@ class Binary(Card, op="binary"):
 def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tensor) -> Callable[[Tensor, bool], Tensor]:
     """Return the map of a tangent (or, if adjoint, of a cotangent) through one side of a binary op.
 
-    Where both sides attain the extremum, each side gets half, as with a central difference.
+    If both sides attain the extremum, each side gets half of the derivative, as with a central difference.
     """
 
     def times(d: Tensor, factor: Tensor, adjoint: bool) -> Tensor:
@@ -255,7 +255,7 @@ def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tens
         if side == 0 and exponent is not None:
             return times(d, (lhs if exponent == 2 else b.pow(lhs, exponent - 1)) * exponent, adjoint)
         if side == 0:
-            # For exponent 0 it is 0, but it has a derivative with respect to the exponent: 1/lhs.
+            # For exponent 0 the derivative is 0, but its derivative with respect to the exponent is 1/lhs.
             flat = (rhs == 0.0) & b.bitwise_not(b.abs(lhs) > 1e-30)
             return times(d, b.where(flat, 0.0, rhs * b.pow(lhs, b.where(flat, 1.0, rhs - 1.0))), adjoint)
         zero = lhs == 0.0
@@ -325,7 +325,7 @@ class Where(Card, op="where"):
 
     def build(self, b: Builder, condition: Any, on_true: Any, on_false: Any) -> Tensor:
         if isinstance(on_true, Scalar) and isinstance(on_false, Scalar):
-            on_true = tensor_like(b, on_true, dtype("bool"))  # the weakest dtype: each number keeps its own
+            on_true = tensor_like(b, on_true, dtype("bool"))  # bool is the weakest: each number keeps its dtype
         on_true, on_false = common(b, on_true, on_false)
         return b.emit("where", (tensor_like(b, condition, dtype("bool")), on_true, on_false))
 

@@ -18,7 +18,7 @@ from rlx.support.errors import ShapeError
 # Arguments from here on use the asymptotic series, smaller ones the Taylor series at 2.
 _START = 7.5
 # For f32, Log Γ uses the asymptotic series from here on. Its truncation error of 5e-14 matters only close to the roots,
-# and f32 arguments do not come close enough.
+# and no f32 argument is that close to a root.
 _NARROW_START = 5.5
 _BERNOULLI = bernoulli(8)
 _EULER = 0.5772156649015329
@@ -132,7 +132,7 @@ class _GammaParts:
     def factors(self) -> list[tuple[Tensor, Tensor]]:
         """Return pairs of a condition and a factor. The factors whose condition holds relate Γ(2 + rest) to Γ(x).
 
-        Γ(x) is Γ(2 + rest) times the factors; where x is `before` 2 it is divided by them.
+        Γ(x) is Γ(2 + rest) times the factors; if x is `before` 2, it is divided by them.
         """
         up = [(self.nearest > j, self.rest + float(j)) for j in range(2, int(self.start))]
         return [(self.before, 1.0 + self.rest), (self.nearest < 1, self.rest), *up]

@@ -1,4 +1,4 @@
-"""`lgamma` and `digamma` of negative f64 arguments, accurate to the last digits also near their roots.
+"""`lgamma` and `digamma` of negative f64 arguments, accurate to a few ulp also near their roots.
 
 There are one or two roots between any two negative integers.
 """
@@ -16,7 +16,7 @@ from rlx.ops.elementwise.pairs import Pair, PairTable, pair_sum
 LOG_GAMMA_ROWS = 30
 _LOG_GAMMA_DEGREE = 24
 _ATANH_TERMS = 10
-# Where log |Γ| is near its local minimum of -0.12, which is nearly 0: the last rows of its table.
+# Intervals around the local minimum -0.12 of log |Γ|, which is nearly 0. They use the last rows of the table.
 _FEW_DIGITS = ((-2.7, -2.64), (-2.64, -2.5))
 _DIGAMMA_ROWS = 64
 _DIGAMMA_DEGREE = 26
@@ -44,8 +44,8 @@ def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
     place = b.abs(d) * 4.0 - 1.0
     higher = table.polynomial(5, 4 + _LOG_GAMMA_DEGREE, place) * place
     general = value - (logarithm - distance * (table[4] + higher))
-    # Close to r both terms are about as large and nearly cancel. There 1/r is subtracted from the polynomial, and the
-    # logarithm minus the ratio is a series: 2s = ratio - ratio·s, and 2·atanh(s) is the logarithm.
+    # Close to r both terms have about the same size and nearly cancel. There 1/r is subtracted from the polynomial, and
+    # the logarithm minus the ratio is a series: 2s = ratio - ratio·s, and 2·atanh(s) is the logarithm.
     close = b.abs(ratio) < 0.25
     s = b.where(close, ratio / (2.0 + ratio), 0.0)
     square = s * s

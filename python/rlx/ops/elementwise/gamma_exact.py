@@ -19,12 +19,12 @@ from typing import Any
 from rlx.ops.elementwise.pairs import two_floats
 
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
-_START = 40  # from here on twenty terms of the asymptotic series have 40 digits
+_START = 40  # from this argument on, twenty terms of the asymptotic series give 40 digits
 Rows = list[list[float]]
 
 
 def precise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, computed in 50 digits whatever the caller's decimal context is."""
+    """Return the function, computed in 50 digits in any decimal context of the caller."""
 
     @wraps(function)
     def inside(*args: Any) -> Any:
@@ -127,7 +127,7 @@ def _log_gamma_row(n: int, end: Decimal, degree: int, root: Decimal | None = Non
     value = whole(root or end)
     if root is None and value < 0:
         start = float(end)
-        for _ in range(12):  # δ = ±exp(s(δ)) converges to the root from any start
+        for _ in range(12):  # the iteration δ = ±exp(s(δ)) converges to the root from any start
             start = math.copysign(min(math.exp(float(smooth(Decimal(start)))), 0.5), start)
         root, value = _root(whole, start), Decimal(0)
     root = end if root is None else root

@@ -44,7 +44,7 @@ def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
     x = _inexact(b, x)
     if beta != 1:
         return softplus(b, x * beta) / beta
-    # Either formula is smooth. A formula with |x| and a maximum would have second derivative 0 at 0.
+    # Both formulas are smooth. A formula with |x| and a maximum would have second derivative 0 at 0.
     upper = _side(b, x) > 0.0
     return _principal(b, b.where(upper, x, 0.0) + b.log1p(b.exp(b.where(upper, -x, x))))
 
@@ -61,7 +61,7 @@ def log_sigmoid(b: Builder, x: Any) -> Tensor:
 def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, for floats or complex numbers."""
     lhs, rhs = (inexact(b, v) for v in common(b, lhs, rhs))
-    # Either formula is smooth where both are equal. With a maximum and |lhs - rhs|, second derivatives would be 0
+    # Both formulas are smooth where they are equal. With a maximum and |lhs - rhs|, second derivatives would be 0
     # there.
     swapped = _side(b, rhs) > _side(b, lhs)
     gap = b.where(swapped, lhs, rhs) - b.where(swapped, rhs, lhs)

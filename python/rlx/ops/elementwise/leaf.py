@@ -48,7 +48,7 @@ class Constant(Card, op="constant"):
 
 
 def _default_dtype(value: Any) -> DType:
-    """Return the dtype of Python numbers without a dtype: f32, bool, c64 or i32, whatever their values."""
+    """Return the default dtype of Python numbers: f32, bool, c64 or i32. It depends on their type, not on their values."""
     return {"f": f32, "b": bool_, "c": c64}.get(as_numbers(value, "the value").dtype.kind, i32)
 
 

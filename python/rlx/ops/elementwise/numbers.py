@@ -44,8 +44,8 @@ def rint(b: Builder, x: Any) -> Tensor:
 def sign(b: Builder, x: Any) -> Tensor:
     """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0.
 
-    For complex numbers it is `x/|x|`, and 0 where x is 0. For one infinite part it is the direction of that part. It is
-    NaN where a part is NaN or both parts are infinite.
+    For complex numbers it is `x/|x|`, and 0 where x is 0. If one part is infinite, the result is the direction of that
+    part. It is NaN if a part is NaN or both parts are infinite.
     """
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
@@ -63,7 +63,7 @@ def _real_sign(b: Builder, x: Tensor) -> Tensor:
 
 
 def _complex_sign(b: Builder, z: Tensor) -> Tensor:
-    """Return `z/|z|`. `z` is first scaled by a power of two to a size near 1 if its modulus may not be a normal f32."""
+    """Return `z/|z|`. If the modulus may not be a normal f32, `z` is first scaled by a power of two to a size near 1."""
     real_part, imaginary = b.real(z), b.imag(z)
     greater = b.maximum(b.abs(real_part), b.abs(imaginary))
     scale = b.where(greater > 2.0**60, 2.0**-66, b.where(greater < 2.0**-60, 2.0**66, 1.0))
@@ -81,7 +81,7 @@ def _complex_sign(b: Builder, z: Tensor) -> Tensor:
 
 @helper
 def signbit(b: Builder, x: Any) -> Tensor:
-    """NumPy's `signbit`: whether a number has a minus sign, as -0.0 has; False for NaN, whatever its sign."""
+    """NumPy's `signbit`: whether a number has a minus sign, including -0.0; False for NaN of either sign."""
     x = real(b, x)
     if not x.dtype.is_float:
         return x < 0
@@ -210,7 +210,7 @@ def floor_divide(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, in the dtype of the operands.
 
     For floats it is `(lhs - remainder) / rhs` rounded to an integer, and `lhs / rhs` for `rhs = 0`. For integers and
-    `rhs = 0` it is -1, which is the greatest number of an unsigned dtype. The least signed integer divided by -1 is
+    `rhs = 0` it is -1, which is the largest number of an unsigned dtype. The smallest signed integer divided by -1 is
     itself.
     """
     lhs, rhs = common(b, lhs, rhs)
@@ -233,7 +233,8 @@ def _divided(b: Builder, lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
     truncated = b.binary("rem", lhs, rhs)
     rest, differs = _with_sign_of(b, truncated, rhs)
     plain = b.stop_gradient(lhs / rhs)
-    # An integer up to rounding: rounding to the nearest is correct, rounding down could be off by one.
+    # The quotient is an integer up to rounding errors: rounding to nearest is correct, rounding down could be off by
+    # one.
     whole = b.stop_gradient(b.round((lhs - truncated) / rhs))
     whole = whole if differs is None else b.where(differs, whole - 1.0, whole)
     whole = b.where(whole == 0.0, b.where(signbit(b, plain), constant_scalar(b, -0.0, whole.dtype), 0.0), whole)
@@ -272,7 +273,7 @@ def isfinite(b: Builder, x: Any) -> Tensor:
 def nan_to_num(
     b: Builder, x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """NumPy's `nan_to_num`: replaces NaN and infinities by numbers; infinities by default by the greatest and least number."""
+    """NumPy's `nan_to_num`: replaces NaN and infinities; by default, infinities become the extreme finite numbers."""
     if nan is None or isinstance(nan, bool):
         raise ShapeError(
             f"nan is a number, not {nan}: there is no copy=", hint="g.nan_to_num(x, nan=0.0): tensors are never changed"

@@ -1,7 +1,7 @@
 """Double-f64 arithmetic: unevaluated sums of two f64 tensors, the second of which is the rounding error of the first.
 
 The sums and products are those of Knuth and Dekker, which need no fused multiply-add. About 100 bits of a result are
-correct. Corrections have no derivative of their own: the derivative of a pair is that of its first part, in f64.
+correct. The second parts are not differentiated: the derivative of a pair is that of its first part, in f64.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Pair:
         return Pair(self.b, self.b.ones_like(self.high)) / self
 
     def __truediv__(self, other: Pair) -> Pair:
-        """The quotient: that of the first parts, plus the remainder of that division divided by the divisor."""
+        """The quotient of the first parts, plus the remainder of that division divided by the divisor."""
         quotient = self.high / other.high
         high, low = _product(self.b, quotient, other.high)
         rest = ((self.high - high) - low) + (self.low - quotient * other.low)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from rlx.ir.graph.builder import Builder, Tensor
 
-# Beyond this, derivatives of the smooth steps are 0 or 1 to the last bit of f64. Operands are clamped to it, so that
-# infinities give the limits.
+# Beyond this, derivatives of the smooth steps are exactly 0 or 1 in f64. Operands are clamped to it, so that infinities
+# give the limits.
 _FAR = 1000.0
 
 
@@ -60,7 +60,7 @@ def _cubed(x: Tensor) -> Tensor:
 
 
 def _gelu_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """Return `Φ(x) + x·φ(x)`, with `Φ(x) = y/x`, and its limits far out."""
+    """Return `Φ(x) + x·φ(x)`, with `Φ(x) = y/x`, and its limits for large arguments."""
     bounded, zero = _bounded(b, x), x == 0.0
     share = b.where(bounded == x, y / b.where(zero, 1.0, x), b.cast(x > 0.0, x.dtype))
     distribution = b.where(zero, 0.5, share)

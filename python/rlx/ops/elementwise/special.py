@@ -11,8 +11,8 @@ from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import cast, common, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
 
-# Below this, `sinc` is this number of terms of its series, to the last bit of f64: the quotient loses derivatives near
-# 0.
+# Below this argument, `sinc` is this number of terms of its series, which is exact in f64. Derivatives of the quotient
+# lose digits near 0.
 _NEAR_SINC, _SINC_TERMS = 0.15, 9
 
 

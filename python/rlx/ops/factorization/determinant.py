@@ -1,4 +1,4 @@
-"""Determinants as polynomials of the elements, so that they also have derivatives at singular matrices."""
+"""Determinants as polynomials of the elements, which have derivatives also at singular matrices."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _expanded(b: Builder, a: Tensor) -> Tensor:
 def _eliminated(b: Builder, a: Tensor) -> Tensor:
     """Eliminate matrices `[B, N, N]` with complete pivoting.
 
-    The pivots decrease in magnitude, so a matrix of rank N-1 has only a zero in the last pivot, and no derivative
-    divides by it.
+    The pivots decrease in magnitude, so for a matrix of rank N-1 only the last pivot is zero, and no derivative divides
+    by the last pivot.
     """
     count, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
     places = b.iota((size,), dtype="i32")

@@ -187,7 +187,7 @@ def matrix_norm(b: Builder, a: Any, ord: Any = "fro", keepdims: bool = False) ->
 
 
 def _norm_of_nothing(b: Builder, x: Tensor, ord: Any, keepdims: bool) -> Tensor:
-    """Return the norm of matrices without elements: sums and maxima are 0, and a minimum does not exist."""
+    """Return the norm of matrices without elements: 0 for sums and maxima, an error for minima."""
     if ord != "nuc" and ord < 0:
         raise ShapeError(f"the norm {ord} of a {x.shape} is the smallest of no numbers", hint="ord=2 of it is 0")
     return b.zeros((*x.shape.dims[:-2], *((1, 1) if keepdims else ())), x.dtype)

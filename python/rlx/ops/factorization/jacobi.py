@@ -56,7 +56,7 @@ def rotation(b: Builder, own: Tensor, products: Tensor, partners: Tensor) -> tup
     is_zero = b.logical_or(shared == 0.0, places == partners)
     tau = (b.gather(own, partners, axis=1) - own) / b.where(is_zero, 1.0, 2.0 * shared)
     size = b.abs(tau)
-    # Computes the root without squaring a large number.
+    # This form of the root does not square a large number.
     largest = b.maximum(size, 1.0)
     root = largest * b.sqrt(b.square(size / largest) + b.square(1.0 / largest))
     first = b.where(places < partners, 1.0, -1.0)

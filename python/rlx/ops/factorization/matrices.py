@@ -58,7 +58,7 @@ class Factorization(Card):
         raise NotImplementedError
 
     def read(self, b: Any, a: Any) -> Any:
-        """Return the part of the matrices that is read; the rest is 0 or a copy of it. `b` is a builder, or NumPy."""
+        """Return the elements that the factorisation reads; the others are 0 or copies. `b` is a builder, or NumPy."""
         return a
 
     def evaluate(self, a: np.ndarray) -> Any:

@@ -72,9 +72,8 @@ class Qr(Factorization, op="qr"):
 def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Make matrices `[B, M, N]` upper triangular with `K = min(M, N)` reflections `I - factor·v·vᵀ`.
 
-    Returns:
-        The matrices, vectors `[K, B, M]` and factors `[K, B, 1]`. Elements of the matrices below the diagonal have no
-        meaning.
+    Returns: The matrices, vectors `[K, B, M]` and factors `[K, B, 1]`. Elements of the matrices below the diagonal are
+        undefined.
     """
     batch, (rows, columns) = a.shape.dims[0], order_of(a.shape, square=False)
     places = b.iota((rows,), dtype="i32")
@@ -84,7 +83,7 @@ def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         head = b.reshape(b.gather(column, place, axis=1), (batch, 1))
         tail = b.where(places > place, column, 0.0)
         largest = b.max(b.abs(b.where(places >= place, column, 0.0)), axes=1, keep_dims=True)
-        scale = b.stop_gradient(b.where(largest == 0.0, 1.0, largest))  # squares would overflow or vanish otherwise
+        scale = b.stop_gradient(b.where(largest == 0.0, 1.0, largest))  # otherwise squares would overflow or underflow
         squares = b.sum(b.square(tail / scale), axes=1, keep_dims=True)
         is_done = squares == 0.0
         length = b.sqrt(b.where(is_done, 1.0, squares + b.square(head / scale))) * scale

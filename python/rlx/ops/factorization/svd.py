@@ -66,7 +66,7 @@ class Svd(Factorization, op="svd"):
         column, row = b.expand_dims(s, -1), b.expand_dims(s, -2)
         inner = b.matmul(ut, b.matmul(da, v))
         rate = 1.0 / (row - column + eye) - eye
-        sums = row + column  # quotients of these, because squares would overflow or vanish
+        sums = row + column  # use quotients of these, because squares would overflow or underflow
         share = inner / b.where(sums == 0.0, 1.0, sums)
         right, left = row * share, column * share
         du = b.matmul(u, rate * (right + swapped(b, right)))
@@ -119,7 +119,8 @@ def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     matrix, v = jacobi.swept(b, start, step, size)
     lengths = b.sqrt(b.sum(b.square(matrix), axes=1))
     order = b.argsort(-lengths, axis=1)
-    # The columns are orthogonal, so the reflections return their directions, and other directions for zero columns.
+    # The columns are orthogonal, so the reflections return their directions; for zero columns they return other
+    # orthogonal directions.
     reduced, vectors, factors = reflected(b, columns_of(b, matrix, order))
     diagonal = b.sum(reduced * b.eye(size, dtype=a.dtype), axes=1, keep_dims=True)
     u = reflected_identity(b, vectors, factors, size) * b.where(diagonal < 0.0, -1.0, 1.0)

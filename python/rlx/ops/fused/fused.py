@@ -31,7 +31,7 @@ def _check_bias(bias: Shape | None, result: Shape) -> Shape:
     """Return the shape of a product to which a bias broadcasts.
 
     Raises:
-        ShapeError: The bias does not broadcast, or has another dtype.
+        ShapeError: The bias does not broadcast, or its dtype differs.
     """
     if bias is not None:
         same_dtype(bias, result)

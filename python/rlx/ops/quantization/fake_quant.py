@@ -90,7 +90,7 @@ class FakeQuantize(Card, op="fake_quantize"):
         if scale_mode == "fixed":
             return _rounded_tensor(b, x, state, bits, axis), state
         other_axes = [i for i in range(x.rank) if i != axis]
-        largest = b.maximum(b.max(b.abs(widened(b, x)), other_axes), 0.0)  # for an empty tensor it is -inf
+        largest = b.maximum(b.max(b.abs(widened(b, x)), other_axes), 0.0)  # the maximum of an empty tensor is -inf
         scale = largest / float(largest_step(bits))
         if scale_mode == "ema":
             scale = state * decay + scale * (1 - decay)
@@ -114,7 +114,7 @@ class FakeQuantize(Card, op="fake_quantize"):
         result, scale = b.emit("fake_quantize", (x, state), **attributes)
         return (result, scale) if getattr(scale_mode, "value", scale_mode) == "ema" else result
 
-    # The scale is treated as a constant, whatever computes it: no derivative propagates into or through it.
+    # The scale is always treated as a constant: no derivative propagates into or through it.
 
     def jvp(
         self,
@@ -202,7 +202,7 @@ def _through(
         return d
     wide_x = widened(b, x)
     if scale_mode == "per_batch":
-        # qmax·(max|x|/qmax) without the two roundings, which could exclude the largest element.
+        # This equals qmax·(max|x|/qmax), but is not rounded twice: the roundings could exclude the largest element.
         limit = b.max(b.abs(wide_x), [i for i in range(x.rank) if i != axis], keep_dims=True)
     else:
         limit = spread(b, results[1], axis, x.rank) * float(largest_step(bits))

@@ -116,7 +116,7 @@ def _check_zero_point(zero_point: Any, kind: DType) -> None:
 def _parameters(
     b: Builder, x: Tensor, scale: Any, zero_point: Any, axis: int | None, kind: DType
 ) -> tuple[Tensor, Tensor]:
-    """Return scale and zero point as the ops take them."""
+    """Return scale and zero point as operands of the ops."""
     _check_positive(scale)
     _check_zero_point(zero_point, kind)
     dims = scale_dims(x.shape, axis)

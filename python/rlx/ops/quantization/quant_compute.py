@@ -221,7 +221,7 @@ class QConv2d(Card, op="q_conv2d"):
         dtype: DType,
         **geometry: Any,
     ) -> Tensor:
-        # The padding is zero after the zero point is subtracted, so it is x_zero_point before.
+        # The padding must be zero after the zero point is subtracted, so it is x_zero_point before the subtraction.
         total = b.emit("conv", (_centred(b, x, x_zero_point), _centred(b, w, w_zero_point)), **geometry)
         if bias is not None:
             total = total + along(b, bias, 1, 4)

@@ -47,7 +47,7 @@ def fixed_point(scales: Any, mode: str = "double") -> tuple[np.ndarray, np.ndarr
     multiplier, shift = np.where(full, 1 << 30, multiplier), exponents.astype(np.int64) + full
     if mode == "short":
         multiplier = np.minimum((multiplier + (1 << 15)) >> 16, (1 << 15) - 1)
-    beyond = shift >= bits  # rounded up to a number that is too large
+    beyond = shift >= bits  # rounding up gave a number that is too large
     multiplier, shift = np.where(beyond, (1 << bits) - 1, multiplier), np.where(beyond, bits - 1, shift)
     lost = shift < RIGHTMOST
     return np.where(lost, 0, multiplier).astype(np.int32), np.where(lost, 0, shift).astype(np.int32)

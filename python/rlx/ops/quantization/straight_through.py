@@ -25,7 +25,7 @@ def straight_through(b: Builder, ste: str, d: Tensor, x: Tensor, limit: Tensor) 
         return d
     if ste == "clipped_identity":
         return b.where(b.abs(x) <= limit, d, 0.0)
-    empty = b.eq(limit, 0.0)  # then every x is rounded to 0 and counts as the middle of the range
+    empty = b.eq(limit, 0.0)  # every x is then rounded to 0 and counts as the middle of the range
     ratio = b.where(empty, 0.0, x / b.where(empty, 1.0, limit))
     if ste == "tanh":
         return d * activation_derivative(b, "tanh", ratio)

@@ -30,7 +30,7 @@ class Cumprod(Card, op="cumprod"):
         return b.emit("cumprod", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, exclusive: bool) -> Tensor:
-        """Apply the product rule as a recurrence, `d ← x·d + before·t`. It does not divide, so it holds for zero factors."""
+        """Apply the product rule as a recurrence, `d ← x·d + before·t`. It does not divide, so factors may be zero."""
         factors, t = (_rows(b, v, axis) for v in (operands[0], tangents[0]))
         before = b.cumprod(factors, 0, exclusive=True)
 

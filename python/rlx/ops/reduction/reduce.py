@@ -38,7 +38,7 @@ def _divided(total: Any, count: float) -> Any:
 
 
 def one_of(name: str, value: Any, numpy_name: str, numpy_value: Any) -> Any:
-    """Return the value of an argument with two names, ours and NumPy's. A call may give only one of them.
+    """Return the value of an argument with two names, RLX's and NumPy's. A call may only use one of them.
 
     Raises:
         ShapeError: Both are given.
@@ -189,7 +189,10 @@ def _shares(b: Builder, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def _product_of_others(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Return for each element the product of the others in its reduction. It does not divide, so factors may be zero."""
+    """Return for each element the product of all other elements in its reduction.
+
+    It does not divide, so factors may be zero.
+    """
     other_axes = [i for i in range(x.rank) if i not in axes]
     order = (*other_axes, *axes)
     rows = b.transpose(x, order)
@@ -292,7 +295,7 @@ class Cumsum(Card, op="cumsum"):
 
 
 def order_key(x: np.ndarray) -> np.ndarray:
-    """Return values in a dtype that orders exactly, with NaN above everything."""
+    """Return values in a dtype in which they are compared exactly, with NaN above all numbers."""
     return x.astype(np.float64) if x.dtype.kind not in "iub" else x
 
 
@@ -317,7 +320,7 @@ class _Position(Card):
     def build(
         self, b: Builder, x: Tensor, axis: int | None = None, keep_dims: bool = False, *, keepdims: bool | None = None
     ) -> Tensor:
-        """Without an axis, the position is that among all elements in row-major order, as in NumPy."""
+        """Without an axis, the result is the position among all elements in row-major order, as in NumPy."""
         keep_dims = flag("keep_dims", one_of("keep_dims", keep_dims, "keepdims", keepdims))
         if axis is None:
             found = b.emit(self.name, (b.reshape(x, (-1,)),), axis=0, keep_dims=False)

@@ -105,7 +105,7 @@ def searchsorted(b: Builder, x: Any, v: Any, side: str = "left") -> Tensor:
     if side not in ("left", "right"):
         raise ShapeError(f"side is 'left' or 'right', not {side!r}")
     count = x.shape.dims[0]
-    if type(count) is not int:  # the number of steps is unknown: compare with all
+    if type(count) is not int:  # the number of binary search steps is unknown: compare with all elements
         row, each = b.reshape(x, (*(1,) * v.rank, count)), b.expand_dims(v, -1)
         smaller = _before(b, row, each) if side == "left" else b.bitwise_not(_before(b, each, row))
         return b.sum(cast(b, smaller, i32), -1)

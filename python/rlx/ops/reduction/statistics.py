@@ -219,7 +219,7 @@ def norm(
 ) -> Tensor:
     """The norm of the elements along axes, `(sum |x|^ord)^(1/ord)`; `ord` is a number, `inf`, `-inf` or 0.
 
-    `inf` is the greatest magnitude, `-inf` the least, and 0 the number of nonzero elements. The default is the
+    `inf` is the largest magnitude, `-inf` the smallest, and 0 the number of nonzero elements. The default is the
     Euclidean norm of all elements, as NumPy's `norm` of a vector and PyTorch's of any tensor. f16 and bf16 are computed
     in f32. Where the norm is 0 its derivative is 0, as in PyTorch.
 

@@ -125,11 +125,10 @@ def broadcast_to(b: Builder, x: Any, shape: Any) -> Tensor:
 
 @helper
 def roll(b: Builder, x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start; without an axis, on flat order.
+    """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start.
 
-    Raises:
-        ShapeError: There are several shifts and another number of axes. A shift is not an integer, or is longer than an
-            axis of symbolic size.
+    Without an axis, the flattened elements are shifted. Raises: ShapeError: There are several shifts and a different
+    number of axes. A shift is not an integer, or is longer than an axis of symbolic size.
     """
     x = tensor_like(b, x, f32)
     if axis is None:
@@ -161,7 +160,7 @@ def _rolled(b: Builder, x: Tensor, shift: int, axis: int) -> Tensor:
 
 @helper
 def tile(b: Builder, x: Any, reps: int | Sequence[int]) -> Tensor:
-    """NumPy's `tile`: `x` repeated `reps` times along each axis; with fewer numbers than axes, along the last axes."""
+    """NumPy's `tile`: `x` repeated `reps` times along each axis; if `reps` is shorter, along the last axes."""
     x = tensor_like(b, x, f32)
     counts: list[Dim] = [dim(r) for r in _listed(reps)]
     rank = max(x.rank, len(counts))
@@ -174,16 +173,16 @@ def tile(b: Builder, x: Any, reps: int | Sequence[int]) -> Tensor:
 
 @helper
 def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
-    """NumPy's `repeat`: each element repeated `repeats` times along an axis; without an axis, of the flattened tensor.
+    """NumPy's `repeat`: each element is repeated `repeats` times along an axis. Without an axis, `x` is flattened first.
 
     Args:
         b: The builder.
         x: Any tensor.
-        repeats: One number for all elements, also as a list of one, or a list with a number for each.
+        repeats: One number for all elements (also as a list with one entry), or a list with a number for each element.
         axis: The axis. None takes the elements in row-major order; the result has rank 1.
 
     Raises:
-        ShapeError: `repeats` is a tensor, is negative, or is a list of another length than the axis.
+        ShapeError: `repeats` is a tensor, is negative, or is a list whose length differs from the size of the axis.
     """
     x = tensor_like(b, x, f32)
     if axis is None:

@@ -68,7 +68,7 @@ def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -
 
 
 class _Lookup(Card):
-    """Ops that read as much of a table as they return."""
+    """Ops that read the same number of table elements as they return."""
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(0, 2 * results[0].size_bytes + operands[1].size_bytes)
@@ -114,7 +114,8 @@ class Gather(_Lookup, op="gather"):
             return b.emit("gather", operands, axis=axis + 1)
         if not batched[0]:
             return rules.moved(b, b.emit("gather", operands, axis=axis), axis, 0)
-        # [batch, gathered, others…]: with the axis directly after the batch, each row of indices has its own table.
+        # The table is [batch, gathered, others…]. With the axis directly after the batch, each row of indices has its
+        # own table.
         table = b.transpose(table, (0, axis + 1, *(i for i in range(1, table.rank) if i != axis + 1)))
         gathered = b.emit("gather_batched", (table, indices), axis=1)
         last = indices.rank + axis

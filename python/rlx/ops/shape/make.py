@@ -124,7 +124,10 @@ def _places(b: Builder, rows: Dim, columns: Dim) -> tuple[Tensor, Tensor]:
 
 
 def _offset(k: int) -> int:
-    """Return the number of a diagonal, clamped outside of any matrix so that its sum with a row number fits i32."""
+    """Return the number of a diagonal, clamped so that its sum with a row number fits into i32.
+
+    A clamped diagonal is outside of any matrix.
+    """
     return max(-(2**30), min(int(k), 2**30))
 
 

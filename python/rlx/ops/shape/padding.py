@@ -105,7 +105,7 @@ def _check_value(value: float, x: Shape) -> None:
     """Check that the dtype of a tensor can represent the padding value.
 
     Raises:
-        ShapeError: It cannot.
+        ShapeError: The dtype cannot represent it.
     """
     try:
         fitted(value, x.dtype)
@@ -153,7 +153,9 @@ class _Added:
 
 
 def _folded_back(b: Builder, dy: Tensor, axis: int, sizes: tuple[Dim, Dim, Dim], mode: str) -> Tensor:
-    """Return the adjoint of padding one axis: cotangents of the padding are added to those of the copied elements.
+    """Return the adjoint of padding one axis.
+
+    Cotangents of the padding are added to those of the elements that were copied there.
 
     Args:
         b: The builder that emits the ops.
@@ -242,7 +244,7 @@ class Triangular(Card, op="triangular"):
     def decompose(self, b: Builder, x: Tensor, *, upper: bool, diagonal: int) -> Tensor:
         dims = x.shape.dims[-2:]
         offset = b.iota(dims, axis=1) - b.iota(dims, axis=0)
-        # Offsets are compared in i32 and fit. The diagonal may not fit, and is clamped.
+        # Offsets are compared in i32, which can represent them. The diagonal may not fit into i32, and is clamped.
         furthest = 2**31 - 1
         bound = max(-furthest, min(diagonal, furthest))
         kept = b.ge(offset, bound) if upper else b.le(offset, bound)

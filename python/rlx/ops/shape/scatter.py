@@ -100,8 +100,8 @@ class GatherNd(Card, op="gather_nd"):
         yield sample(("n", "m", 4, 2), SampleOperand(("n", 3, 2), "i64", **wide), batch_dims=1, dtypes=("f32",))
 
 
-# The combination of an update with the element at its position, except for `set`. For bools a sum is `or`, a product
-# `and`.
+# The combination of an update with the element at its position, except for `set`. For bools, a sum is `or` and a
+# product is `and`.
 _JOIN: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "mul": np.multiply,
@@ -219,7 +219,10 @@ class ScatterNd(Card, op="scatter_nd"):
 
 
 def _gathered(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
-    """Return the slice of `x` at each tuple. Tuples out of range give arbitrary numbers, even if `x` is empty."""
+    """Return the slice of `x` at each tuple.
+
+    For tuples out of range, the results are arbitrary numbers, even if `x` is empty.
+    """
     count, dims = _tuple_size(indices.shape), x.shape.dims
     missing = [maximum(1 - d, 0) if i < count else 0 for i, d in enumerate(dims)]
     if any(m != 0 for m in missing):

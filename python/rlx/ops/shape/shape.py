@@ -198,7 +198,7 @@ class Slice(_Movement, op="slice"):
     def vjp(
         self, b: Builder, operands: Any, results: Any, cotangents: Any, *, starts: Any, limits: Any, strides: Any
     ) -> Any:
-        """Return each element to its position: zeros between the elements, then zeros around them."""
+        """Return each element to its original position: insert zeros between the elements, then around them."""
         dims, (dy,) = operands[0].shape.dims, cotangents
         changed = [i for i, d in enumerate(dims) if (starts[i], limits[i], strides[i]) != (0, d, 1)]
         if len(changed) == 1 and strides[changed[0]] == 1:

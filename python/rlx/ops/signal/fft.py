@@ -31,7 +31,7 @@ def _check_length(x: Shape, axis: int) -> None:
 
 
 def resized(b: Builder, x: Tensor, n: Any, axis: int) -> Tensor:
-    """Return an axis cut or padded with zeros at its end to `n` elements, as in NumPy's transforms; unchanged for None.
+    """Return an axis cut or padded with zeros at its end to `n` elements, as in NumPy; unchanged if `n` is None.
 
     Raises:
         ShapeError: `n` is not a positive integer, or the size of the axis is not known.
@@ -173,7 +173,10 @@ class Rfft(Card, op="rfft"):
     linear = ("x",)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, norm: str) -> tuple[Tensor]:
-        """Return the cotangent. `irfft` counts elements that represent two frequencies twice; here they count once."""
+        """Return the cotangent.
+
+        `irfft` counts elements that represent two frequencies twice, but in the cotangent they count once.
+        """
         (x,), (dy,) = operands, cotangents
         n = x.shape.dims[axis]
         halved = dy * (1.0 / fourier.multiplicities(b, n, x.rank - 1 - axis, x.dtype))

@@ -24,7 +24,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 _LARGEST_JOINED = 16
 # The largest prime that uses a product with its matrix. The sum has this number of terms, whose rounding errors add up.
 _LARGEST_MATRIX = 128
-# The cost of a stage besides the terms of its sums, in the same unit: it reads and writes every element once.
+# The cost of reading and writing every element once in a stage, in units of one term of its sums.
 _STAGE_COST = 12
 
 Pair = tuple[Tensor, Tensor]
@@ -41,7 +41,7 @@ def factors(n: int) -> tuple[int, ...]:
 
 @cache
 def _cheapest(n: int) -> tuple[int, tuple[int, ...]]:
-    """Return the least work for a length, and its factors."""
+    """Return the minimum work for a length, and the factors that achieve it."""
     if n == 1:
         return 0, ()
     radices = [r for r in range(2, _LARGEST_JOINED + 1) if n % r == 0] or [_least_prime(n)]
@@ -54,7 +54,7 @@ def _least_prime(n: int) -> int:
 
 
 def convolution_length(least: int) -> int:
-    """Return a length of at least `least` that has small factors and a cheap transform."""
+    """Return a length of at least `least` whose factors are small and whose transform is cheap."""
     power = 1 << (least - 1).bit_length()
     lengths = [power * part // 16 for part in (9, 10, 12, 15, 16) if power * part % 16 == 0]
     return min((n for n in lengths if n >= least), key=lambda n: n * _cheapest(n)[0])
@@ -245,7 +245,7 @@ def real_transform(b: Builder, x: Tensor, n: int, scale: float = 1.0) -> Pair:
 def real_inverse(b: Builder, x: Pair, n: int, scale: float = 1.0) -> Tensor:
     """Return the real signal `[batch, n]` whose spectrum begins with `x [batch, n//2 + 1]`.
 
-    It is the inverse of `real_transform`. The imaginary parts of elements that are their own conjugates are not read.
+    It is the inverse of `real_transform`. The imaginary parts of elements that are their own conjugates are ignored.
     """
     batch, size = x[0].shape.dims[0], n // 2 + 1
     is_real = np.arange(size) * 2 % n == 0

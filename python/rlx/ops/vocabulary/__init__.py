@@ -1,6 +1,6 @@
 """Names of other libraries and the corresponding RLX calls: tables of text, one per subject.
 
-A line is `names : call`, for names with the same answer. `g` is a graph, or `rlx.ops`; `x` is a tensor.
+A line is `names : call`, for names that one call replaces. `g` is a graph, or `rlx.ops`; `x` is a tensor.
 """
 
 from __future__ import annotations

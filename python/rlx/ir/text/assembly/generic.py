@@ -46,7 +46,7 @@ class Generic:
         self.text = scanner.text
         self.pieces: list[str] = []
         self.origins: list[int] = []
-        self.copied = 0  # the text before this position has been handled
+        self.copied = 0  # the text before this position has been copied or skipped
         self.moved = False
 
     def source(self) -> GenericText:
@@ -61,7 +61,7 @@ class Generic:
         self.copied = end
 
     def skip(self, end: int) -> None:
-        """Skip the text up to a position, except line breaks."""
+        """Skip the text up to a position, but copy line breaks."""
         self.insert("\n" * self.text.count("\n", self.copied, end), self.copied)
         self.copied = end
 
@@ -86,7 +86,7 @@ class Generic:
         self.origins.append(start)
 
     def note_moved(self, position: int) -> int:
-        """Record whether later text on this line has another column now. Returns the position."""
+        """Record whether the column of later text on this line has changed. Returns the position."""
         if not _REST_OF_LINE.match(self.text, position):
             self.moved = True
         return position

@@ -11,8 +11,8 @@ from rlx.dialect.spec import RUNS, ValueSpec
 from rlx.ir.op.grouping import is_segmented
 from rlx.ir.op.registry import SPECS
 
-# Quantifiers are possessive and alternatives start with different characters, so that no text makes a pattern slow. A
-# string without a closing quote ends at the end of its line.
+# Quantifiers are possessive and alternatives start with different characters, so matching takes linear time for any
+# text. A string without a closing quote ends at the end of its line.
 STRING = r'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?+'
 SPACES = r"(?:[ \t\r\n]++|//[^\n]*+)*+"
 SPACE = re.compile(SPACES)

@@ -26,7 +26,7 @@ class GenericText:
         pieces: The text for the parser, in pieces.
         origins: For each piece its position in `written`; for an inserted piece `~place`, the position that it belongs
             to.
-        moved: Whether ops may have other columns than in `written`.
+        moved: Whether the columns of ops may differ from those in `written`.
     """
 
     def __init__(self, written: str, name: str, pieces: list[str], origins: list[int], moved: bool):

@@ -68,7 +68,7 @@ def write(text: str) -> str:
                 last = match.end() if location is None else match.start("location")
             continue
         while opened and len(opened[-1].indent) >= len(indent) + (name is None):
-            opened.pop()  # its end was not recognised, so it stays in the generic form
+            opened.pop()  # the end of the op was not recognised, so it stays in the generic form
         if name is None and (not opened or opened[-1].indent != indent):
             continue
         pieces += text[last : match.start()], match[0]

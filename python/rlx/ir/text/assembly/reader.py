@@ -174,7 +174,7 @@ class _AssemblyReader(Scanner):
         return before != "{" or after not in (",", "}") or (form.ends and after == "}")
 
     def _before(self, place: int) -> str:
-        """Return the last character before a position that is not in space or in a comment."""
+        """Return the last character before a position, ignoring space and comments."""
         while True:
             while place and self.text[place - 1] in " \t\r\n":
                 place -= 1
