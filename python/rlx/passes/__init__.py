@@ -57,7 +57,7 @@ def run(
     try:
         run_on_module(module, steps, verify_each=verify_each, instruments=instruments)
     except VerificationError:
-        verify_module(source)  # if the input was already invalid, no pass is to blame
+        verify_module(source)  # an input that was already invalid is not blamed on a pass
         raise
     entry = graph.name_symbol if hasattr(graph, "name_symbol") else None
     result = Graph.from_module(module, entry)

@@ -114,8 +114,8 @@ class Pass:
     name: ClassVar[str] = ""
     # False for a pass that intentionally changes what a function computes (a gradient); its results are not compared.
     preserves_results: ClassVar[bool] = True
-    # Whether the evaluator returns identical numbers after the pass, except for the sign of zero: sums keep their
-    # order.
+    # Whether the evaluator returns identical numbers after the pass, except for the sign of zero. This means that sums
+    # keep their order.
     exact: ClassVar[bool] = False
     # Whether running the pass again leaves the module unchanged.
     idempotent: ClassVar[bool] = False
@@ -135,7 +135,7 @@ class Pass:
         if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):
             raise Error(f"{cls.__qualname__}: '{name}' is not a pass name: '{PREFIX}' and words joined by '-'")
         if name not in _passes and packages.name_of(cls.__module__) is None:
-            packages.import_file_of(name)  # the name of a pass of RLX is taken even before its file has been imported
+            packages.import_file_of(name)  # the name of an RLX pass is taken even if its file has not been imported yet
         other = _passes.get(name)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise Error(f"pass '{name}' exists twice: {other.__qualname__} and {cls.__qualname__}")
@@ -316,7 +316,8 @@ def find(name: str) -> type[Pass] | None:
             load()
     cls = _passes.get(name)
     if cls is not None and cls.__module__ in sys.modules:
-        # A class is registered before its decorators have run. If another thread is importing its module, wait for it.
+        # A class is registered before its decorators have run. If another thread is importing its module, wait for that
+        # import.
         importlib.import_module(cls.__module__)
     return cls
 

@@ -20,7 +20,7 @@ def claimed(lowering: str | None, more: Iterable[str] = (), without: Iterable[st
     Args:
         lowering: The pass that lowers them, such as `rlx-to-linalg`.
         more: Names of other ops.
-        without: Names of unsupported ops, although the pass lowers them.
+        without: Names of ops that the target does not support, although the pass lowers them.
 
     Raises:
         PassError: The pass does not exist or is not a lowering, or an op does not exist.
@@ -43,7 +43,7 @@ def known_ops(names: Iterable[str]) -> frozenset[str]:
 
 
 def fusions_of_target(name: str) -> tuple[tuple[str, ...], Costs | None]:
-    """Return the fusions that may pay off on a target, and the target's cost model, both from its back end.
+    """Return the fusions that may pay off on a target, and its cost model. The target's back end defines both.
 
     Raises:
         PassError: The target does not exist.

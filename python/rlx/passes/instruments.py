@@ -143,7 +143,7 @@ class Timing(Instrument):
         self.record("(V) Verifier", time.perf_counter() - self._mark)
 
     def stop(self) -> None:
-        """Fix the total time: later work does not count."""
+        """Record the total time. Later work is not included."""
         self._total = time.perf_counter() - self._start
 
     def __str__(self) -> str:

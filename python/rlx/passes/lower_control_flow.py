@@ -16,7 +16,7 @@ from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import collect, replace_with
 from rlx.support.errors import PassError
 
-_MOST_OPS = 1 << 17  # maximum ops that one loop may become: the steps of nested loops multiply
+_MOST_OPS = 1 << 17  # maximum number of ops that one loop, including nested loops, may become
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Origins of tensors: the value behind views, and the mapping of axes. Importers differ most in these."""
+"""Origins of tensors: the value that views are derived from, and the mapping of its axes.
+
+Graphs of different importers differ mainly in views.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from rlx.passes.simplification.simplify_rules import splat
 
 @dataclass(frozen=True)
 class Origin:
-    """A value behind transposes, broadcasts, and reshapes that only add or remove axes of size 1.
+    """A value from which a tensor is derived by transposes, broadcasts, and reshapes that only add or remove axes of size 1.
 
     Attributes:
         value: The value.
@@ -92,7 +95,7 @@ class Statistic:
 
 
 def statistic_of(found: Origin) -> Statistic | None:
-    """Return the reduction behind a tensor, also through scaling by a number and through bounds without effect."""
+    """Return the reduction from which a tensor is derived, also through scaling by a number and bounds without effect."""
     factor, stopped = 1.0, False
     while True:
         barrier, scaled = producer(found.value, views.StopGradient), unscaled(found.value)
@@ -113,7 +116,7 @@ def statistic_of(found: Origin) -> Statistic | None:
 
 
 def unscaled(value: mlir.Value) -> tuple[mlir.Value, float] | None:
-    """Return a value as another value and a factor, or None."""
+    """If a value is the product of another value and a number, return these two, else None."""
     op = producer(value, views.Binary)
     if op is None:
         return None
@@ -131,7 +134,7 @@ def unscaled(value: mlir.Value) -> tuple[mlir.Value, float] | None:
 
 
 def mean_of(shown: Origin) -> Statistic | None:
-    """Return the mean behind a tensor: a mean reduction, or a sum divided by the number of elements."""
+    """Return the mean from which a tensor is derived: a mean reduction, or a sum divided by the number of elements."""
     found = statistic_of(shown)
     if found is None:
         return None

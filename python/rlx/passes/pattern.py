@@ -82,7 +82,7 @@ def pattern(function: Callable[[Any, Rewriter], Any]) -> Pattern:
 
 
 def patterns_in(module: types.ModuleType) -> tuple[Pattern, ...]:
-    """Return the patterns that a module defines, in that order."""
+    """Return the patterns that a module defines, in the order of their definitions."""
     return tuple(value for value in vars(module).values() if isinstance(value, Pattern))
 
 
@@ -106,7 +106,7 @@ _counting: ContextVar[tuple[RewriteCounts, ...]] = ContextVar("counting", defaul
 
 @contextlib.contextmanager
 def counted() -> Generator[RewriteCounts]:
-    """Count all rewrites inside."""
+    """Count all rewrites in this context."""
     counts = RewriteCounts()
     token = _counting.set((*_counting.get(), counts))
     try:
@@ -357,7 +357,7 @@ class _PatternDriver:
             op.erase()
             count += 1
             for value in values:
-                # A value that still has several uses looks the same to every pattern.
+                # Patterns only test whether a value has one use. If it still has several, their result does not change.
                 if not _has_several_uses(value):
                     maker = value.owner.operation
                     if is_unread(maker) and maker.name.startswith("rlx."):

@@ -58,7 +58,7 @@ def replace(op: mlir.Operation, values: Iterable[mlir.Value]) -> None:
     """Replace all uses of an op's results by other values, and erase the op.
 
     Raises:
-        Error: A value has another type than the result that it replaces.
+        Error: The type of a value differs from that of the result that it replaces.
     """
     results, values = list(op.results), list(values)
     check_types(op, values)
@@ -75,8 +75,7 @@ def replace(op: mlir.Operation, values: Iterable[mlir.Value]) -> None:
 def check_types(op: mlir.Operation, values: list[mlir.Value]) -> None:
     """Check that values that will replace the results of an op have the same types.
 
-    Raises:
-        Error: They have other types.
+    Raises: Error: The types differ.
     """
     if [v.type for v in values] != [r.type for r in op.results]:
         expected = ", ".join(str(shape_of(r)) for r in op.results)
@@ -96,7 +95,7 @@ def replace_with(op: mlir.Operation, function: Callable[..., Any], note: str, **
         extra: Keyword arguments of the function.
 
     Raises:
-        Error: The function raised an exception, or returned other types; the location is that of the op.
+        Error: The function raised an exception, or returned different types; the location is that of the op.
     """
     builder = builder_before(op, note)
     operands = opview.operands_of(op, [builder.tensor(v) for v in op.operands])
@@ -198,7 +197,7 @@ def set_stage(module: mlir.Module, stage: str) -> None:
 
 
 def replace_body(module: mlir.Module, other: mlir.Module) -> None:
-    """Move the ops of another module into a module, in place of its own ops. They are of other dialects, without a stage."""
+    """Replace the ops of a module by those of another module. These belong to other dialects and have no stage."""
     for op in list(module.body.operations):
         op.operation.erase()
     end = mlir.ir.InsertionPoint(module.body)

@@ -97,7 +97,7 @@ def active() -> RewriteCounter | None:
 
 @contextlib.contextmanager
 def rewrites_counted(limit: int | None = None) -> Generator[RewriteCounter]:
-    """Count the rewrites inside, and stop at a limit; compare `count` with the limit to see whether it stopped."""
+    """Count the rewrites in this context, and stop at a limit. It was stopped if `count` equals the limit."""
     counter = RewriteCounter(limit)
     token = _counter.set(counter)
     try:

@@ -13,7 +13,8 @@ class Worklist:
     """A set of ops in a fixed order. Ops without results are never added.
 
     An op is identified by its first result, because the hash that MLIR gives an op depends on its operands. It must be
-    removed before it is erased: its object is invalid afterwards, and another op may get its address.
+    removed before it is erased: the Python object of the op is invalid afterwards, and a new op may get the same
+    address.
     """
 
     def __init__(self, ops: Iterable[mlir.Operation]):

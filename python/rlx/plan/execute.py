@@ -23,7 +23,7 @@ from rlx.plan.liveness import Live, LiveStep, Storage
 from rlx.plan.memory import MemoryPlan
 from rlx.support.errors import Error
 
-# A NaN in every float type.
+# These bytes are NaN in every float type.
 _POISON = 0xFF
 
 
@@ -130,7 +130,7 @@ class _PlanExecutor:
         return array
 
     def _write(self, live: Live | None, array: np.ndarray, by: str) -> None:
-        """Write a value to its place. The bytes of a view are already there."""
+        """Write a value to its offset in the arena. The bytes of a view are already there."""
         assert live is not None
         if not self.is_inside(live):
             self.outside[live] = array = np.array(array)
@@ -141,7 +141,7 @@ class _PlanExecutor:
             if view.tobytes() != contents:
                 raise Error(f"memory plan: {live.name} is not a view of what {by} takes")
         else:
-            view[...] = np.array(array)  # the array may use the same bytes
+            view[...] = np.array(array)  # the array may share these bytes
         self.written[live] = contents
 
     def poison(self, storages: Sequence[Storage]) -> None:
@@ -159,7 +159,7 @@ class _PlanExecutor:
             assert over is not None
             is_written, changed = _first_half(step, result), list(operands)
             for j, live in enumerate(step.reads):
-                # Other element sizes occur only on devices with uniform elements, where nothing is read twice.
+                # Element sizes differ only on devices with uniform elements, which do not read an element twice.
                 if live is not None and live.storage is over.storage and operands[j].itemsize == result.itemsize:
                     changed[j] = np.array(operands[j])
                     changed[j].reshape(result.shape).view(result.dtype)[is_written] = result[is_written]

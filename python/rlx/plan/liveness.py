@@ -143,11 +143,11 @@ class Liveness:
         self.f32_uniform = f32_uniform
         self.steps: list[LiveStep | None] = [None]
         self.values: dict[Any, Live] = {}
-        self._numbers = count()  # as in listings of graphs
+        self._numbers = count()  # numbered as in listings of graphs
         self._shapes: dict[Any, tuple[Shape, int]] = {}
         self._captured: dict[
             LiveStep, list[Live]
-        ] = {}  # values from outside that loops read, until the end of the loop is known
+        ] = {}  # values from outside that a loop reads, stored until the end of the loop is known
         entry = graph.function.entry_block
         kinds: dict[Live, str] = {}
         for argument, value in zip(graph.arguments, entry.arguments, strict=True):
@@ -280,7 +280,7 @@ class Liveness:
             for i, argument in enumerate(arguments):
                 is_carry = flow is not None and flow.arguments[i].kind == "carry"
                 if argument is not None and not is_carry and step.repeats(number):
-                    argument.end = step.end  # the next step of the loop reads another part of it
+                    argument.end = step.end  # the next step of the loop reads another part of the value
 
     def _alias(self, step: LiveStep) -> None:
         """Find results that are views of operands."""
@@ -299,7 +299,7 @@ class Liveness:
             base = reads[alias[0]]
             if self.item_size(base.shape) == self.item_size(result.shape):
                 result.base, result.relation = base, "view"
-                result.offset = alias[1] * self.item_size(base.shape)  # relative to its base, until values are settled
+                result.offset = alias[1] * self.item_size(base.shape)  # relative to its base, until `_settle`
 
     def _settle(self, kinds: Mapping[Live, str]) -> None:
         """Propagate reads of views to their bases, then assign storages."""

@@ -26,7 +26,7 @@ class PlannedValue:
 
     Attributes:
         name: The name of an argument; results are `%0`, `%1`, … in program order.
-        op: The op that computes it, without prefix; for an argument its kind.
+        op: The name of the op that computes it, without prefix; for an argument, its kind.
         label: The op's name for readers: `add` for a `binary` whose kind is `add`.
         shape: Its shape, static.
         size: Its bytes.

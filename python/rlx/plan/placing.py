@@ -17,10 +17,11 @@ import numpy as np
 from rlx.plan.liveness import Storage
 from rlx.plan.sharing import aligned, used_bytes
 
-# Maximum placements of storages in the search for any graph, and the number of tries without gain that end it.
+# Maximum number of storages placed by the search for a graph, and the number of tries without gain after which the
+# search ends.
 _PLACED_IN_SEARCH = 30_000
 _MOST_FAILURES = 60
-# With this number of storages, only the first orders are tried: one takes 2 seconds then.
+# From this number of storages on, only the first orders are tried, because one order takes 2 seconds.
 _MANY = 8_000
 
 
@@ -96,7 +97,7 @@ class _PlacingProblem:
         yield np.lexsort((-size, start))
         yield np.lexsort((start, -size * length))
         yield np.lexsort((start, -size, -length))
-        # Storages that are live at the fullest step first, then at the next fullest.
+        # First the storages that are live at the fullest step, then those that are live at the next fullest step.
         rank = np.empty(len(used), np.int64)
         rank[np.argsort(-used, kind="stable")] = np.arange(len(used))
         fullest = np.array([rank[a : b + 1].min() for a, b in zip(start, end, strict=True)])
@@ -110,10 +111,10 @@ class _PlacingProblem:
         Args:
             order: The storages.
             fit: Chooses among the gaps.
-            above: Stop as soon as the arena is larger than this; the returned size is then one more.
+            above: Stop as soon as the arena is larger than this. The returned size is then `above + 1`.
         """
         offsets = np.zeros(self.count, np.int64)
-        # Placed storages by offset: begin and end in the arena, first and last step.
+        # Placed storages, sorted by offset: start and end in the arena, first and last step.
         low, high, first, last = (np.empty(self.count, np.int64) for _ in range(4))
         top = 0
         for k, i in enumerate(order):
@@ -151,7 +152,7 @@ class _PlacingProblem:
 
 
 def _free(low: np.ndarray, high: np.ndarray, size: int, fit: Fit) -> int:
-    """Return the begin of a gap between ranges, which are sorted by their begin, or the end of all ranges."""
+    """Return the start of a gap between ranges, which are sorted by their start, or the end of all ranges."""
     ends = np.maximum.accumulate(high)
     begins = np.concatenate(([0], ends[:-1]))
     gaps = low - begins

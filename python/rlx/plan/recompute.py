@@ -33,7 +33,7 @@ def recompute_cheap(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str
     """Recompute values where that lowers the peak of live bytes. Returns their number.
 
     A value is a candidate if its op is cheap (by its trait), if it is used after the fullest step but not at it, and if
-    all operands of its op are live until then anyway.
+    all operands of its op are live until that use anyway.
 
     Args:
         graph: The graph, which is changed.

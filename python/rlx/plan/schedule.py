@@ -132,7 +132,7 @@ class ScheduledBlock:
             done[index] = True
             order.append(index)
             ready = [i for i in self.nodes[index].after if self._is_ready(i, waiting)]
-            # The change of an op that is now the last reader of a storage is different.
+            # The change for an op that is now the last reader of a storage must be computed again.
             last = [next(iter(r)) for s in self.nodes[index].reads if len(r := state.remaining[s]) == 1]
             for i in (*ready, *(i for i in last if not waiting[i] and not done[i])):
                 heappush(heap, (state.change(self.nodes[i]), i))
@@ -159,7 +159,7 @@ class ScheduledBlock:
         return best[1]
 
     def _after(self, index: int, state: _MemoryInUse, waiting: list[int]) -> int:
-        """Return the least change that an op and its followers can bring."""
+        """Return the smallest change of bytes in use that an op and its followers can achieve."""
         trial, total, least = _ScheduleTrial(state), 0, None
         missing: dict[int, int] = {}
         for _ in range(_AHEAD):
@@ -176,7 +176,10 @@ class ScheduledBlock:
         return least or 0
 
     def backward(self) -> list[int]:
-        """Return an order built from the end of the block: the preceding op adds least to the values that are needed."""
+        """Return an order built from the end of the block.
+
+        The preceding op is always the one that adds the fewest bytes to the values that are needed.
+        """
         needed = set(self.kept)
         waiting = [len(node.after) for node in self.nodes]
 
@@ -189,7 +192,7 @@ class ScheduledBlock:
         while heap:
             cost, negative = heappop(heap)
             node = self.nodes[-negative]
-            if cost != (now := added(node)):  # meanwhile, other ops need its operands
+            if cost != (now := added(node)):  # other ops now need its operands
                 heappush(heap, (now, negative))
                 continue
             order.append(node.index)

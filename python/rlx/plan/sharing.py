@@ -107,14 +107,14 @@ class StorageSharing:
     # --- over an operand --------------------------------------------------------------------------
 
     def may_overwrite(self, step: LiveStep, i: int, k: int) -> bool:
-        """Whether a result may take the bytes of an operand that dies there."""
+        """Whether a result may be written over an operand whose live range ends at the op."""
         result, operand = step.results[i], step.reads[k]
         if result is None or operand is None or result.relation != "own" or result.storage.kind != "value":
             return False
         return operand.storage.end == step.index and self.may_write_over(step, i, k)
 
     def may_write_over(self, step: LiveStep, i: int, k: int) -> bool:
-        """Whether a result may take the bytes of an operand, if the operand dies there."""
+        """Whether a result may be written over an operand, provided that the operand's live range ends at the op."""
         result, operand = step.results[i], step.reads[k]
         if result is None or operand is None or operand.storage is result.storage:
             return False

@@ -1,4 +1,4 @@
-"""Plans as attributes of a module: `rlx.memory` on the function and on every op, kept by text and bytecode.
+"""Plans as attributes of a module: `rlx.memory` on the function and on every op, preserved by text and bytecode.
 
 The attribute of the function has the size of the arena, the options and the places of the arguments. The attribute of
 an op has one entry for each result, then one for each argument of its regions:

@@ -54,10 +54,10 @@ class _Unit:
 
 
 def overview(report: GraphReport, most: int = MOST) -> Overview:
-    """Return a graph of about `most` boxes at most, with groups of about `most` boxes at most.
+    """Return a graph of at most about `most` boxes, in which each group has at most about `most` boxes.
 
-    Consecutive ops form a group if they have the same scope (`Builder.named`, a block), or, if scopes do not help,
-    because they are consecutive. A group reads nothing that depends on it.
+    Consecutive ops form a group if they have the same scope (`Builder.named`, a block). If scopes do not help, they are
+    grouped in program order. A group does not read values that depend on its results.
     """
     return _Collapse(report, most).whole()
 
@@ -99,7 +99,7 @@ class _Collapse:
     # --- grouping ---------------------------------------------------------------------------------------
 
     def _grouped(self, units: Sequence[_Unit], level: int) -> list[_Unit]:
-        """Return about `most` boxes at most for some consecutive ops."""
+        """Return at most about `most` boxes for some consecutive ops."""
         if len(units) <= self._most:
             return list(units)
         runs = [(name, tuple(run)) for name, run in groupby(units, _scope_at(level))]
@@ -166,7 +166,7 @@ class _Collapse:
         return OpReport(GROUP, box.name, tuple(reads), tuple(gives), shapes, attributes, cost, None, "", 0)
 
     def _border(self, box: _Unit) -> tuple[list[str], list[str]]:
-        """Return the values that a group reads from outside, and those that are read outside, both without fixed values."""
+        """Return the values from outside that a group reads, and its values that are read outside. Fixed values are omitted."""
         inside: dict[str, int] = {}
         for op in box.ops:
             for name in op.operands:

@@ -27,7 +27,7 @@ _POINTS = 500
 
 @dataclass(frozen=True)
 class CompileReport:
-    """Everything about a compilation. `html()` is a page.
+    """The data of a report on a compilation. `html()` is a page.
 
     Attributes:
         compilation: The compilation.
@@ -147,7 +147,7 @@ class CompileReport:
     # --- costs ----------------------------------------------------------------------------------------------
 
     def _costs(self) -> str:
-        """Return the work of each op, and its least time if it ran alone."""
+        """Return the work of each op, and its minimum time if it ran alone."""
         fixed = self.last.fixed
         ops = [op for op in self.last.ops if op.cost is not None and op.depth == 0]
         works = [(op, OpWork.of(op.cost, {})) for op in ops if not op.results or op.results[0] not in fixed]
@@ -185,7 +185,7 @@ class CompileReport:
         return html.table([cells for _, cells in rows], header, right=(1, 2, 3, 4, 5), most=_ROWS)
 
     def _least(self, seconds: float, total: float) -> tuple[str, str]:
-        """Return the least time, in µs, and its share of the total; empty if the limits of the device are unknown."""
+        """Return the minimum time, in µs, and its share of the total; empty if the limits of the device are unknown."""
         return (f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %") if self.machine else ("", "")
 
     def _cost_row(self, op: OpReport, work: OpWork, total: float) -> tuple[str, ...]:

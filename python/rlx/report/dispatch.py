@@ -187,9 +187,9 @@ class _Analysis:
         return ("unsupported" if reason else "decomposed"), into, reason
 
     def _decomposed(self, op: Any) -> tuple[Counter[str], str]:
-        """Return the ops that an op becomes when it is lowered alone, and those of them that are not supported."""
+        """Return the ops that an op becomes when it is lowered alone, and the unsupported ops among them."""
         if len(op.regions):
-            return Counter(), ""  # it becomes the ops of its regions, which have separate rows
+            return Counter(), ""  # the op becomes the ops of its regions, which have separate rows
         alone = _alone(op)
         try:
             run_on_module(alone, PassPipeline.of(Decompose(except_=tuple(self._native))))

@@ -38,7 +38,7 @@ def graph_svg(graph: Graph | GraphReport) -> str | None:
 
 
 def graph_html(graph: Graph | GraphReport) -> str:
-    """Return a graph for a notebook: its drawing if it is not large, and its listing."""
+    """Return the HTML of a graph for a notebook: its drawing if it is not too large, and its listing."""
     listing = graph if isinstance(graph, GraphReport) else inspect_graph(graph)
     drawing = graph_svg(listing)
     drawn = "" if drawing is None else html.scroll(drawing, "graph")

@@ -29,7 +29,7 @@ h1 { font-size: 1.6rem; margin: .5rem 0; overflow-wrap: anywhere; } h2 { font-si
 h3 { font-size: 1.05rem; margin: 1rem 0 .4rem; } p { margin: .5rem 0; max-width: 75ch; overflow-wrap: anywhere; }
 a { color: var(--accent); } :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 """
-# Rules that notebooks get as well, inside an element of the class `rlx`.
+# Style rules that notebooks also use, inside an element of the class `rlx`.
 _PIECES = """
 .rlx table { border-collapse: collapse; font-size: 14px; margin: .2rem 0; }
 .rlx th, .rlx td { padding: .25rem .7rem; border-bottom: 1px solid var(--line, #8886); text-align: left; vertical-align: top; }
@@ -46,7 +46,7 @@ _PIECES = """
 .rlx .bar { display: block; height: .55rem; margin-top: .45rem; background: var(--bar, #6aa9e9); border-radius: 2px; }
 .rlx svg { display: block; max-width: none; height: auto; zoom: 1.15; }
 """
-# Opens the target of the address, and the elements that contain it.
+# Script that expands the element that the page's address links to, and the elements around it.
 _SCRIPT = """
 function show() { let at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   for (let e = at; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true; if (at) at.scrollIntoView(); }
@@ -77,7 +77,7 @@ def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
 
 
 def dark_drawings() -> str:
-    """Return the rules for dark colours of drawings, which separate files do not have."""
+    """Return the style rules for dark colours of drawings. Drawings in separate files do not have these rules."""
     rules = (
         f".rlx svg[{kind}='{light}'], .rlx svg [{kind}='{light}'] {{ {kind}: {dark}; }}"
         for light, dark in palette.DARK.items()
@@ -120,7 +120,7 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Collec
 
 
 def scroll(body: str, what: str, *, tall: bool = True) -> str:
-    """Return HTML that may be wider than the page and, with `tall`, longer. Arrow keys scroll it."""
+    """Return a scrollable element for HTML that is wider than the page or, with `tall`, longer. Arrow keys scroll it."""
     return f'<div class="scroll{" tall" if tall else ""}" tabindex="0" role="region" aria-label="{markup(what)}">{body}</div>'
 
 

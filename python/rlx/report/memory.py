@@ -47,7 +47,7 @@ class MemoryReport(MemoryPlan):
         return printable_lines([self.summary(), *self._at_the_peak(), *self.advice(), *self._places()])
 
     def svg(self) -> str:
-        """Return the plan as a drawing, with steps from left to right: above the bytes in use, below the places of values."""
+        """Return the plan as a drawing, with steps from left to right: bytes in use at the top, places of values below."""
         return drawing(self)
 
     def html_body(self) -> str:
@@ -161,7 +161,7 @@ class MemoryReport(MemoryPlan):
 
     @property
     def _has_gradient(self) -> bool:
-        """Whether reverse mode created some ops; `Reverse` marks their locations."""
+        """Whether reverse mode created any of the ops. The locations of these ops contain `vjp`."""
         steps = self.layout.liveness.steps
         return any("vjp" in scope_of(step.op.location).split("/") for step in steps if step is not None)
 
@@ -214,7 +214,7 @@ def analyse_memory(graph: Any, **options: Any) -> MemoryReport:
 
 
 def memory_of_program(lir: Graph) -> MemoryReport:
-    """Return the plan stored in a graph, else one with 64 for each symbol.
+    """Return the plan stored in a graph, else a new plan with size 64 for each symbol.
 
     The latter excludes values that depend only on weights: they are computed when the program is loaded.
 

@@ -1,4 +1,4 @@
-"""Drawings of memory plans as SVG: above the bytes in use at each step, below the places of values in the arena."""
+"""Drawings of memory plans as SVG: the bytes in use at each step at the top, the places of values in the arena below."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Drawing:
         for v in plan.values:
             if v.relation == "view":
                 self.views_of.setdefault(v.base, []).append(v.name)
-        self.names_all = self.cell >= _LABEL_STEP  # otherwise only the steps with the most bytes in use are named
+        self.names_all = self.cell >= _LABEL_STEP  # otherwise only the steps with the most bytes in use have labels
         self.labels = {step: f"{step} {plan.steps[step]}" for step in self._named_steps()}
         reach = {step: self.x(step + 0.5) + _SLANT[0] * len(text) * _LABEL for step, text in self.labels.items()}
         self.right = max(_RIGHT, max(reach.values(), default=0) - _LEFT - self.width)

@@ -160,12 +160,15 @@ class ProfileReport:
 
     @property
     def least_seconds(self) -> float:
-        """The least time of the machine for all kernels."""
+        """The minimum time for all kernels on the machine."""
         return sum(self.machine.seconds(kernel.work) for kernel in self.kernels)
 
     @cached_property
     def lines(self) -> tuple[LineTime, ...]:
-        """The user's lines, the slowest first. The time of a kernel with several ops is divided by their least times."""
+        """The user's lines, the slowest first.
+
+        The time of a kernel with several ops is distributed in proportion to their minimum times.
+        """
         seconds: dict[tuple[str, str], float] = defaultdict(float)
         labels: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         for kernel in self.kernels:
@@ -221,7 +224,7 @@ class ProfileReport:
         return self._summed(lambda line: short_place(line.place))
 
     def scope_rows(self) -> list[tuple[str, ...]]:
-        """Return the same for each scope of the builder, such as a layer; empty if there are none."""
+        """Return the same columns for each scope of the builder, such as a layer; empty if there are none."""
         return self._summed(lambda line: line.scope) if any(line.scope for line in self.lines) else []
 
     def _summed(self, name_of: Callable[[LineTime], str]) -> list[tuple[str, ...]]:
@@ -331,7 +334,7 @@ class _Borders:
                 self._readers[name].add(i)
 
     def work(self, ops: Iterable[int], computed: Iterable[int]) -> OpWork:
-        """Return bytes that some ops exchange with the outside, and operations of the computed ones."""
+        """Return the work of some ops: bytes read from and written to other ops, and the operations of `computed`."""
         chosen = set(ops)
         described = [self._ops[i] for i in chosen]
         made = {name for op in described for name in op.results}

@@ -1,4 +1,4 @@
-"""The roofline model: the least time of work on a machine, from its operations and the bytes moved.
+"""The roofline model: the minimum time of some work on a machine, from the number of operations and the bytes moved.
 
 The card of each op defines its work (`Card.cost`); this module is independent of ops.
 """
@@ -76,11 +76,11 @@ class MachineLimits:
 
     @property
     def ridge(self) -> float:
-        """The operations per byte above which computing takes longer than moving."""
+        """The operations per byte above which computation takes longer than data movement."""
         return self.flops / self.bytes
 
     def seconds(self, work: OpWork) -> float:
-        """Return the least time for some work: the maximum of computing and moving."""
+        """Return the minimum time for some work: the maximum of the times for computation and data movement."""
         return max(work.flops / self.flops, work.bytes / self.bytes)
 
     def __str__(self) -> str:

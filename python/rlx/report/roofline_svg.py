@@ -23,7 +23,7 @@ class Point:
         title: The tooltip.
         op: The op that determines its colour.
         work: Its work.
-        seconds: Its time, measured or the least possible.
+        seconds: Its time, measured or the minimum.
     """
 
     title: str

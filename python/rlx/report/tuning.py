@@ -52,10 +52,10 @@ class TuningReport:
         name: The name of the graph.
         chosen: The name of the trial that was chosen.
         budget: The time limit in seconds.
-        took: The seconds that it took.
+        took: The duration in seconds.
         trials: All trials, in order.
         interrupted: Whether it was interrupted.
-        kept_before: Whether an earlier run had found it, and nothing was measured.
+        kept_before: Whether the result comes from an earlier run, so that nothing was measured.
     """
 
     name: str
@@ -78,7 +78,7 @@ class TuningReport:
 
     @property
     def enough_for(self) -> float:
-        """The time limit up to which this report answers another search: unlimited, if there was time for all trials."""
+        """A later search with at most this time limit may use this report. Unlimited if there was time for all trials."""
         if self.interrupted:
             return self.took
         return self.budget if any(t.outcome == "no time left" for t in self.trials) else math.inf

@@ -42,7 +42,7 @@ class Culprit:
         failure: The failure.
         rewriting: The rewrite, if the pass counts its rewrites.
         index: The number of the rewrite in the pass, from 1; 0 if there is none.
-        count: The number of rewrites of the pass, as far as it got.
+        count: The number of rewrites that the pass did.
         earlier: The number of rewrites of the passes before it.
     """
 
@@ -107,7 +107,7 @@ def _attempt(
         except Error as problem:
             return counter, _failure(problem)
     try:
-        if limit is not None and counter.count == limit:  # stopped at the limit, and therefore not verified
+        if limit is not None and counter.count == limit:  # stopped at the limit, before verification
             with mlir.entered():
                 verify_after(step, after)
     except Error as problem:
@@ -131,7 +131,7 @@ def _within(
     earlier: int,
     comparison: Comparison,
 ) -> Culprit:
-    """Return the rewrite of a pass that fails: the module is right after `right` rewrites, and wrong after `wrong`."""
+    """Return the rewrite of a pass that fails: the module is correct after `right` rewrites, wrong after `wrong` of them."""
     right, wrong, rewriting = 0, count + 1, None
     while wrong - right > 1:
         middle = (right + wrong) // 2
@@ -140,6 +140,6 @@ def _within(
             right = middle
         else:
             wrong, failure, rewriting = middle, said, counter.last
-    if wrong > count:  # all rewrites are right: later work, or an unfinished rewrite, is wrong
+    if wrong > count:  # all rewrites are correct: the error is in later work of the pass, or in an unfinished rewrite
         return Culprit(step, number, failure, None, 0, count, earlier)
     return Culprit(step, number, failure, rewriting, wrong, count, earlier)

@@ -21,7 +21,7 @@ from rlx.ir.op.signature import bodies, functions
 from rlx.ir.shape import shape_of
 from rlx.support.errors import Error
 
-# Relative to the largest element: a pass may reorder sums, and fused ops round less often.
+# Tolerances relative to the largest element: a pass may reorder sums, and fused ops round less often.
 _TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 
 
@@ -104,14 +104,14 @@ class Comparison:
         arrays, results, symbols = expected
         try:
             values = evaluate_function(new.function, arrays, symbols)
-        except Exception as problem:  # evaluators pass on exceptions of NumPy
+        except Exception as problem:  # evaluators do not convert exceptions of NumPy
             return f"gives a {name} that cannot be evaluated: {_reason(problem)}"
         limits = tolerances(old.function) if self.tolerance is None else [self.tolerance] * len(results)
         where = differs(results, values, [o.name for o in old.results], limits)
         return f"changes the result of {name}: {where}" if where else ""
 
     def _first_value(self, name: str, old: Graph, new: Graph) -> Any:
-        """Return inputs, results of the old graph, and symbols of the new one, for the first sizes that the old one supports.
+        """Return inputs, results of the old graph, and symbols of the new one, for the first sizes that the old graph supports.
 
         Returns None, with a note, if there are no such sizes.
         """
@@ -233,7 +233,7 @@ def _limit_in(op: mlir.Operation, value: mlir.Value, symbols: Mapping[str, int])
 
 
 def tolerances(function: mlir.FuncOp) -> list[float]:
-    """Return the tolerance of each result of a function: that of the coarsest floats from which it is computed."""
+    """Return the tolerance of each result of a function: the tolerance of the least precise floats that it is computed from."""
     return [max(map(_own_tolerance, _behind(value)), default=0.0) for value in opview.yielded(function.entry_block)]
 
 

@@ -30,12 +30,12 @@ T = TypeVar("T")
 Test = Callable[[mlir.Module], bool]
 # An in-place edit of a module. Returns whether it changed something.
 Edit = Callable[[mlir.Module], bool]
-_OF_SYMBOL = 1 << 20  # the size that a symbol counts as, larger than any number that may replace it
+_OF_SYMBOL = 1 << 20  # the size of a symbol in comparisons, larger than any replacement
 _QUOTED_OR_NUMBER = re.compile(r"'[^']*'|@[\w$.-]+|%[\w#]+|\d[\w.+-]*|\[[^\]]*\]")
 
 
 def fails_alike(module: mlir.Module, pipeline: str | PassPipeline, comparison: Comparison | None = None) -> Test:
-    """Return a test: whether a pipeline fails on a module in the same pass and in the same way as on this one.
+    """Return a test of whether a pipeline fails on a module in the same pass and in the same way as on this one.
 
     The failure is an error with the same text (without names and numbers), an invalid module, or a different result.
 

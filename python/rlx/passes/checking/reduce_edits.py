@@ -89,8 +89,8 @@ def without_outputs(module: mlir.Module, chosen: Collection[int]) -> bool:
 def without_ops(module: mlir.Module, chosen: Collection[int]) -> bool:
     """Remove ops, by their index in `collect`.
 
-    Their used results become arguments. Values that only they used become results. So the other ops compute the same as
-    before.
+    Their used results become arguments. Values that only they used become results. The other ops therefore compute the
+    same values as before.
     """
     ops = [op for i, op in enumerate(collect(module)) if i in chosen]
     gone = {op.results[0] for op in ops}
@@ -126,7 +126,7 @@ def _parents(op: mlir.Operation) -> list[mlir.Operation]:
 
 
 def _is_inside(op: mlir.Operation, ops: Collection[mlir.Value]) -> bool:
-    """Whether an op is in a region of other ops, which are given by their first results."""
+    """Whether an op is in a region of other ops, which are identified by their first results."""
     return any(parent.results[0] in ops for parent in _parents(op)[:-1])
 
 

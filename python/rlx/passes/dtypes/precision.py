@@ -67,7 +67,7 @@ class Precision(Pass, name="rlx-precision"):
                 raise PassError(
                     f"{self.name}: there is no op or kind '{name}'{suggestion(name, {*registry.SPECS, *kinds})}"
                 )
-        for op in collect(module):  # their products are lowered, and their activations are not
+        for op in collect(module):  # lower the product, but not the activation
             if opview.has_trait(op, "product") and opview.has_trait(op, "wide_range"):
                 decompose(op)
         for function in functions(module):
@@ -232,7 +232,7 @@ class _Lowering:
         if is_list(value):
             return [self._operand(builder, op, name, v) for v in value]
         if _is_f32(value):
-            # A mask may have another dtype than the other operands.
+            # The dtype of a mask may differ from that of the other operands.
             keeps_wide = name == "mask" and not self.numbers[value].is_low
             value = self._wide(value, op) if keeps_wide else self._low(value, op)
         return Tensor(builder, value)
@@ -243,7 +243,7 @@ class _Lowering:
         to = shape_of(result).dtype
         if _is_f32(source):
             number = self.numbers[source]
-            if to is self.low and number.array is None:  # a cast of a constant may overflow, as written in the program
+            if to is self.low and number.array is None:  # an explicit cast of a constant may overflow
                 result.replace_all_uses_with(self._low(source, op))
                 self.dead.append(op)
             elif number.is_low:
@@ -277,7 +277,7 @@ class _Lowering:
         return number.low
 
     def _exact_source(self, value: mlir.Value) -> mlir.Value:
-        """Return the operand of the cast that produced a value, if the low dtype holds it exactly; else the value."""
+        """Return the operand of the cast that produced a value, if the low dtype can represent it exactly; else the value."""
         op = producer(value, views.Cast)
         return op.x if op is not None and self._is_exact(shape_of(op.x).dtype) else value
 
@@ -312,7 +312,7 @@ def _kind(op: mlir.Operation) -> str:
 
 
 def _ancestor(op: mlir.Operation, value: mlir.Value) -> mlir.Operation:
-    """Return the op that is or contains `op` and is in the block that defines a value."""
+    """Return the op that is `op` or contains it, and that is in the block that defines a value."""
     block = opview.home_of(value)
     while op.block != block:
         op = op.block.owner.operation

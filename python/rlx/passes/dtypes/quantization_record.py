@@ -17,9 +17,9 @@ from rlx.support.printable import printable_lines
 
 _FORMAT = "rlx calibration record, 1"
 _ARRAYS = ("low", "high")
-# The share of channels that is not scaled down.
+# The fraction of channels that are not scaled down.
 _USUAL = 0.5
-# A channel is scaled only if it reaches this many times as far as those channels.
+# A channel is scaled only if its range exceeds that of those channels by this factor.
 _FAR = 4
 
 
@@ -29,9 +29,9 @@ class CalibrationEntry:
 
     Attributes:
         place: The user's line.
-        low: The least number of each contracted channel, f32 `[K]`; for a convolution, of each input channel.
-        high: The greatest number, likewise.
-        range: The least and the greatest number to represent; values outside are clipped.
+        low: The smallest number of each contracted channel, f32 `[K]`; for a convolution, of each input channel. high:
+            The largest number, likewise.
+        range: The smallest and the largest number to represent; values outside are clipped.
     """
 
     place: str
@@ -46,7 +46,7 @@ class CalibrationEntry:
         up: small numbers here may be larger elsewhere.)
 
         Args:
-            strength: 0 changes nothing, 1 gives those channels the range of the others.
+            strength: 0 changes nothing, 1 scales those channels to the range of the others.
 
         Returns:
             f32 `[K]`, powers of 2, so that nothing is rounded, or None if no channel has outliers; and the range.

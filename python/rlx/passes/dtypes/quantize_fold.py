@@ -20,7 +20,7 @@ from rlx.passes.simplification.simplify_rules import splat
 
 
 def _bytes(value: mlir.Value, axis: int | None) -> views.Dequantize | None:
-    """Return the producer of a value if it dequantises i8 with a known zero point, and one scale or scales along `axis`."""
+    """Return the producer of a value if it dequantises i8 with a known zero point and one scale, or scales along `axis`."""
     op = producer(value, views.Dequantize)
     if op is None or shape_of(op.x).dtype is not i8 or op.axis not in (None, axis):
         return None
@@ -94,15 +94,15 @@ def _product(reader: Any, value: mlir.Value) -> views.QMatmul | views.QConv2d | 
 
 
 def _is_bias(product: views.QMatmul | views.QConv2d, value: mlir.Value) -> bool:
-    """Whether a value is the same in every run, with one number for each channel of the result."""
+    """Whether a value is the same in every run and has one number for each channel of the result."""
     dims, channels = shape_of(value).dims, shape_of(product.result).dims
     expected = (channels[-1],) if isinstance(product, views.QMatmul) else (channels[1], 1, 1)
     return dims == expected and depends_on_weights(value)
 
 
 def _is_too_large(product: views.QMatmul | views.QConv2d, bias: mlir.Value) -> bool:
-    """Whether a known bias does not fit into i32 in the steps of tiny weights. `rlx-quantize-insert` avoids these."""
-    assert product.multiplier is not None  # present for a product in f32
+    """Whether a known bias overflows i32, because the scales of tiny weights are small. `rlx-quantize-insert` avoids these."""
+    assert product.multiplier is not None  # a product in f32 has it
     number, step = constant(bias), constant(product.multiplier)
     if number is None or step is None:
         return False
@@ -113,7 +113,7 @@ def _requantised(
     op: views.Quantize, product: views.QMatmul | views.QConv2d, bias: mlir.Value | None, zero: int, rewriter: Rewriter
 ) -> Any:
     b = rewriter.builder
-    assert product.multiplier is not None  # present for a product in f32
+    assert product.multiplier is not None  # a product in f32 has it
     factor = b.tensor(product.multiplier)
     whole = None
     if bias is not None:

@@ -23,7 +23,7 @@ from rlx.passes.simplification.invariants import depends_on_weights
 from rlx.support.errors import PassError
 from rlx.support.suggestions import suggestion
 
-# Chooses the value to use, from the product of rounded operands and the original product.
+# A function that receives the product of rounded operands and the original product, and returns the value to use.
 Select = Callable[[Builder, QuantizationSite, Tensor, Tensor], Tensor]
 
 
@@ -173,7 +173,7 @@ class _SharedActivations:
 
 
 def _scales(b: Builder, largest: Tensor, most: int) -> Tensor:
-    """Return scales that map the largest magnitudes to `most`; 1 where all values are 0."""
+    """Return scales that map the largest magnitudes to `most`; 1 if all values are 0."""
     return b.where(b.gt(largest, float(np.finfo(np.float32).tiny) * most), largest / float(most), 1.0)
 
 

@@ -130,7 +130,7 @@ _records: ContextVar[tuple[FusionRecord, ...]] = ContextVar("fusion records", de
 
 @contextlib.contextmanager
 def recorded() -> Generator[FusionRecord]:
-    """Record all fusions that run inside."""
+    """Record all fusions that run in this context."""
     record = FusionRecord()
     token = _records.set((*_records.get(), record))
     try:
@@ -220,7 +220,7 @@ def is_vector(value: mlir.Value, size: Any) -> bool:
 
 
 def is_row(value: mlir.Value, like: Shape) -> bool:
-    """Whether a value varies at most along the last axis of a shape, such as a bias with leading axes of size 1."""
+    """Whether a value varies only along the last axis of a shape, such as a bias with leading axes of size 1."""
     shape = shape_of(value)
     return shape.rank <= like.rank and all(d == 1 for d in shape.dims[:-1]) and broadcasts_to(shape.dims, like.dims)
 

@@ -127,7 +127,10 @@ def _work(ops: Sequence[mlir.Operation], readers: Sequence[mlir.Operation], cost
 
 
 def _is_kernel(value: mlir.Value, inside: Iterable[Any]) -> bool:
-    """Whether a value is the result of a product or reduction in a set of ops, whose kernel may absorb an elementwise op."""
+    """Whether a value is the result of a product or reduction in a set of ops.
+
+    The kernel of that op may absorb an elementwise op.
+    """
     op = value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
     if op is None or opview.key(op) not in inside:
         return False

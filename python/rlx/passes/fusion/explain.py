@@ -1,6 +1,7 @@
-"""Explanation of patterns without a rewrite: which ops match, and why others nearly do.
+"""Dry runs of patterns: the ops that match, and the reasons why others nearly match.
 
-Reports use the functions that rewrite. On a module to which they have been applied, this shows what is left, and why.
+Reports use the same pattern functions as the passes. On a module that a pass has rewritten, they show the ops that were
+not rewritten, and the reasons.
 """
 
 from __future__ import annotations

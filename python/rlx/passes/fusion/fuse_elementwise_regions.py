@@ -58,7 +58,7 @@ def clusters(block: mlir.Block) -> Iterator[list[mlir.Operation]]:
     regions of different clusters have no cyclic dependence.
     """
     ops = [op.operation for op in block.operations]
-    rank: dict[Any, int] = {}  # by first result, because the hash of an op depends on its operands
+    rank: dict[Any, int] = {}  # keyed by first result, because the hash of an op depends on its operands
     parent: dict[Any, Any] = {}
     ends: dict[Any, Any] = {}  # the op whose result each reduction reads
 
@@ -95,7 +95,7 @@ def _is_fusable(op: mlir.Operation) -> bool:
 
 
 def _is_end(op: mlir.Operation) -> bool:
-    """Whether an op can only be the last one of a region."""
+    """Whether an op can only be the last op of a region."""
     return op.name == "rlx.reduce"
 
 
@@ -123,7 +123,7 @@ def _fuse(block: mlir.Block, members: list[mlir.Operation], note: str) -> None:
         return
     place = _place(block, outputs, inside)
     if not all(_is_before(block, value, place) for value in inputs):
-        return  # an op that reads one of the values comes before another of the ops can be computed
+        return  # an op that reads an output comes before an input is computed
     builder = Builder(mlir.ir.InsertionPoint(place), within(members[-1].location, note))
     sources = sorted(inputs, key=lambda v: str(v.type))
     outputs.sort(key=lambda v: str(v.type))

@@ -31,7 +31,7 @@ def matmul_bias(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def is_bias(value: mlir.Value, product: Shape) -> bool:
-    """Whether a value broadcasts to a product without being a full tensor of that shape, which is a residual."""
+    """Whether a value broadcasts to the shape of a product. A value that already has this shape is a residual, not a bias."""
     shape = shape_of(value)
     return broadcasts_to(shape.dims, product.dims) and (
         shape.dims != product.dims or all(d == 1 for d in shape.dims[:-1])
@@ -55,7 +55,10 @@ def biased_activation(op: views.Activation, rewriter: Rewriter) -> Any:
 
 
 def _is_gate(op: views.Activation) -> bool:
-    """Whether an activation is only used in multiplications. Then its product intentionally has no bias, as in a SwiGLU."""
+    """Whether an activation is only used in multiplications.
+
+    In this case the product intentionally has no bias, as in a SwiGLU.
+    """
     multiplied = [producer(reader.results[0], views.Binary) for reader in readers(op.result) if len(reader.results)]
     return bool(multiplied) and all(m is not None and m.kind == "mul" for m in multiplied)
 

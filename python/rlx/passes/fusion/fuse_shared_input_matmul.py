@@ -45,7 +45,7 @@ def linear_layers_of_one_input(op: views.Matmul | views.FusedMatmulBiasAct, rewr
     if first is None:
         return None
     joins = runs_once(op) and first.is_joinable
-    if not joins and not rewriter.explains:  # visiting all readers from each would take quadratic time
+    if not joins and not rewriter.explains:  # searching all readers again from each layer would take quadratic time
         return None
     alike = _layers(first)
     if len(alike) < 2 or not joins:

@@ -17,7 +17,7 @@ from rlx.passes.integer.operands import Goal, Integers, constant, finite_constan
 from rlx.passes.integer.quantize_values import maker_of
 from rlx.passes.pattern import Rewriter, pattern, producer
 
-# Fractional bits of the terms of a sum: 8-bit terms become 28 bits, and the sum of two fits into i32.
+# Fractional bits of the terms of a sum: 8-bit terms become 28 bits, so the sum of two terms fits into i32.
 _SUM_BITS = 20
 # Constant factors have 16 bits, so that their product with 9 bits fits into i32.
 _FACTOR = 2**15 - 1
@@ -142,7 +142,7 @@ def _table(core: mlir.Value) -> tuple[Integers, np.ndarray] | None:
 
 
 def looked_up(b: Builder, table: np.ndarray, x: mlir.Value) -> Tensor:
-    """Look up the entry of a table for each i8; the first entry is for -128."""
+    """Look up the entry of a table for each i8. The first entry is for -128."""
     return b.gather(b.constant(table), b.cast(b.tensor(x), i32) + 128, axis=0)
 
 
@@ -221,6 +221,6 @@ def _reciprocal(b: Builder, x: Tensor, least: int, octaves: int) -> tuple[Tensor
 
 @pattern
 def place_of_extreme(op: views.Argmax | views.Argmin, rewriter: Rewriter) -> Any:
-    """The position of the largest or smallest element, computed from the integers, whose order is that of the floats."""
+    """The position of the largest or smallest element, computed from the integers, which have the same order as the floats."""
     x = Integers.of(op.x)
     return None if x is None else rewriter.emit(opview.name_of(op.operation), [x.value], **op.attributes)

@@ -95,7 +95,7 @@ def factor_past_offset(op: views.Binary, rewriter: Rewriter) -> Any:
 
 @pattern
 def factor_into_weights(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`product·c` becomes the product with weights times `c`; likewise for a quotient."""
+    """`product·c` becomes the product with the weights multiplied by `c`; likewise for a quotient."""
     if op.kind not in ("mul", "div"):
         return None
     for value, factor in _operands(op):

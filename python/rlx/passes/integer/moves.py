@@ -59,7 +59,7 @@ def larger_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 
 def _with_scale(b: Builder, value: Any, goal: Goal) -> Tensor | None:
-    """Return integers that represent a value with the scale of a result; None if unknown."""
+    """Return integers that represent a value with the scale of a result; None if no such integers are known."""
     known, x = constant(value), Integers.of(value)
     if known is not None:
         if np.isnan(known).any():  # no integer represents NaN

@@ -1,4 +1,4 @@
-"""Helpers of integer patterns: the i8 behind a float value, and the goal of a sum in i32."""
+"""Helpers of integer patterns: the i8 tensor that a float is dequantised from, and the rounding of an i32 sum to i8."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Integers:
 
         Args:
             value: Floats.
-            scales: Whether a scale for each position of an axis is allowed.
+            scales: Whether there may be a scale for each position of an axis.
         """
         op = producer(value, views.Dequantize)
         if op is None or shape_of(op.x).dtype is not i8 or (op.axis is not None and not scales):
@@ -95,7 +95,7 @@ class Integers:
 
 @dataclass(frozen=True)
 class Goal:
-    """The target of a rounding to i8: the value that `rlx.quantize` reads, without the bounds before it.
+    """A rounding to i8: the value that `rlx.quantize` reads, without preceding bounds, and the parameters of the rounding.
 
     Attributes:
         core: The value.
@@ -132,7 +132,7 @@ class Goal:
         return Goal(core, by, middle, low, high)
 
     def is_multiple(self, x: Integers, factor: np.ndarray) -> bool:
-        """Whether a multiple of a tensor has the same integers as the tensor; scales are rounded to f32."""
+        """Whether a multiple of a tensor is represented by the same integers as the tensor. Scales are rounded to f32."""
         return x.zero == self.zero and factor.size > 0 and np.allclose(x.scale * factor, self.scale, 1e-6, 0.0)
 
     @classmethod

@@ -86,8 +86,9 @@ def _sums(
 def _steps_for(offsets: np.ndarray, real: Any, terms: int) -> Any:
     """Return the step of the sums of each channel, such that products and offset fit into 32 bits.
 
-    Weights that are tiny compared to the offset (such as those of a dead channel after folding a batch norm) give steps
-    in which the offset does not fit. Larger steps lose digits of the weights that the offset dominates anyway.
+    If weights are tiny compared to the offset (such as those of a dead channel after folding a batch norm), the step of
+    the products is so small that the offset overflows. Larger steps lose digits of weights, but the offset dominates
+    these weights anyway.
 
     Args:
         offsets: One for each channel.

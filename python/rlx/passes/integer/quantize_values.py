@@ -28,11 +28,11 @@ from rlx.passes.simplification.invariants import WeightValues, depends_on_weight
 from rlx.passes.simplification.simplify_rules import splat
 from rlx.support.errors import PassError
 
-# The fixed scale and zero point of values in a known interval, independent of calibration: [0, 1) and [-1, 1).
+# The fixed scales and zero points of values in [0, 1) and in [-1, 1), which do not depend on calibration.
 _FIXED = {"softmax": (2.0**-8, -128), "sigmoid": (2.0**-8, -128), "tanh": (2.0**-7, 0)}
 _BITS = (8, 4, 2)
 _SCALES = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-# A least and a greatest bound: a number, a value, or None.
+# A lower and an upper bound: a number, a value, or None.
 Bounds = tuple[mlir.Value | float | None, mlir.Value | float | None]
 
 
@@ -159,7 +159,7 @@ def _is_rounded(value: mlir.Value) -> bool:
 
 
 def _is_taken_along(value: mlir.Value) -> bool:
-    """Whether a value is only used by a following bias or bounds, so that it is not rounded itself."""
+    """Whether the only use of a value is a bias or a clamp, which is rounded instead of the value."""
     if not isinstance(value, mlir.ir.OpResult) or not has_one_use(value):
         return False
     user = next(iter(value.uses)).owner.operation
@@ -172,7 +172,7 @@ def _is_taken_along(value: mlir.Value) -> bool:
 
 
 def bounds_of(op: mlir.Operation, value: mlir.Value) -> Bounds | None:
-    """Return the bounds that an op imposes on a value, each None if absent; None for other ops."""
+    """If an op clamps a value, return the lower and the upper bound, each None if absent. Return None for other ops."""
     if op.name == "rlx.activation" and views.Activation(op).kind == "relu":
         return 0.0, None
     if op.name == "rlx.clamp" and op.operands[0] == value:

@@ -64,7 +64,7 @@ _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 def _comparison(shown: Origin) -> tuple[views.Compare | None, Origin | None]:
-    """Return the comparison behind a bool tensor, through selects of true and false, and conjunctions with true."""
+    """Return the comparison that computes a bool tensor, also through selects of true and false, and conjunctions with true."""
     while True:
         compare = producer(shown.value, views.Compare)
         if compare is not None:

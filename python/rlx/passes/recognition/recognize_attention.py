@@ -18,7 +18,7 @@ from rlx.passes.recognition.recognize_heads import grouped_heads, packed_heads, 
 from rlx.passes.simplification.simplify_rules import known_condition
 from rlx.passes.simplification.simplify_shape_rules import shape_chain, transpose_chain
 
-# Scores this low have no weight next to any other, whatever is added to them.
+# Scores as low as this have weight 0 next to any other score, for all realistic added values.
 _LOWEST = -1e30
 
 

@@ -71,7 +71,7 @@ def _under_root(shown: Origin, *, inverted: bool) -> tuple[Origin, float] | None
     for variance, number in operand_pairs(total):
         eps = splat(number)
         if eps is not None and 0 <= eps < 3e38 and shape_of(variance).rank == shape_of(shown.value).rank:
-            # The decimal number as written: 1e-5, not its f32 value.
+            # The shortest decimal number with this f32 value: 1e-5 rather than 9.99999975e-6.
             return shown.through(variance), float(str(np.float32(eps)))
     return None
 

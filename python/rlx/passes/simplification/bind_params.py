@@ -55,7 +55,7 @@ def bind_params(function: mlir.FuncOp, values: Mapping[str, Any]) -> None:
         values: Arrays by name, for all parameters to bind.
 
     Raises:
-        PassError: An array has another shape or dtype than its parameter.
+        PassError: The shape or dtype of an array differs from that of its parameter.
     """
     arguments, outputs, block = read_arguments(function), read_outputs(function), function.entry_block
     b = builder_before(block.operations[0].operation, BindParams.name)

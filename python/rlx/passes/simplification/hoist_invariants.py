@@ -11,7 +11,8 @@ from rlx.ir.op.signature import bodies
 from rlx.passes.base import Pass, option
 from rlx.passes.simplification.invariants import bytes_of, worth_keeping
 
-# A value in memory is read in every step: one that is larger than its operands would cost time.
+# A hoisted value is stored, and read in every step. If it is larger than its operands, reading it takes more time than
+# reading these.
 _GROWTH = 1.0
 
 
@@ -21,8 +22,8 @@ class HoistInvariants(Pass, name="rlx-hoist-invariants", exact=True, idempotent=
 
     Ops have no side effects and cannot fail, so only time matters. The condition of a `while`, and a `scan` of known
     length, run at least once. From a loop that may not run at all, only ops of at most `speculate` operations are
-    moved, which take less than a millisecond; larger products stay. Views, broadcasts, constants, and ops whose results
-    are larger than their operands stay as well.
+    moved, which take less than a millisecond; more expensive ops are not moved. Views, broadcasts, constants, and ops
+    whose results are larger than their operands are not moved either.
     """
 
     speculate: int = option(1_000_000, "the maximum operations of an op moved out of a loop that may not run", least=0)

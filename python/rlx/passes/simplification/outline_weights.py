@@ -26,14 +26,14 @@ from rlx.passes.simplification.invariants import bytes_of, undoes_transpose, wor
 class OutlineWeights(Pass, name="rlx-outline-weights"):
     """Move computations on parameters into a private function `<name>.weights`, whose results become parameters.
 
-    A back end runs this pass after LIR and calls the function once. Views and broadcasts stay, since they are free, and
-    so do values that take much more memory than their parameters, such as dequantised weights. Transposes that undo
-    others stay as well, because they determine the stored order of axes: see rlx-kernel-layout.
+    A back end runs this pass after LIR and calls the function once. Views and broadcasts are not moved, because they
+    are free. Values that take much more memory than their parameters, such as dequantised weights, are not moved
+    either, nor are transposes that undo others, because they determine the stored order of axes: see rlx-kernel-layout.
     """
 
     preserves_results = False  # the parameters of the function change
 
-    # Twice, as for f32 from f16: otherwise XLA's products would compute the casts in every call.
+    # Twice the size is allowed, as for f32 from f16. Otherwise XLA's products would compute the casts in every call.
     growth: float = option(
         2.0, "the maximum size of a value, as a multiple of its parameters; products are moved at any size", least=0
     )

@@ -19,7 +19,7 @@ from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import builder_before, erase_dead
 from rlx.support.errors import Error
 
-# Arrays of constant values. Inner regions are in front of enclosing ones.
+# Arrays of constant values, as a chain of mappings. The innermost region comes first.
 _Known = MutableMapping[mlir.Value, np.ndarray]
 
 
@@ -95,7 +95,7 @@ class _Propagation:
                 self.rewrite(block, inside[-1])
         if name == "if":
             self._replace_alike(op, *inside)
-        self.dead.append(op)  # if it has no uses any more
+        self.dead.append(op)  # erased at the end if unused
 
     # --- constants --------------------------------------------------------------------------------
 

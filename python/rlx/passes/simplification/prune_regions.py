@@ -24,7 +24,7 @@ _PRUNED = ("checkpoint", "if", *_LOOPS)
 class PruneRegions(Pass, name="rlx-prune-regions", exact=True, idempotent=True):
     """Remove results, carries and slices of `if`, `while` and `scan` that are not used.
 
-    A carry is unused if only its own next value depends on it.
+    A carry is unused if only the next value of the same carry depends on it.
     """
 
     def run(self, module: mlir.Module) -> None:
@@ -35,9 +35,10 @@ class PruneRegions(Pass, name="rlx-prune-regions", exact=True, idempotent=True):
 
 
 def _prune(block: mlir.Block) -> bool:
-    """Prune the ops of a block, last op first: values that an op no longer uses may become unused everywhere.
+    """Prune the ops of a block.
 
-    Returns whether anything has changed.
+    Returns whether anything has changed. The last op is pruned first, because values that an op no longer uses may
+    become unused.
     """
     changed = False
     for op in reversed([view.operation for view in block.operations if len(view.operation.regions)]):
@@ -133,7 +134,7 @@ def _region(b: Builder, block: mlir.Block, arguments: Sequence[bool], keep: Sequ
     """Return a region with a copy of a block that takes and yields only some of the values."""
     is_taken = list(arguments) or [True] * len(block.arguments)
     shapes = [b.tensor(a).shape for a in _selected(block.arguments, is_taken)]
-    # No yielded value depends on a dropped argument, so `_pruned` erases the ops that use it.
+    # The yielded values do not depend on dropped arguments, so `_pruned` erases the ops that use these.
     return b.region(lambda *t: _pruned(b, block, is_taken, t, keep), shapes)
 
 

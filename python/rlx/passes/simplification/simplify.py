@@ -17,9 +17,9 @@ _FAST = (*_EXACT, *patterns_in(fast_math_rules))
 class Simplify(Pass, name="rlx-simplify", exact=True, idempotent=True):
     """Remove ops without effect, and combine ops that cancel each other or can be one.
 
-    The patterns are exact for floats, including NaN, infinities and the signs of zeros. So `x + 0` stays, which is 0
-    for -0, and so does `x·0`, which may be NaN. `fast-math` assumes that none of these occur, and that sums may be
-    rounded in another order.
+    The patterns are exact for floats, including NaN, infinities and the signs of zeros. Therefore `x + 0` is kept,
+    because it is 0 for -0, and so is `x·0`, because it may be NaN. `fast-math` assumes that NaN, infinities and
+    negative zeros do not occur, and that sums may be rounded in another order.
     """
 
     fast_math: bool = option(False, "whether to treat floats as if they were real numbers")

@@ -31,7 +31,7 @@ def splat(value: mlir.Value) -> float | None:
 
 
 def if_alike(value: mlir.Value, result: mlir.Value) -> mlir.Value | None:
-    """Return a value if it has the same type as the result that it would replace, else None."""
+    """Return a value if its type is that of the result that it would replace, else None."""
     return value if value.type == result.type else None
 
 
@@ -64,7 +64,7 @@ def neutral_element(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def bound_that_never_counts(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
-    """The maximum of x and the least value of its dtype, and the minimum of x and the greatest. NaN stays NaN."""
+    """The maximum of x and the smallest value of its dtype, and the minimum of x and the largest value. NaN stays NaN."""
     if op.kind not in ("max", "min"):
         return None
     dtype = shape_of(op.result).dtype

@@ -132,7 +132,7 @@ def slice_of_slice(op: views.Slice, rewriter: Rewriter) -> mlir.Value | None:
     steps = [a * b for a, b in zip(inner.strides, op.strides, strict=True)]
     starts = [a + b * s for a, b, s in zip(inner.starts, op.starts, inner.strides, strict=True)]
     sizes = shape_of(op.result).static
-    if not all(sizes):  # the start and end of an empty range do not follow from its size
+    if not all(sizes):  # the start and end of an empty range cannot be derived from its size
         return None
     limits = [start + (n - 1) * step + 1 for start, n, step in zip(starts, sizes, steps, strict=True)]
     return rewriter.emit("slice", [inner.x], starts=tuple(starts), limits=tuple(limits), strides=tuple(steps))
@@ -173,7 +173,7 @@ _MOST_STEPS = 16
 
 
 def _transposed_from(value: mlir.Value, perm: tuple[int, ...]) -> mlir.Value | None:
-    """Return `x` if a value is a transpose of `x` that `perm` undoes."""
+    """Return `x` if a value is a transpose of `x` and `perm` is the inverse of that transpose."""
     inner = producer(value, views.Transpose)
     restored = inner is not None and all(inner.perm[p] == i for i, p in enumerate(perm))
     return inner.x if inner is not None and restored else None
@@ -186,7 +186,7 @@ def _reshaped_from(value: mlir.Value, dims: tuple[Dim, ...]) -> mlir.Value | Non
 
 
 def _goes_back(reader: mlir.Operation, value: mlir.Value, undone: Undone, depth: int = 0) -> bool:
-    """Whether a value is computed elementwise from values that can be undone, and from scalars."""
+    """Whether a value is computed elementwise from scalars, and from values whose transpose or reshape can be undone."""
     if not isinstance(value, mlir.ir.OpResult) or depth == _MOST_STEPS or not has_one_use(value):
         return False
     op = value.owner.operation
@@ -200,7 +200,7 @@ def _goes_back(reader: mlir.Operation, value: mlir.Value, undone: Undone, depth:
 
 
 def _emitted_back(rewriter: Rewriter, value: mlir.Value, undone: Undone) -> mlir.Value:
-    """Emit the same computation on the undone values."""
+    """Emit the same computation on the values before the transpose or reshape."""
     op = value.owner.operation
 
     def back(v: mlir.Value) -> mlir.Value:
@@ -215,7 +215,7 @@ def _emitted_back(rewriter: Rewriter, value: mlir.Value, undone: Undone) -> mlir
 
 @pattern
 def transposed_factor(op: views.DotGeneral, rewriter: Rewriter) -> mlir.Value | None:
-    """A product of a transpose, which can be expressed by the axes of the product."""
+    """A product of a transposed tensor. The transpose can be expressed by the axes of the product."""
     lhs, rhs = producer(op.lhs, views.Transpose), producer(op.rhs, views.Transpose)
     sides = (lhs, op.lhs, op.lhs_contracting, op.lhs_batch), (rhs, op.rhs, op.rhs_contracting, op.rhs_batch)
     operands: list[mlir.Value] = []
@@ -242,7 +242,7 @@ def transposed_factor(op: views.DotGeneral, rewriter: Rewriter) -> mlir.Value | 
 
 @pattern
 def expanded_factor(op: views.Matmul, rewriter: Rewriter) -> mlir.Value | None:
-    """A factor that is expanded along batch axes, which a product broadcasts anyway."""
+    """An operand of a product that is expanded along batch axes. The product broadcasts these anyway."""
     for i, value in enumerate(op.operands):
         inner = producer(value, views.Expand)
         if inner is None or shape_of(inner.x).rank < 2 or shape_of(inner.x).dims[-2:] != shape_of(value).dims[-2:]:
