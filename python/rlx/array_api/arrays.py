@@ -46,7 +46,7 @@ def check_device(device: Any) -> None:
     """Check a `device=` argument. Tensors have a single device.
 
     Raises:
-        ValueError: Another device is requested.
+        ValueError: A different device is requested.
     """
     if device not in (None, *devices_of()):
         raise ValueError(f"tensors belong to no device, and {device!r} was given; rlx.Session(device) compiles a graph")

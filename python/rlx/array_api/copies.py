@@ -46,7 +46,7 @@ def shared(what: str, array: np.ndarray) -> Tensor:
     """
     if builder() is not EAGER:
         raise refuse(what, "a constant of a graph")
-    return EAGER.of(array.view())  # a view, because a tensor makes its own array read-only
+    return EAGER.of(array.view())  # pass a view, because a tensor makes its array read-only
 
 
 def copied(tensor: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
 
     Raises:
         Error: It contains no numbers, lists are ragged, or the dtype cannot represent a Python number.
-        ValueError: `copy` is False, and a copy is needed: for Python numbers, in a graph, or for another dtype.
+        ValueError: `copy` is False, and a copy is needed: for Python numbers, in a graph, or for a different dtype.
     """
     check_device(device)
     check_copy("asarray", copy)

@@ -78,7 +78,7 @@ globals().update({name: _binary(name) for name in _BINARY})
 
 
 def floor_divide(x1: Any, x2: Any, /) -> Any:
-    """The quotient, rounded down: `rlx.ops.floor_divide`, but `divide` where an operand is infinite, as in the standard.
+    """The quotient, rounded down: `rlx.ops.floor_divide`, but `divide` if an operand is infinite, as in the standard.
 
     For infinite operands NumPy, and the operator `//` of tensors, give NaN or -1.
     """

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def _summed(x: Any, dtype: Any) -> Any:
-    """Return a tensor in the dtype of sums and products in the standard: at least the default integer dtype for integers."""
+    """Return a tensor in the dtype of sums and products in the standard: integers become at least the default integer dtype."""
     kind: DType = as_tensor(x).dtype
     if dtype is not None:
         kind = dtype_named(dtype)
@@ -52,12 +52,12 @@ def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The greatest element over axes."""
+    """The largest element over axes."""
     return builder(x).max(x, axis, keepdims)
 
 
 def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The least element over axes."""
+    """The smallest element over axes."""
     return builder(x).min(x, axis, keepdims)
 
 

@@ -37,12 +37,12 @@ def _flat(name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
 
 
 def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The position of the greatest element, i32."""
+    """The position of the largest element, i32."""
     return _flat("argmax", x, axis, keepdims)
 
 
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The position of the least element, i32."""
+    """The position of the smallest element, i32."""
     return _flat("argmin", x, axis, keepdims)
 
 

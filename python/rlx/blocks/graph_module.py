@@ -178,7 +178,7 @@ class GraphModule:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in TRANSFORMS:  # `rlx.transforms` is later in the import order, so it is imported by name
+        if name in TRANSFORMS:  # `rlx.transforms` comes later in the import order, so it is imported by name
             return partial(getattr(importlib.import_module("rlx"), name), self)
         name = _ALIASES.get(name, name)
         if name in HIR_METHODS:

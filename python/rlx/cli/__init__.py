@@ -38,14 +38,14 @@ def _leave() -> None:
 
 if _early:
     signal.signal(signal.SIGINT, _quit)
-    atexit.register(_leave)  # the function registered first runs last
+    atexit.register(_leave)  # exit handlers run in reverse order of registration
 
 
 def interrupted() -> int:
     """Return the exit code after a `KeyboardInterrupt`.
 
-    If the interrupt occurs inside `exec` of a text, as in `dataclass`, Python would end itself by the signal even
-    though the exception was caught.
+    If the interrupt occurs inside `exec` of a text, as in `dataclass`, Python would end the process with the signal
+    although the exception was caught.
     """
     global _was_interrupted
     _was_interrupted = _early
@@ -61,7 +61,7 @@ def heed_interrupts() -> None:
     if not _early:
         return
     for name in ("numpy", "ml_dtypes", "rlx.mlir", "rlx.ops"):
-        with contextlib.suppress(Exception):  # the command itself reports missing packages, if it needs them
+        with contextlib.suppress(Exception):  # a command reports missing packages that it needs
             importlib.import_module(name)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -15,7 +15,7 @@ _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _TEXT_PLACE = re.compile(r"^(.*?):(\d+)(?::(\d+))?$")
 _UNNAMED = "-"  # the parser's name for text without a file
 _CURRENT = "see current operation: "
-_WIDEST = 200  # of a longer source line, only the part around the caret is shown
+_WIDEST = 200  # if the source line is longer, only the part around the caret is shown
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def from_mlir(diagnostic: Any, file: str, source: GenericText | None = None) -> 
     Args:
         diagnostic: The diagnostic.
         file: The file that is being read.
-        source: The text that the bindings parse; None at other times.
+        source: The text that the bindings parse; None if they do not parse.
     """
     severity = str(diagnostic.severity).rsplit(".", 1)[-1].lower()
     notes = tuple(from_mlir(note, file, source) for note in diagnostic.notes)
@@ -135,7 +135,7 @@ def from_error(problem: Any, file: str) -> list[CliDiagnostic]:
     hint = (CliDiagnostic("note", problem.hint, place),) if problem.hint else ()
     diagnostic = CliDiagnostic("error", problem.message, place, hint)
     if from_bindings:
-        # The message of the error names the pass. The place is that of the first diagnostic.
+        # The message of the error names the pass. Its location is that of the first diagnostic.
         first = from_bindings[0]
         return [CliDiagnostic("error", diagnostic.message, first.place, (*first.notes, *hint)), *from_bindings[1:]]
     return [diagnostic]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rlx.targets.artifacts.artifact import Artifact
     from rlx.targets.compilation import Compilation
 
-# The kinds of `--emit` that compile to code. All other kinds are text, except two that are bytes.
+# The kinds of `--emit` that compile to code. Two other kinds are bytes, the rest are text.
 _CODE = ("artifact", "program")
 _JAX = "jax"
 # The suffixes of source files. Tools process all files with these suffixes in a folder.
@@ -214,7 +214,7 @@ def _check_additions(arguments: argparse.Namespace) -> None:
     """Check that additional programs and weights are written to an artifact.
 
     Raises:
-        Error: Another kind of file is written.
+        Error: The output is not an artifact.
     """
     from rlx.support.errors import Error
     from rlx.targets.registry import device_names
@@ -362,7 +362,7 @@ def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
     """Return the bytes of the `jax.export` form.
 
     Raises:
-        Error: The target is another one, or JAX is not installed.
+        Error: The target is not `stablehlo`, or JAX is not installed.
     """
     from rlx.runtime.jax import JaxGraph
     from rlx.support.errors import Error
@@ -414,7 +414,7 @@ def bindings(texts: Sequence[str]) -> dict[str, int]:
     """Return sizes by symbol, from texts like `seq=128`.
 
     Raises:
-        Error: A text has another form, or a symbol is bound twice.
+        Error: A text does not have this form, or a symbol is bound twice.
     """
     from rlx.cli.pairs import size_of
     from rlx.support.errors import Error

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checked(name: str, check: Callable[[], str]) -> DoctorFinding:
-    """Run one check. An exception becomes its finding."""
+    """Run one check. If it raises an exception, the check fails with this message."""
     started = time.perf_counter()
     try:
         result = check()
@@ -196,7 +196,7 @@ def _try(device: str) -> str:
 
     try:
         return _compile_and_run(device)
-    except UnsupportedError as problem:  # the device need not support every op
+    except UnsupportedError as problem:  # a device does not have to support every op
         return f"not tried: {problem.message}"
 
 

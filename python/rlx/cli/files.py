@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlx.targets.artifacts.bundle import Bundle
 
 _ZIP = b"PK\x03\x04"
-_PROTOBUF = b"\x08"  # the first field of an ONNX model, the version; no text begins with this character
+_PROTOBUF = b"\x08"  # the tag of the first field of an ONNX model, the version; text does not begin with this character
 
 
 def read_program(
@@ -28,8 +28,7 @@ def read_program(
         bind: The values of `--bind`. An importer that needs sizes removes them from the list.
 
     Raises:
-        Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact file of
-            programs.
+        Error: The file cannot be read, has an unexpected hash, or is neither a module nor an intact file of programs.
     """
     from rlx.targets.artifacts import bundle
     from rlx.targets.hashes import check_sha256
@@ -96,19 +95,19 @@ def _graph(data: Any, path: str, function: str | None) -> Graph:
     source = stablehlo.of_content(data, "<stdin>" if path == "-" else path)
     try:
         module = stablehlo.parsed(source)
-        if stablehlo.is_stablehlo(module):  # commands have no option for the weights of a StableHLO module
+        if stablehlo.is_stablehlo(module):  # because commands have no option for the weights of a StableHLO module
             return stablehlo.from_module(module, function, largest_literal=math.inf, constants=source.constants)
     except rlx.ParseError:
         if not source.constants:
             raise
-    if source.constants:  # an rlx module, whose constants stay in the module
+    if source.constants:  # an rlx module; its constants stay in the module
         module = parse_module(decoded(bytes(data), source.name), source.name)
     graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods exist
     return graph_of(module, function)
 
 
 def output_file(path: str) -> str:
-    """The type of an output file argument. An invalid name is refused before any work is done.
+    """The type of an output file argument. An invalid name is rejected before any work is done.
 
     Raises:
         Error: The file cannot be written.
@@ -121,7 +120,9 @@ def output_file(path: str) -> str:
 
 
 def write_output(path: str, data: bytes) -> None:
-    """Write the output of a command, to standard output for `-`, else to a file, completely or not at all.
+    """Write the output of a command to a file, or to standard output if the path is `-`.
+
+    The file is written completely or not at all.
 
     Raises:
         Error: The file or standard output cannot be written.

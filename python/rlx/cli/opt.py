@@ -160,7 +160,7 @@ class OptRun:
         from rlx.ir.op import registry
         from rlx.passes.fusion.remarks import received
 
-        registry.load()  # before the context is created, because verifiers are attached then
+        registry.load()  # before the context is created, because verifiers are attached when it is created
         try:
             load(self.settings.load)
             pipeline = pipeline_of(self.settings)
@@ -263,7 +263,7 @@ class OptRun:
         if self.statistics is not None:
             result.append(self.statistics)
         if self.timing is not None:
-            result.append(self.timing)  # innermost, so that the time of other instruments is not included
+            result.append(self.timing)  # innermost instrument, so that the time of other instruments is not included
         return result
 
     def _check_names(self, names: Sequence[str]) -> None:
@@ -385,7 +385,7 @@ class OptRun:
 
     def _write(self, results: Sequence[str | bytes | None]) -> int:
         outputs = [r for r in results if r is not None]
-        if not outputs:  # every part failed as its comments expect: an existing file is not changed
+        if not outputs:  # every part failed as its comments expect, so an existing file is not changed
             self._show_figures()
             return 0
         if isinstance(outputs[0], bytes):

@@ -127,7 +127,9 @@ def reduced(module: Any, pipeline: PassPipeline, settings: Settings) -> Any:
 
 
 def _command_test(command: str) -> Callable[[Any], bool]:
-    """Return a test that runs a command with a file name appended. Interesting is a failure, as with mlir-reduce.
+    """Return a test that runs a command with a file name appended.
+
+    A module is interesting if the command fails, as in mlir-reduce.
 
     Raises:
         Error: It is not a command.

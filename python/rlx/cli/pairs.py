@@ -18,7 +18,7 @@ def split(text: str, option: str, names: Collection[str], is_value: Callable[[st
         text: The text.
         option: The option that has it, for messages.
         names: The known names.
-        is_value: Whether a text has the form of a value. It decides between several names.
+        is_value: Whether a text has the form of a value. It is used if several names are possible.
 
     Raises:
         Error: Several names match.

@@ -9,7 +9,7 @@ _UNKNOWN = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors suggest an option for each unknown one."""
+    """A parser whose error messages suggest a similar option for each unknown option."""
 
     def error(self, message: str) -> NoReturn:
         if message.startswith(_UNKNOWN):

@@ -232,7 +232,7 @@ def _layers(texts: list[str]) -> dict[str, int]:
     """Return bits by product, from texts like `fc=4`.
 
     Raises:
-        Error: A text has another form.
+        Error: A text does not have this form.
     """
     from rlx.support.errors import Error
 

@@ -76,7 +76,7 @@ def _naming_standard_output() -> Iterator[None]:
 
     try:
         yield
-    except BrokenPipeError:  # not an error: the reader needs no more output
+    except BrokenPipeError:  # not an error: the reader has closed the pipe
         raise
     except OSError as problem:
         raise Error(f"cannot write to standard output: {problem.strerror}") from None

@@ -31,7 +31,7 @@ def named_arrays(texts: Iterable[str], option: str, arguments: Collection[Argume
             dtype.
 
     Raises:
-        Error: A text has another form, is given twice, or its file cannot be read.
+        Error: A text does not have one of these forms, a name is given twice, or a file cannot be read.
     """
     from rlx.weights.npy import read_file
 
@@ -106,7 +106,7 @@ def _parsed_array(value: str, flag: str) -> np.ndarray:
         return np.full(shape, array[0]) if len(words) == 1 else array.reshape(shape)
     except Error as problem:
         raise Error(f"{flag}: {problem.message}", hint=problem.hint) from None
-    except (ValueError, MemoryError) as problem:  # larger than NumPy allows, or than the memory
+    except (ValueError, MemoryError) as problem:  # larger than NumPy's limit or the memory
         raise Error(f"{flag}: cannot make an array of {type_}: {problem}") from None
 
 

@@ -1,6 +1,6 @@
 """Execution of compiled programs without a compiler.
 
-`load` needs NumPy and IREE's runtime, and imports neither MLIR's bindings nor a compiler nor JAX. It is the part of RLX
+`load` needs NumPy and IREE's runtime, and imports neither MLIR's bindings nor a compiler nor JAX. This part of RLX is
 for machines that only run programs compiled elsewhere. The distribution `rlx-deploy` contains only this part.
 """
 

@@ -24,7 +24,7 @@ def load(
 ) -> Any:
     """Load a compiled program. Programs are code: load only trusted files, or check the file by its SHA-256.
 
-    A file with several entry points gives `Programs`, every other one a `CompiledGraph`. From a file with programs for
+    The result is `Programs` for a file with several entry points, else a `CompiledGraph`. If the file has programs for
     several targets, the one for this machine is chosen: see `Archive.choose`. Parameters in the file, or in a separate
     file that it refers to, are mapped into memory: these files must not be written to while the program is used.
 

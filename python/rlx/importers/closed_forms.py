@@ -81,9 +81,9 @@ def odd_product(g: Any, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
 
 
 def product_with_log(g: Any, x: Tensor, y: Tensor, result: Tensor, kind: str) -> Tensor:
-    """Return `result`, with the derivative `log(y)` (or `log1p(y)`) by `x` also at x = 0.
+    """Return `result`, with the derivative `log(y)` (or `log1p(y)`) with respect to `x` also at x = 0.
 
-    `result` is `x·log(y)` or `x·log1p(y)`, and 0 where x = 0.
+    `result` is `x·log(y)` or `x·log1p(y)`, and 0 if x = 0.
     """
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
@@ -119,7 +119,7 @@ def _with_slope(g: Any, result: Tensor, args: Sequence[Tensor], slope: Callable[
 
 
 def atan2(g: Any, y: Tensor, x: Tensor) -> Tensor:
-    """Return the angle of a point, with the derivatives of `torch.atan2`. They are 0 where the squared distance is 0."""
+    """Return the angle of a point, with the derivatives of `torch.atan2`. They are 0 if the squared distance is 0."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         b, (y, x) = args[0].builder, args

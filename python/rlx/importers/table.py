@@ -29,7 +29,7 @@ MOST_OPS = 100_000
 # share.
 LARGEST_LITERAL = 1024
 _LISTED = 50
-_FIRST = 64  # elements that are compared before all elements are
+_FIRST = 64  # the number of elements that are compared first, before all elements are compared
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -148,7 +148,7 @@ class ImportTable:
             op: The name of the op, which has a rule.
             operands: Tensors of the graph.
             attributes: The op's attributes by name, as Python values.
-            irrelevant: Attributes that a rule need not name.
+            irrelevant: Attributes that a rule does not have to name.
             place: The source location of the op for messages, usually `file:line`.
             location: The MLIR location of the ops that are built. If it is omitted, they get `place`.
 

@@ -51,7 +51,7 @@ class ModelTensors:
         return None
 
     def take(self, name: str, shape: Shape) -> Weight | None:
-        """Return the tensor for a parameter. If it is missing, or has another shape or dtype, `check` reports it."""
+        """Return the tensor for a parameter. If it is missing, or its shape or dtype is wrong, `check` reports it."""
         weight = self.find(name)
         if weight is None:
             self._problems.append(f"'{name}' ({shape}) is missing")
@@ -84,7 +84,7 @@ class ModelTensors:
             The names of other tensors, for example those of a head for another task.
 
         Raises:
-            Error: Tensors are missing, have another shape or dtype, or are unknown. The message names them.
+            Error: Tensors are missing, have the wrong shape or dtype, or are unknown. The message names them.
         """
         left = [n for n in self.tensors if n not in self._files_names and not _BUFFERS.search(n)]
         own = [n for n in left if self._is_own(n)]
@@ -130,7 +130,7 @@ class ParameterPrefix:
         return self.checkpoint is not None and self.checkpoint.find(self.prefix + name) is not None
 
     def rows(self, name: str) -> int:
-        """Return the number of rows of a matrix in the checkpoint, which the configuration lacks; 0 without a matrix."""
+        """Return the number of rows of a matrix in the checkpoint, which the configuration lacks; 0 if there is none."""
         weight = None if self.checkpoint is None else self.checkpoint.find(self.prefix + name)
         return weight.shape[0] if weight is not None and len(weight.shape) == 2 else 0
 

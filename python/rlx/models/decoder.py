@@ -134,13 +134,13 @@ def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str
     """Return the window type of each layer: the field `layer_types`, or a rule for files without the field.
 
     Raises:
-        Error: The field has another number of layers, or an unknown kind.
+        Error: The field has a different number of layers, or an unknown kind.
     """
     num_layers = fields.size("num_hidden_layers")
     if not fields.has("layer_types"):
         return tuple(
             default(i) for i in range(min(num_layers, 1 << 16))
-        )  # no checkpoint has more: `check_layers` refuses them
+        )  # checkpoints with more layers are rejected by `check_layers`
     kinds = fields.data["layer_types"]
     if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in _LAYER_TYPES for kind in kinds):
         raise fields.refusal("layer_types", f"a list of {num_layers} of {', '.join(_LAYER_TYPES)}")
@@ -253,7 +253,7 @@ class _DecoderLayers:
         return self.g.reshape(self.norm(part, name, split), x.shape.dims)
 
     def _mask(self, window: int | None) -> dict[str, Any]:
-        """Return the mask arguments of `attention`. Its window does not count the token itself."""
+        """Return the mask arguments of `attention`. The window of `attention` does not include the token itself."""
         if self.mask is None:
             return {"mask_kind": "causal"} if window is None else {"mask_kind": "sliding_window", "window": window - 1}
         g, square = self.g, (self.length, self.total)

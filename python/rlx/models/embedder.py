@@ -189,7 +189,7 @@ def _weights(directory: Path, config: EncoderConfig) -> dict[str, np.ndarray]:
     tensors = load(directory).weights
     weights = {}
     for name in (a.name for a in sentence_encoder(config, 1, 1).params):
-        weights[name] = finite(tensors[name]).astype(np.float32, copy=False)  # halves have the same values in f32
+        weights[name] = finite(tensors[name]).astype(np.float32, copy=False)  # f16 and bf16 have the same values in f32
         weights[name].flags.writeable = False
     return weights
 
@@ -221,7 +221,7 @@ def _tokenizer(path: Path, config: EncoderConfig, longest: int) -> Any:
         greatest = max(tokenizer.get_vocab().values(), default=-1)
         tokenizer.no_padding()
         tokenizer.enable_truncation(longest)
-    # A larger id would silently read another row of the embedding table.
+    # A larger id would silently read a wrong row of the embedding table.
     if greatest >= config.vocab_size:
         raise Error(f"{path} has token ids up to {greatest}, but config.json says vocab_size {config.vocab_size}")
     return tokenizer

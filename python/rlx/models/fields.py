@@ -100,7 +100,7 @@ class Fields:
         return self.choice(name, tuple(ACTIVATIONS), default)
 
     def optional(self, name: str, read: Callable[[str, Any], Any], default: Any) -> Any:
-        """Return a field by `read`; None if it is null, which differs in meaning from an absent field."""
+        """Return a field that `read` reads; None if the field is null. A null field differs in meaning from an absent field."""
         return None if self.data.get(name, default) is None else read(name, default)
 
     def within(self, name: str) -> Fields | None:
@@ -117,10 +117,10 @@ class Fields:
         return Fields(value, self.file, f"{self.place}{name}.")
 
     def only(self, **expected: Any) -> None:
-        """Check fields that support only a single value, if they are present.
+        """Check fields for which only one value is supported, if they are present.
 
         Raises:
-            Error: A field has another value, so the model would compute something else.
+            Error: A field has an unsupported value, with which the model would compute something else.
         """
         for name, value in expected.items():
             if self.has(name) and (type(self.data[name]) is not type(value) or self.data[name] != value):

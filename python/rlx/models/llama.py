@@ -13,7 +13,7 @@ def _llama(fields: Fields) -> DecoderConfig:
 
 
 def _mistral(fields: Fields) -> DecoderConfig:
-    # A file without the field belongs to the first release, which had a window. Later releases have null.
+    # A file without the field belongs to the first release, which had a window. In later releases the field is null.
     window = fields.optional("sliding_window", fields.size, 4096)
     return DecoderConfig.read(fields, "mistral", positions=4096 * 32, sliding_window=window)
 

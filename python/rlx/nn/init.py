@@ -80,13 +80,15 @@ def _shifted_normal(std: float, mean: float, key: int, shape: tuple[int, ...]) -
 
 @answered
 def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, high: float = 2.0) -> Initializer:
-    """Normally distributed numbers in `[low, high]`; numbers outside are drawn again, as in PyTorch's `trunc_normal_`.
+    """Normally distributed numbers in `[low, high]`.
+
+    Numbers outside of the interval are drawn again, as in PyTorch's `trunc_normal_`.
 
     Args:
         std: Standard deviation before truncation.
         mean: Mean before truncation.
-        low: The least value; not in units of the standard deviation.
-        high: The greatest value; not in units of the standard deviation.
+        low: The smallest value; not in units of the standard deviation.
+        high: The largest value; not in units of the standard deviation.
 
     Raises:
         Error: Less than one number in a thousand would be between the limits.

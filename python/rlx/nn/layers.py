@@ -85,7 +85,7 @@ class Embedding(Module):
 class _ConvLayer(Module):
     """Common base of both convolutions, which differ in the layout of the weight and in the op."""
 
-    dimensions: int | None = None  # of the layer; None means the number in the kernel size
+    dimensions: int | None = None  # the number of spatial axes; None means the length of the kernel size
 
     def _declare(
         self,

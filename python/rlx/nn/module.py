@@ -294,7 +294,7 @@ class Module(Answered):
         scope.update(buffer, value)
 
     def seed(self) -> Tensor:
-        """Return a seed for random ops, inside `forward` in training. Each call returns another seed."""
+        """Return a seed for random ops, inside `forward` in training. Each call returns a new seed."""
         scope = scopes.active()
         if scope is None:
             raise Error("a module has a seed only while it is called", location=describe(caller_location()))

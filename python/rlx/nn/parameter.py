@@ -52,7 +52,7 @@ class Parameter:
         """Return the initial values for a seed.
 
         Raises:
-            Error: The initialiser returns another shape.
+            Error: The initialiser returns a different shape.
         """
         values = np.asarray(self.init(init.key_of(seed, name), self.shape.static))
         if values.shape != self.shape.static:

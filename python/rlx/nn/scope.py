@@ -18,8 +18,8 @@ from rlx.ops.random import seed_tensor
 from rlx.support.errors import Error, ShapeError
 
 _active: ContextVar[ModuleCall | None] = ContextVar("rlx_nn_scope", default=None)
-# Parameters that modules have declared in each graph, by name. A module that is called twice finds its own parameters
-# again.
+# Parameters that modules have declared in each graph, by name. If a module is called twice in a graph, the second call
+# uses the same parameters.
 _declared: weakref.WeakKeyDictionary[Graph, dict[str, Parameter]] = weakref.WeakKeyDictionary()
 
 CALLS = "nn/calls"  # the state that counts the runs of a graph, so that each run draws different random numbers

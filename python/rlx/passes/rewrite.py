@@ -75,7 +75,8 @@ def replace(op: mlir.Operation, values: Iterable[mlir.Value]) -> None:
 def check_types(op: mlir.Operation, values: list[mlir.Value]) -> None:
     """Check that values that will replace the results of an op have the same types.
 
-    Raises: Error: The types differ.
+    Raises:
+        Error: The types differ.
     """
     if [v.type for v in values] != [r.type for r in op.results]:
         expected = ", ".join(str(shape_of(r)) for r in op.results)

@@ -35,7 +35,7 @@ class BitWidthTrial:
     Attributes:
         name: The product.
         bits: The bits of its weights.
-        saved: The number of bytes of weights that it saves.
+        saved: The number of bytes of weights that this saves.
         score: The score with this change.
     """
 
@@ -50,7 +50,7 @@ class BitWidths:
     """The result of `search_bits`; as text, a table.
 
     Attributes:
-        layers: Bits by product, as `integer_only` takes them.
+        layers: Bits by product, in the form of the argument of `integer_only`.
         weight_bytes: The size of all weights of products with these bits, packed.
         score: The score with these bits.
         score_at_8: The score with 8 bits everywhere.
@@ -88,11 +88,11 @@ def search_bits(
     device: Any = None,
     progress: bool = True,
 ) -> BitWidths:
-    """Choose 8, 4 or 2 bits for the weights of each product: the fewest within the given budgets.
+    """Choose 8, 4 or 2 bits for the weights of each product: the fewest bits within the given budgets.
 
-    Each product is first tried with fewer bits alone. Then products get fewer bits one after the other, in the order of
-    the least loss of score per saved byte. The search ends when the weights are small enough, or the next step would
-    cost too much.
+    First, each product is tried with fewer bits while all others have 8. Then the bits of products are reduced one
+    after the other, in the order of increasing loss of score per saved byte. The search ends when the weights are small
+    enough, or when the next step would reduce the score too much.
 
     Args:
         graph: As for `integer_only`.

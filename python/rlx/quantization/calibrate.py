@@ -101,7 +101,7 @@ def check_batch(batch: Any, number: int) -> None:
     """Check that a batch has inputs by name, with finite values.
 
     Raises:
-        Error: It does not.
+        Error: It is not a mapping, or an input is empty or has NaN or infinity.
     """
     if not is_mapping(batch):
         hint = "batches is a list of them: [{name: array}]"

@@ -125,7 +125,7 @@ def integer_only(
         layers: The bits of the weights of single products, by the names of their weights.
         symmetric: Whether zero points are 0.
         mode: How sums are scaled: `double`, `single` or `short`, as in `requantize`.
-        allow_float: Keep ops without an integer form, instead of refusing the graph.
+        allow_float: Keep ops without an integer form, instead of rejecting the graph.
 
     Returns:
         A graph at MIR without parameters: weights are constants. Inputs and outputs are i8. They represent
@@ -226,7 +226,7 @@ def _place(value: mlir.Value) -> str | None:
 
 def _refused(left: list[mlir.Operation]) -> UnsupportedError:
     moves = ("quantize", "dequantize")
-    left = [op for op in left if opview.name_of(op) not in moves] or left  # which only surround the ops in question
+    left = [op for op in left if opview.name_of(op) not in moves] or left  # they only surround the ops in question
     lines = [f"  {opview.name_of(op)} at {describe(op.location) or '<unknown>'}" for op in left]
     return UnsupportedError(
         "the graph has ops without a form in integers:\n" + "\n".join(dict.fromkeys(lines)),

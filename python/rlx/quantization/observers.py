@@ -10,7 +10,7 @@ import numpy as np
 METHODS = ("minmax", "percentile", "mse", "entropy")
 _BINS = 8192  # for both signs together
 _STEPS = 255
-# The fractions of the whole range that are tried.
+# The candidate ranges, as fractions of the whole range.
 _SHARES = np.linspace(0.1, 1, 91)
 
 

@@ -128,7 +128,7 @@ def quantization_sensitivity(
         progress: Show a bar on a terminal.
 
     Raises:
-        Error: As for `rlx.quantize`; or there is no batch, or no output of floats.
+        Error: As for `rlx.quantize`; or there is no batch, or no floating-point output.
     """
     scheme = Scheme(weights, activations, symmetric, smooth if record is not None else 0.0, group)
     source = graph_of(graph, "quantization_sensitivity")
@@ -154,7 +154,7 @@ def quantization_sensitivity(
 
 
 def _with_switches(graph: Graph, scheme: Scheme, record: CalibrationRecord | None, names: Sequence[str]) -> None:
-    """Round every product whose switch is on. The switches are the elements of one more input."""
+    """Round every product whose switch is on. The switches are the elements of an additional input."""
     if any(a.name == _SWITCHES for a in graph.arguments):
         raise Error(f"the graph has an argument '{_SWITCHES}' already")
     switches = graph.input(_SWITCHES, (len(names),), "bool")

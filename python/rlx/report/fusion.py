@@ -48,7 +48,8 @@ class FusionReport:
     def assert_clean(self) -> None:
         """Check that there are no near misses.
 
-        Raises: Error: There are near misses; the message lists all of them, with hints.
+        Raises:
+            Error: There are near misses; the message lists all of them, with hints.
         """
         if self.missed:
             lines = "\n".join(f"  {text}" for text in self._missed_texts())

@@ -25,7 +25,9 @@ Sizes = tuple[int, ...]
 
 
 class BucketedGraph:
-    """Programs for fixed sizes behind the interface of one. Created by `Session.compile(…, buckets={"seq": [32, 128]})`.
+    """Programs for fixed sizes with the interface of a single program.
+
+    Created by `Session.compile(…, buckets={"seq": [32, 128]})`.
 
     A run uses the smallest bucket that holds the sizes of its inputs. Inputs are padded with zeros at the end of the
     symbol's axes, and outputs are cut to the real sizes. Therefore results for real positions must not depend on later
@@ -77,7 +79,7 @@ class BucketedGraph:
         params, cast = opened(params), checked_cast(cast)
         if isinstance(params, Weights):
             params = params.values_of(self._params.values(), cast=cast)
-        else:  # for other names, each program reports that it lacks them
+        else:  # each program raises an error for unknown names
             known = {name: value for name, value in params.items() if name in self._params}
             arrays = {name: argument_array(self._params[name], value, cast=cast) for name, value in known.items()}
             params = {**params, **{name: keep(array, copy) for name, array in arrays.items()}}

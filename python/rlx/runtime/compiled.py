@@ -242,7 +242,7 @@ class CompiledGraph(Saved):
             sizes = bind_symbols([(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)])
             for requirement in self._requirements:
                 requirement.check(sizes)
-        for index, array in donated or ():  # after all checks have passed
+        for index, array in donated or ():  # donate only after all checks have passed
             arrays[index] = array.given_away(for_device, f"input '{self._inputs[index].name}'")
         return arrays
 

@@ -40,7 +40,7 @@ class DeviceArray:
     def __init__(self, buffer: Any, device: str, name: str):
         self._buffer, self.device, self.name = buffer, device, name
         self.shape, self.dtype = tuple(buffer.shape), np.dtype(buffer.dtype)
-        self._shared = False  # whether others share its memory, which must not be overwritten then
+        self._shared = False  # whether others share its memory; if so, it must not be overwritten
         self._lock = make_lock()
 
     @property

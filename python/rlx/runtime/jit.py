@@ -42,7 +42,7 @@ class _PythonNumber:
 
 
 class Traced(Graph):
-    """The graph of a trace. Its arguments are those of the function, so no others can be declared."""
+    """The graph of a trace. Its arguments are those of the function. Other arguments cannot be declared."""
 
     def _refuse(self, kind: str, name: Any) -> Error:
         message = f"{kind} '{name}' cannot be declared in a function under rlx.jit: nobody could give it a value"
@@ -138,7 +138,7 @@ class Jit:
         return self._variant(arguments, static), arguments, static
 
     def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the traced arguments and the static ones. Arguments with their defaults are in neither."""
+        """Return the traced arguments and the static ones. Arguments that have their defaults are in neither."""
         bound = bound_to(self._signature, args, kwargs, self._what)
         dynamic = {n: v for n, v in bound.items() if n not in self._static}
         return dynamic, {n: v for n, v in bound.items() if n in self._static}
@@ -244,11 +244,11 @@ class Jit:
     def value_and_grad(self, wrt: Any = None) -> Jit:
         """Return the function that computes `(value, gradients)`, compiled as one program.
 
-        The first leaf of `value` is the loss, a scalar of floats; other leaves are passed on.
+        The first leaf of `value` is the loss, a floating-point scalar. Other leaves are returned unchanged.
 
         Args:
-            wrt: Name of the argument to differentiate by, or several; by default, the first that is not static.
-                Gradients have the structure of that argument; for several, they are a tuple.
+            wrt: Name of the argument to differentiate with respect to, or several names; by default, the first argument
+                that is not static. Gradients have the structure of that argument; for several, they are a tuple.
         """
         from rlx.runtime.jit_gradient import Differentiated
 

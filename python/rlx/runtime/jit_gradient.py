@@ -25,7 +25,7 @@ class Differentiated(Jit):
 
     Args:
         of: The function. The first leaf of its value is the loss; it may be a derivative itself.
-        wrt: Names of arguments; by default, the first that is not static.
+        wrt: Names of arguments; by default, the first argument that is not static.
         with_value: Whether to return the value as well.
     """
 
@@ -58,7 +58,7 @@ class Differentiated(Jit):
             )
             raise Error(message, location=place_of(self._function), hint="return its sum or its mean")
         tree = structures[0] if self._single else Structure(tuple, tuple(range(len(structures))), tuple(structures))
-        if not self._with_value:  # without unused outputs; a second derivative differentiates the first output
+        if not self._with_value:  # drop unused outputs; a second derivative differentiates the first output
             return grad(graph, names), tree.build
 
         def build(arrays: Sequence[Any]) -> Any:
@@ -68,7 +68,7 @@ class Differentiated(Jit):
         return grad_with_loss(graph, names), build
 
     def _differentiated(self, structure: Structure, signature: Sequence[Any]) -> tuple[list[str], list[Structure]]:
-        """Return the graph's arguments to differentiate by, and the structure of each of the user's arguments."""
+        """Return the graph's arguments to differentiate with respect to, and the structure of each of the user's arguments."""
         leaves = dict(zip(paths_of(structure), signature, strict=True))
         children = dict(zip(structure.keys, structure.children, strict=True))
         for name in self._wrt:

@@ -139,7 +139,7 @@ class Model:
         }
         same = all(n in before and _equal(before[n], array) for n, array in arrays.items())
         if not same:
-            variant.given = {}  # until both are set, the program's weights are unknown
+            variant.given = {}  # if an exception is raised before both are set, the program's weights are unknown
             given = {n: keep(array) for n, array in arrays.items()}
             program.set_params(given, copy=False)
             variant.given = given

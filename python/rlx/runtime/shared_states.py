@@ -23,9 +23,9 @@ class States:
 
     def __init__(self, arguments: Mapping[str, Argument]):
         self.arguments = arguments
-        # A loaded program, an immutable array, or None for the initial value.
+        # The holder of a state's value: a loaded program, an immutable array, or None for the initial value.
         self._holders: dict[str, Program | np.ndarray | None] = dict.fromkeys(arguments)
-        self.last: Program | None = None  # the program that has the newest value of all its states, if known
+        self.last: Program | None = None  # the program that is known to have the newest value of all its states
 
     def read(self, name: str) -> np.ndarray:
         """Return a copy of the newest value of a state."""

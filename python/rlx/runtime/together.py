@@ -42,7 +42,7 @@ def compiled_together(
         name: [replace(a, shape=a.shape.bind(sizes[name] or {})) for a in graph.arguments]
         for name, graph in given.items()
     }
-    shared_arguments(bound)  # before any slow step
+    shared_arguments(bound)  # checked before any slow step
     _check_weights(given)
     made = {name: compile(graph, sizes[name]) for name, graph in given.items()}
     programs = Programs({name: program for name, (program, _) in made.items()})
@@ -117,4 +117,4 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     if a.__array_interface__["data"] == b.__array_interface__["data"] and a.strides == b.strides:
         return True
     a, b = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (a, b))
-    return np.array_equal(a, b)  # as bytes, so that NaN equals itself
+    return np.array_equal(a, b)  # compared as bytes, so that NaN equals itself

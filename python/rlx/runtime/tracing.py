@@ -16,7 +16,7 @@ from rlx.support.traces import defined_at
 
 
 class Variant:
-    """The trace and program of a function for one set of static arguments. They are created and used under the lock."""
+    """The trace and program of a function for one set of static arguments. They are created and used while holding the lock."""
 
     def __init__(self) -> None:
         self.lock = make_lock()

@@ -49,7 +49,7 @@ class Choice:
         return ", ".join(texts) or "as given"
 
     def joined(self, other: Choice, given: Choice) -> Choice:
-        """Return the choice with the differences of another one, where this one is as given."""
+        """Return the choice with the options of another choice, for options that this choice does not change."""
         names = {flag.partition("=")[0] for flag in self.flags}
         flags = [flag for flag in other.flags if flag.partition("=")[0] not in names]
         changes: dict[str, Any] = {"flags": (*self.flags, *flags)}
@@ -66,7 +66,7 @@ class Candidate:
     Attributes:
         program: The program to measure.
         identity: Equal for programs with the same code that run in the same way.
-        problem: Where its results are wrong; empty if they are right.
+        problem: The location and size of wrong results; empty if the results are correct.
     """
 
     program: Any
@@ -161,7 +161,7 @@ class ChoiceSearch:
 
     @property
     def chosen(self) -> Choice:
-        """The best choice so far: the given program, unless another one is faster beyond noise."""
+        """The best choice so far: the given program, unless another choice is faster beyond noise."""
         best = min((c for c in self._best if c.is_faster), key=lambda c: c.ratio, default=None)
         return self.given if best is None else best.choice
 
@@ -231,9 +231,10 @@ class ChoiceSearch:
                 self._try(joined)
 
     def _final(self) -> None:
-        """Run rounds among the best: each measures twice as often as the last one, and the better half goes on.
+        """Run the final rounds.
 
-        The first measurements do not count: among many similar candidates, some are fast by chance.
+        Each round measures twice as often as the last one, and the better half of the candidates goes on. The
+        measurements of the first round are not used: among many similar candidates, some are fast by chance.
         """
         self._best, pairs = [c for c in self._best if c.ratio < 1], _FINAL_PAIRS
         if self.left < 2 * pairs * sum(c.seconds for c in self._best) * self._calls:

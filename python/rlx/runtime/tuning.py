@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _SEED = 0
 _LARGEST_RECORD = 1 << 20
-# The two ways to run a graph on the CPU, each an alternative to the other.
+# The two devices that run a graph on the CPU. Tuning on one of them also tries the other one.
 _OTHER_DEVICE = {"cpu": "xla", "xla": "cpu"}
 _ALL_FUSIONS = "rlx-lower-blocks,rlx-simplify,rlx-recognize,rlx-simplify,rlx-fuse"
 _CHOICE = record(
@@ -292,12 +292,12 @@ def _compiler(device: str) -> str:
 
 
 def _runs_on(device: str, given: str) -> list[str]:
-    """Return the runtimes of another device than the given one, whose back end may be missing or of any version."""
+    """Return the runtimes of a device other than the given one. Its back end may be missing, or have any version."""
     return [] if device == given else [d.name for d in runtime_of(device).devices() if d.available]
 
 
 def _kept(request: Request, key: str | None, seconds: float) -> tuple[Choice, TuningReport] | None:
-    """Return the choice of an earlier search, unless it was incomplete with less time, or its runtime is missing."""
+    """Return the choice of an earlier search, unless it had less time and was incomplete, or its runtime is missing."""
     stored = request.cache.get(key) if request.cache is not None and key is not None else None
     if stored is None:
         return None

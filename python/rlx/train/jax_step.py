@@ -78,7 +78,7 @@ class JaxStep:
 
         Raises:
             Error: An array is missing or unknown.
-            ShapeError: An array has another shape or dtype.
+            ShapeError: An array has a different shape or dtype.
         """
         _check_names("the state", state, self._arguments)
         _check_names("the batch", batch, self._inputs)
@@ -103,7 +103,7 @@ class JaxStep:
 
         Raises:
             Error: A parameter is missing, or a name is unknown.
-            ShapeError: An array has another shape or dtype.
+            ShapeError: An array has a different shape or dtype.
         """
         given = self._values | dict(opened({} if values is None else values))
         for name in given:

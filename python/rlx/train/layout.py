@@ -131,7 +131,7 @@ def compile_training(
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: The arguments to differentiate by; all parameters if empty.
+        wrt: The arguments to differentiate with respect to; all parameters if empty.
         loss: The name of the loss output; the first output by default.
         target: As in `rlx.Pipeline`.
         arch: As in `rlx.Pipeline`.

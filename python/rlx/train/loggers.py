@@ -46,7 +46,7 @@ class CSVLogger(Logger):
         """Write an entry.
 
         Raises:
-            Error: The file cannot be written, or has other columns.
+            Error: The file cannot be written, or has different columns.
         """
         numbers = scalars(entry)
         is_validation = any(name.startswith("val_") for name in numbers)

@@ -106,7 +106,7 @@ class _FitRun:
         step, judge = self.step, self.judge
         history: list[Entry] = []
         entry: Entry = {}
-        if judge is not None and judge.is_over:  # the resumed training had ended already
+        if judge is not None and judge.is_over:  # the resumed training had already ended
             judge.go_back()
             return history
         try:
@@ -153,7 +153,7 @@ def _check_files(checkpoint: Any, checkpoint_every: Any, resume: Any) -> None:
     check_flag("resume", resume)
     if resume and checkpoint is None:
         raise Error("resume needs a file: checkpoint=path")
-    if checkpoint is not None:  # before any results could be lost
+    if checkpoint is not None:  # checked before any results could be lost
         name = file_name(checkpoint)
         folder = os.path.dirname(name) or os.curdir
         if not os.path.isdir(folder):
@@ -258,7 +258,7 @@ class _Progress:
     _INTERVAL = 0.1
 
     def __init__(self, total: int | None, enabled: bool, before: int):
-        self._total, self._before = total, before  # steps: in total, and before this call
+        self._total, self._before = total, before  # the number of steps, in total and before this call
         self._on = enabled and sys.stderr is not None and sys.stderr.isatty()
         self._start = self._shown = time.monotonic()
         self._last: Entry | None = None

@@ -361,7 +361,7 @@ class TrainStep(Answered):
 
         Raises:
             Error: The file is missing or damaged, or does not fit. The message lists the tensors that are missing,
-                unknown or of another shape or dtype. Nothing is changed then.
+                unknown, or of a different shape or dtype. In this case, nothing is changed.
         """
         arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
         tensors = checkpoint.read(path, arguments)

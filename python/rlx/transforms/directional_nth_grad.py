@@ -59,7 +59,8 @@ def directional_nth_grad(graph: Any, wrt: Any, order: int) -> Any:
         wrt: The name of the argument (or a list with this name).
         order: The order of the derivative.
 
-    Returns: A graph with new inputs `dir_0` to `dir_<order-1>`, shaped like the argument, and an output
+    Returns:
+        A graph with new inputs `dir_0` to `dir_<order-1>`, shaped like the argument, and an output
         `dir<order>_<output>` for each floating-point output: `D^n f(x)[dir_0, dir_1, …]`.
 
     Raises:

@@ -33,8 +33,9 @@ def jacrev(graph: Any, wrt: Any = ()) -> Any:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: Names of the arguments to differentiate with respect to; all parameters when empty.
 
-    Returns: A graph with the same arguments and an output `jacobian_<output>_<name>` of shape `[*output, *argument]`
-        for each floating-point output and each name.
+    Returns:
+        A graph with the same arguments and an output `jacobian_<output>_<name>` of shape `[*output, *argument]` for
+        each floating-point output and each name.
 
     Raises:
         Error: An argument does not exist, is not real floating-point, or an op has no rule.

@@ -49,8 +49,9 @@ def jvp(graph: Any, tangents: Any = ()) -> Any:
         tangents: Names of the arguments to differentiate with respect to; the others are constant. All parameters when
             empty.
 
-    Returns: A graph with new inputs `tangent_<name>`. Its outputs are those of the graph, then `tangent_<output>` for
-        each floating-point or complex output.
+    Returns:
+        A graph with new inputs `tangent_<name>`. Its outputs are those of the graph, then `tangent_<output>` for each
+        floating-point or complex output.
 
     Raises:
         Error: An argument does not exist or is not floating-point, no output is floating-point, or an op has no rule.

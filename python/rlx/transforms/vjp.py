@@ -74,9 +74,10 @@ def vjp(graph: Any, wrt: Any = ()) -> Any:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: Names of the arguments to differentiate with respect to; all parameters when empty.
 
-    Returns: A graph with a new input `cotangent_<output>` for each floating-point or complex output. Its outputs are
-        those of the graph, then `grad_<name>` for each name. For a complex argument, `grad_<name>` is the adjoint for
-        the inner product `Re(sum(conj(a)·b))`, the conjugate of the gradient in JAX.
+    Returns:
+        A graph with a new input `cotangent_<output>` for each floating-point or complex output. Its outputs are those
+        of the graph, then `grad_<name>` for each name. For a complex argument, `grad_<name>` is the adjoint for the
+        inner product `Re(sum(conj(a)·b))`, the conjugate of the gradient in JAX.
 
     Raises:
         Error: An argument does not exist or is not floating-point, or an op has no rule.

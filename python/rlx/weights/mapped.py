@@ -37,7 +37,7 @@ def content_of(path: str | os.PathLike[str]) -> Content:
 
 
 def content_of_file(path: str | os.PathLike[str], what: str) -> Content:
-    """Return the content of a file from another program. Endless or blocking files are refused.
+    """Return the content of a file from another program. Endless or blocking files are rejected.
 
     Args:
         path: The file.
@@ -48,7 +48,7 @@ def content_of_file(path: str | os.PathLike[str], what: str) -> Content:
     """
     name = file_name(path)
     mode = stat.S_IFREG
-    with contextlib.suppress(OSError):  # the error is raised when it is read
+    with contextlib.suppress(OSError):  # the error is raised when the file is read
         mode = os.stat(name).st_mode
     if stat.S_ISDIR(mode):
         raise Error(f"expected a file of {what}, and {name} is a folder")

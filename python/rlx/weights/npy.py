@@ -36,12 +36,12 @@ _FROM_TORCH = (
 )
 # NumPy's name for ml_dtypes' float8_e5m2, which it writes but cannot read, and a name of equal length that it can read.
 _E5M2, _BYTE = b"'<f1'", b"'|V1'"
-_LONGEST_HEADER = 10_000  # of an array, NumPy's own limit
+_LONGEST_HEADER = 10_000  # the maximum number of axes of an array in NumPy
 _HEADERS: dict[Any, Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_LOCAL_HEADER = 30  # bytes before a member's name
+_LOCAL_HEADER = 30  # the bytes of a member's header before its name
 _ENCRYPTED = 0x1
 _SHORT = 100  # bytes that contain the end of an archive and its optional prefix
 _BEST_DEFLATION = 1032  # the largest number of bytes that one byte of deflate can expand to
@@ -116,7 +116,7 @@ def _member(entry: zipfile.ZipInfo, content: Content, name: str) -> Weight:
 
 @dataclass(frozen=True)
 class _FileBytes:
-    """Uncompressed bytes of a file."""
+    """Uncompressed bytes in a file."""
 
     content: Content
     begin: int

@@ -68,7 +68,7 @@ def read_content(content: Content, name: str, what: str = "") -> Weights:
             package.deserialize(content)
         else:
             with package.safe_open(name, framework="numpy"):
-                pass  # opening checks the whole file
+                pass  # opening the file checks all of it
         (length,) = struct.unpack("<Q", content[:8])
         header = json.loads(content[8 : 8 + length], object_pairs_hook=unique_names)
         described = _described((header.pop(_METADATA, None) or {}).get(_DTYPES), header, name)

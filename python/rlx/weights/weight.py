@@ -183,7 +183,7 @@ class Weights(Mapping[str, Weight]):
         weights = {a.name: self[a.name].of_dtype(a.shape.dtype) for a in params}
         for argument in params:
             weight = weights[argument.name]
-            if not isinstance(weight.encoding, (Unreadable, Untyped)):  # reading it raises a better error
+            if not isinstance(weight.encoding, (Unreadable, Untyped)):  # reading the weight raises a better error
                 check_argument(argument, _ConvertedData(weight.shape, argument.shape.dtype.numpy) if cast else weight)
         values = {name: finite(weight) for name, weight in weights.items()}
         if not cast:

@@ -32,8 +32,8 @@ class Opened:
 def opened(jax: Any, function: Callable[..., Any], args: Sequence[Any]) -> Opened:
     """Return a jitted function that takes its large closed-over arrays as additional arguments.
 
-    A function without large closed-over arrays is returned unchanged. Arrays with one value everywhere stay, because
-    they become literals of the graph. Arrays of inner jitted functions stay too.
+    A function without large closed-over arrays is returned unchanged. Arrays with one value everywhere are not changed,
+    because they become literals of the graph. Arrays of inner jitted functions are not changed either.
     """
     found = function.trace(*args)  # type: ignore[attr-defined]
     closed = found.jaxpr

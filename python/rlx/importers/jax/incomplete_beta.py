@@ -1,4 +1,4 @@
-"""Derivatives of the regularised incomplete beta function. JAX has only the derivative by its last argument."""
+"""Derivatives of the regularised incomplete beta function. JAX only has the derivative with respect to the last argument."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def tangent(bound: Callable[..., Any], args: Sequence[Any], moved: Sequence[Any]
     """Return the tangent of the function for the arguments a, b and x.
 
     Args:
-        bound: JAX's function, which is differentiated by x.
+        bound: JAX's function, which is differentiated with respect to x.
         args: a, b and x, of one shape and dtype.
         moved: Their tangents.
     """
@@ -37,7 +37,7 @@ def _by_shapes(a: Any, b: Any, x: Any, dtype: Any) -> list[tuple[Callable[[Any],
 def _value(a: Any, b: Any, x: Any) -> Any:
     """Return the function as a continued fraction (DLMF 8.17.22) with a fixed number of terms.
 
-    This form has derivatives by all three arguments.
+    This form has derivatives with respect to all three arguments.
     """
     jnp, lax = required("jax.numpy", "rlx.from_jax"), required("jax.lax", "rlx.from_jax")
     is_turned = x > (a + 1) / (a + b + 2)  # the complement converges faster here

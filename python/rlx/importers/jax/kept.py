@@ -34,7 +34,7 @@ from rlx.support.packages import required
 from rlx.support.traces import place_of
 
 _BETA, _POLYGAMMA = "regularized_incomplete_beta", "polygamma"
-# Primitives whose derivatives JAX has in closed form, besides the factorisations.
+# Primitives, other than factorisations, for which JAX has derivatives in closed form.
 _DERIVED = (
     "custom_jvp_call",
     "igamma",
@@ -63,14 +63,15 @@ _SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
 _OF_REAL_MATRICES = (*_FACTORIZATIONS, "householder_product")
 _BY_COTANGENTS = ("custom_vjp_call",)
-# These show a value and have no results. They are dropped, because an artifact cannot show values.
+# Primitives that print a value and have no results. They are dropped, because an artifact cannot print values.
 _SHOWN = ("debug_print", "debug_callback")
 _WITHOUT_RULE = re.compile(r"translation rule for primitive '(\w+)' not found")
 _RULES = "_override_lowering_rules"  # the parameter of `jax.export` that takes lowering rules
 # The first order of derivative whose calls have no JAX derivative. A derivative contains calls itself: that of igamma
-# contains igamma. From order 1 on, RLX's own derivatives of factorisations are as good. A solve needs JAX's derivatives
-# for two more orders: JAX stops derivatives at the matrix that a solve factors. Inside the derivative of another
-# function, a solve is transposed by its own rule before it is differentiated, which adds one order.
+# contains igamma. From order 1 on, RLX's own derivatives of factorisations are used, because they are as accurate. A
+# solve needs JAX's derivatives for two more orders: JAX stops derivatives at the matrix that a solve factors. Inside
+# the derivative of another function, a solve is transposed by its own rule before it is differentiated, which adds one
+# order.
 _ORDERS = {**dict.fromkeys(_FACTORIZATIONS, 1), _SOLVE: 3}
 _MOST_ORDERS, _DEEPEST = 2, 3
 
@@ -193,7 +194,7 @@ def module_of(exported: Any) -> tuple[mlir.Module, LargeConstants]:
 
 
 def _left_out(context: Any, *_: Any, **__: Any) -> Sequence[Any]:
-    """Lower a primitive that shows a value to nothing, and keep the order of effects."""
+    """Lower a primitive that prints a value to no ops, and keep the order of effects."""
     if context.tokens_in.effects():
         context.set_tokens_out(context.tokens_in)
     return ()
@@ -259,7 +260,7 @@ class _CallBuilder:
 
     def emitted(self, g: Graph, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
         """Return the results for the operands; for each element, if the call takes scalars and they are tensors."""
-        # JAX differentiates polygamma only by its second argument.
+        # JAX differentiates polygamma only with respect to its second argument.
         is_underived = self._call.primitive.name == _POLYGAMMA and not is_inert(operands[0].value)
         if is_underived or not self._pieces:
             return self._forward(g, operands, lifted)
@@ -349,7 +350,8 @@ class _CallBuilder:
     def _pulled(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
         args, moved = flat[: len(taken)], flat[len(taken) :]
-        # The closed-over values of a function under `custom_vjp` come first. JAX refuses to differentiate by them.
+        # The closed-over values of a function under `custom_vjp` come first. JAX does not differentiate with respect to
+        # them.
         count = self._call.params.get("num_consts", 0)
         _, pull = jax.vjp(lambda *explicit: self._bound(*args[:count], *explicit), *args[count:])
         cotangents = pull([_tangent(jax, a, c) for a, c in zip(self._call.given, moved, strict=True)])

@@ -26,7 +26,7 @@ def stop_gradient(g: Any, x: Tensor) -> Tensor:
 
 
 primitives("logistic")(method("sigmoid"))
-# JAX writes erf as a CHLO op. It cannot export that op for floats of 8 bits or fewer.
+# JAX writes erf as a CHLO op. It cannot export this op for floats of 8 bits or fewer.
 primitives("erf")(method("erf"))
 
 
@@ -35,8 +35,8 @@ def integer_pow(g: Any, x: Tensor, *, y: int) -> Tensor:
     return integer_power(g, x, y)
 
 
-# JAX exports elementary functions of complex numbers as a choice between cases, for example whether a part is 0. The
-# chosen case has the value of the function at a point, but not its derivative. Functions of real numbers need no rule
+# JAX exports elementary functions of complex numbers as selects between cases, for example whether a part is 0. At a
+# point, the selected case has the value of the function, but not its derivative. Functions of real numbers need no rule
 # here.
 _ELEMENTARY = "exp exp2 log log1p expm1 sqrt rsqrt square sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
 OF_COMPLEX = frozenset(_ELEMENTARY.split())

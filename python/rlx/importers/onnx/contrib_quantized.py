@@ -239,7 +239,7 @@ def matmul_n_bits(
         grouped = g.cast(g.reshape(numbers, (N, blocks, block_size)), factor.dtype)
         less = g.sub(grouped, centre if not isinstance(centre, Tensor) else g.cast(centre, factor.dtype))
         values = g.reshape(g.mul(less, factor), (N, blocks * block_size))
-    else:  # `order` gives the block of each column
+    else:  # `order` has the block of each column
         columns = g.cast(order, "i32")
         less = g.cast(g.narrow(numbers, 1, 0, K), factor.dtype)
         shift = (

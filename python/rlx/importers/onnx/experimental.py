@@ -40,7 +40,10 @@ def image_scaler(g: Any, x: Tensor, *, bias: Any = None, scale: float = 1.0) -> 
 
 @imports("Crop")
 def crop(g: Any, x: Tensor, *, border: Any, scale: Any = None) -> Tensor:
-    """Cut the borders (left, top, right, bottom). With `scale`, keep that many rows and columns after the top left."""
+    """Cut the borders (left, top, right, bottom).
+
+    With `scale`, keep this number of rows and columns from the top left corner of the cut.
+    """
     if x.shape.rank != 4 or len(border) != 4:
         raise UnsupportedError(f"of {x.shape} by {len(border)} borders has no meaning")
     left, top, right, bottom = border

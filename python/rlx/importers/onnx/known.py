@@ -47,7 +47,7 @@ def unique(
 
 
 def _corners(boxes: np.ndarray, center_point_box: int) -> np.ndarray:
-    """Return boxes as least and greatest coordinates."""
+    """Return boxes as minimum and maximum coordinates."""
     if center_point_box:
         centre, size = boxes[:, [1, 0]], boxes[:, [3, 2]]
         return np.concatenate([centre - size / 2, centre + size / 2], 1)

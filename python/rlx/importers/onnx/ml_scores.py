@@ -48,7 +48,7 @@ def regressed(g: Any, result: Tensor, kind: str) -> Tensor:
 
 
 def _inverse_erf(g: Any, x: Tensor) -> Tensor:
-    """Return the inverse of erf by Winitzki's formula, as in ONNX's reference and ONNX Runtime."""
+    """Return the inverse of erf by Winitzki's formula, as in ONNX's reference evaluator and ONNX Runtime."""
     log = g.log(g.mul(g.sub(1.0, x), g.add(1.0, x)))
     half = g.add(2 / (math.pi * 0.147), g.mul(log, 0.5))
     root = g.sqrt(g.sub(g.sqrt(g.sub(g.mul(half, half), g.div(log, 0.147))), half))
@@ -56,7 +56,7 @@ def _inverse_erf(g: Any, x: Tensor) -> Tensor:
 
 
 def two_columns(g: Any, score: Tensor, kind: str, is_share: bool) -> Tensor:
-    """Return the scores of two classes from that of the second class, `[rows, 1]`, as ONNX Runtime does.
+    """Return the scores of two classes from the score of the second class, `[rows, 1]`, as ONNX Runtime does.
 
     Args:
         g: The graph.

@@ -256,7 +256,7 @@ def tree_ensemble_classifier(
     base = _numbers(base_values, base_values_as_tensor)
     count, labels = len(classlabels_int64s or classlabels_strings or ()), (classlabels_int64s, classlabels_strings)
     ids = [places[key] for key in zip(class_treeids, class_nodeids, strict=True)]
-    if count == 2 and set(class_ids) == {0} and base.size < 2:  # only the score of the second class
+    if count == 2 and set(class_ids) == {0} and base.size < 2:  # there is only the score of the second class
         table = _weights(forest.yes.size, 1, ids, class_ids, weights, "SUM")
         score = _aggregated(g, x, forest, table, "SUM")
         score = g.cast(g.add(score, float(base[0])) if base.size else score, "f32")

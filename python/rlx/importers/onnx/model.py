@@ -51,7 +51,7 @@ def from_onnx(
 
     Raises:
         ParseError: The source is not an ONNX model.
-        ShapeError: A constant has another dtype or other sizes than its input.
+        ShapeError: The dtype or the sizes of a constant differ from those of its input.
         UnsupportedError: Ops cannot be imported: the message lists all of them with counts and locations. Or an op is
             used in an unsupported form.
         Error: The `onnx` package is missing, the file cannot be read, or RLX does not have a dtype.
@@ -90,7 +90,7 @@ def from_bytes(
         message.ParseFromString(memoryview(data))
     except Exception as problem:
         raise ParseError(f"{name} is no ONNX model: {str(problem).partition(chr(10))[0]}") from None
-    del data  # The message has a copy. A file is in memory at most twice.
+    del data  # The message is a copy of the file. This way a file is in memory at most twice.
     if not message.HasField("graph") or not message.opset_import:
         raise ParseError(f"{name} is no ONNX model: it has no graph, or no version of the op set")
     try:

@@ -31,7 +31,7 @@ def power_of_two(g: Any, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
         )
     magnitude = g.abs(_as_f64(g, x))
     bits = g.bitcast(magnitude, "i64")
-    code = g.right_shift(bits, _MANTISSA) - _SMALLEST  # f64 denormals are below 2**-1022: any code below 0 will do
+    code = g.right_shift(bits, _MANTISSA) - _SMALLEST  # f64 denormals are below 2**-1022: any code below 0 is right
     fraction = g.bitwise_and(bits, (1 << _MANTISSA) - 1)
     if round_mode != "down":
         least = 1 if round_mode == "up" else 1 << (_MANTISSA - 1)  # `nearest` rounds a tie up

@@ -106,7 +106,7 @@ def _precision(scale: DType, precision: Any, opset: int) -> DType:
             )
         return wide
     if scale.is_integer:
-        return f64  # quotients of i32 are then rounded once
+        return f64  # so that quotients of i32 are rounded only once
     if scale.storage or opset < _WITH_PRECISION:
         return f32  # f8e8m0fnu does not support division
     return scale

@@ -162,7 +162,7 @@ class OnnxModel:
         """
         helper, shape = self.onnx.helper, self._shape(tensor, what)
         dtype, count = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), math.prod(shape)
-        kind = BY_NUMPY_NAME.get(dtype.name)  # strings have no such dtype
+        kind = BY_NUMPY_NAME.get(dtype.name)  # strings do not have this dtype
         if count and tensor.HasField("raw_data") and not tensor.raw_data:
             tensor.ClearField("raw_data")  # some files set this field although the elements are elsewhere
         if tensor.HasField("raw_data"):

@@ -31,7 +31,7 @@ structures: dict[str, Callable[..., Any]] = {}
 
 Static = Sequence[Any]
 
-# Operands that a rule reads only through `static`. If they are known, no tensor is made for them.
+# Operands that a rule reads only through `static`. If they are known, they do not become tensors.
 STATIC_OPERANDS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "TopK", "CumSum", "Trilu"), (1,)),
     **{
@@ -156,7 +156,7 @@ def extent(g: Any, size: Dim, dtype: Any) -> Any:
 
 
 def all_within(numbers: np.ndarray, count: int | None, what: str) -> None:
-    """Check that all numbers are in the range of `count`, or only not negative if `count` is None.
+    """Check that all numbers are in `range(count)`, or that none is negative if `count` is None.
 
     Raises:
         ValueError: A number is out of range.

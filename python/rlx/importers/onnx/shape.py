@@ -28,7 +28,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
 _LONGEST_RANGE = 1 << 20
-# Exporters write values from here on for a slice up to the end.
+# Exporters write values of at least this size for a slice up to the end.
 _BEYOND = 10**9
 
 
@@ -225,7 +225,7 @@ def pad(
     constant_value = None if is_computed else elements(static, 2, "constant_value")
     filling = value if constant_value is None else constant_value.reshape(()).item()
     if not filling and not x.dtype.has_zero:
-        filling = np.nan  # a cast of 0 gives this value
+        filling = np.nan  # a cast of 0 has this value
     padding: list[Any] = [(0, 0)] * x.shape.rank
     for i, axis in enumerate(axes):
         padding[axis] = (given[i], given[i + len(axes)])

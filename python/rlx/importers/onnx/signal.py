@@ -57,7 +57,7 @@ def dft(
     dtype = x.dtype
     if dtype.name == "f64":
         raise UnsupportedError("of f64 cannot be imported: complex numbers are of f32")
-    if onesided and inverse:  # half of a spectrum: the other half is its mirror image
+    if onesided and inverse:  # only half of a spectrum is computed: the other half is its mirror image
         count = length[0] if length else 2 * (static_dims(x, where)[0] - 1)
         half = _fitted(g, _complex(g, x), where, count // 2 + 1)
         return g.cast(g.expand_dims(g.irfft(half, count, where), -1), dtype)

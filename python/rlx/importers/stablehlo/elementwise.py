@@ -146,7 +146,7 @@ def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
 
 @imports("convert")
 def convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
-    # The imaginary part does not count. RLX's cast to bool would be true for any number that is not 0.
+    # The imaginary part is ignored. RLX's cast to bool would be true for any number that is not 0.
     return g.cast(g.real(x) if x.dtype.is_complex and results[0].dtype.is_bool else x, results[0].dtype)
 
 

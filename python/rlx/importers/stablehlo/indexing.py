@@ -29,7 +29,7 @@ def dynamic_update_slice(g: Any, x: Tensor, update: Tensor, *starts: Tensor) -> 
 
 
 def _natural(g: Any, start: Tensor) -> Tensor:
-    """Return a start as an i64 index, at least 0 so that it does not count from the end."""
+    """Return a start as an i64 index. It is at least 0, so that it does not count from the end."""
     start = g.cast(start, "i64")
     return g.maximum(start, 0)
 
@@ -209,7 +209,7 @@ class _Places:
                 start = g.reshape(starts[..., number], (*self.batch, *(1 for _ in windows)))
                 if clamped:
                     start = g.minimum(g.maximum(start, 0), x.shape.dims[axis] - sizes[axis])
-                elif sizes[axis] != 1:  # no element of a window that is partly out of bounds counts
+                elif sizes[axis] != 1:  # all elements of a window that is partly out of bounds are dropped
                     is_inside = (start >= 0) & (start <= x.shape.dims[axis] - sizes[axis])
                     start = g.where(is_inside, start, x.shape.dims[axis])
                 part = part + start

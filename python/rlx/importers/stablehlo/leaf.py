@@ -63,7 +63,7 @@ def custom_call(
 
 
 def _largest(g: Any, x: Tensor, compares: str | None, config: dict[str, Any], results: Sequence[Shape]) -> list[Tensor]:
-    """Return the largest (GT) or smallest (LT) elements. RLX finds all of them, whatever recall is requested.
+    """Return the largest (GT) or smallest (LT) elements. RLX finds all of them for any requested recall.
 
     Raises:
         UnsupportedError: The op returns more than `top_k` candidates, or the comparison is not GT or LT.

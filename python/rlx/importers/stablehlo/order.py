@@ -116,10 +116,10 @@ def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
 
 
 def total_order(g: Any, x: Tensor) -> Tensor:
-    """Return integers in the total order of floats: -NaN is smallest, -0 is below 0, and NaN is greatest.
+    """Return integers in the total order of floats: -NaN is the smallest, -0 is below 0, and NaN is the largest.
 
-    Formats without a negative zero (`fnuz`) have a single NaN, which is greatest, as documented for JAX's sort. Its bit
-    in the sign position does not make it negative. Formats without a sign are in the order of their codes.
+    Formats without a negative zero (`fnuz`) have a single NaN, which is the largest, as documented for JAX's sort. The
+    bit in its sign position does not make it negative. Formats without a sign are in the order of their codes.
     """
     x = g.cast(x, "f32") if x.dtype.packed else x
     layout = x.dtype.float_format
@@ -128,7 +128,7 @@ def total_order(g: Any, x: Tensor) -> Tensor:
         return g.bitcast(x, x.dtype.unsigned_word)
     bits = g.bitcast(x, x.dtype.signed_word)
     key = g.where(bits < 0, g.bitwise_xor(bits, g.constant(np.array(bits.dtype.max, bits.dtype.numpy))), bits)
-    # One above the code of the greatest number. That code is all ones in these formats.
+    # One above the code of the largest number. In these formats, the bits of that code are all ones.
     return key if layout.special != "fnuz" else g.where(g.isnan(x), bits.dtype.max + 1, g.cast(key, "i16"))
 
 

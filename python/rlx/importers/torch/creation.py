@@ -1,4 +1,7 @@
-"""Creation of tensors from sizes and numbers. Random tensors have no rule: RLX would draw other numbers than PyTorch."""
+"""Creation of tensors from sizes and numbers.
+
+Random tensors have no rule, because RLX would draw different numbers than PyTorch.
+"""
 
 from __future__ import annotations
 

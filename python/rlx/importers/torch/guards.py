@@ -14,8 +14,8 @@ from rlx.ir.dims.bounds import Bound, Bounds
 from rlx.ir.dims.dim import Dim, DimExpr, parse
 from rlx.support.errors import Error, UnsupportedError
 
-# Every size from the smallest up to _SMALL is tried, and the larger sizes _LARGE. For several symbols, _DRAWS samples
-# are.
+# For one symbol, every size from the smallest up to _SMALL is tested, and the larger sizes _LARGE. For several symbols,
+# _DRAWS random samples are tested.
 _SMALL, _LARGE, _DRAWS = 40, (64, 100, 255, 1000), 200
 # A bound of one size, in the text that is stored in files: `L['x'].size()[0] >= 5`.
 _BOUND = re.compile(r"L\[[^()]*\]\.size\(\)\[\d+\] (<=|>=|<|>) \d+|\d+ (<=|>=|<|>) L\[[^()]*\]\.size\(\)\[\d+\]")
@@ -104,7 +104,10 @@ def _compared(left: Dim, kind: str, right: Dim) -> Bound | None:
 
 
 def _of_texts(program: Any, ranges: Mapping[Any, Any]) -> Bounds:
-    """Return the bounds for guards given as text. Sums, products and remainders of sizes are tried, others refused."""
+    """Return the bounds for guards given as text.
+
+    Guards on sums, products and remainders of sizes are evaluated; other guards are rejected.
+    """
     tensors = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
 
     def size(found: re.Match[str]) -> str:

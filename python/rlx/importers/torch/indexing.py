@@ -65,7 +65,7 @@ def embedding_bag(
     if scale_grad_by_freq:
         raise UnsupportedError("with scale_grad_by_freq cannot be imported: gradients do not count their rows")
     bags, dims = results[0].dims[0], (*index.shape.dims, 1)
-    # Rows that do not count are assigned to an additional last bag.
+    # Rows that are ignored are assigned to an additional last bag.
     bag = g.sub(g.searchsorted(offsets, g.iota(index.shape.dims, 0, offsets.dtype), side="right"), 1)
     if padding_idx is not None and padding_idx >= 0:
         bag = g.where(g.eq(index, padding_idx), g.cast(g.dim_size(bags), bag.dtype), bag)
@@ -210,7 +210,7 @@ def _indexed(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[
     wrapped = [_wrapped(g, indices[a], x.shape.dims[a]) for a in axes]  # pyright: ignore[reportArgumentType]
     whole = wrapped[0]
     for t in wrapped[1:]:
-        whole = g.add(whole, t)  # the sum has the shape that all broadcast to
+        whole = g.add(whole, t)  # the sum has the common broadcast shape
     return axes, [g.expand(t, whole.shape.dims) for t in wrapped], whole.shape.dims
 
 

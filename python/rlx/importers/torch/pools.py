@@ -79,7 +79,7 @@ for _rank in (1, 2, 3):
 def _resized(
     g: Any, x: Tensor, mode: str, align: bool, scales: Sequence[float | None], antialias: bool, to: Any
 ) -> Tensor:
-    """Resize to the sizes from PyTorch. If scales are given, positions are mapped by the scales instead of the sizes."""
+    """Resize to the sizes from PyTorch. If scales are given, positions are computed from the scales instead of the sizes."""
     rank = x.rank - 2
     sizes = to.dims[2:]
     if align:

@@ -94,8 +94,8 @@ def _combined(one: DType, two: DType) -> DType:
 def common_dtype(*values: Operand) -> DType:
     """Return `torch.result_type` of the operands.
 
-    A tensor of rank 0 counts only if its category is above that of the tensors with axes. A number counts only if its
-    category is above that of all tensors.
+    A tensor of rank 0 affects the result only if its category is above that of the tensors with axes. A number affects
+    it only if its category is above that of all tensors.
     """
     found: DType | None = None
     for group in (_with_axes, _without_axes, _plain):

@@ -271,7 +271,7 @@ def diag_embed(g: Any, x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -
     rank = x.rank + 1
     axis1, axis2 = axes_of((dim1, dim2), rank)
     size = static_size(x, -1)
-    low, high = max(offset, 0), max(-offset, 0)  # the elements at their column
+    low, high = max(offset, 0), max(-offset, 0)  # the elements in their column
     wide = g.pad(x, [(0, 0)] * (x.rank - 1) + [(low, high)])
     place = g.constant(np.eye(size + abs(offset), k=offset, dtype=bool))
     square = g.where(place, g.expand_dims(wide, -2), as_tensor(g, 0, x.dtype))

@@ -72,7 +72,8 @@ class Qr(Factorization, op="qr"):
 def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Make matrices `[B, M, N]` upper triangular with `K = min(M, N)` reflections `I - factor·v·vᵀ`.
 
-    Returns: The matrices, vectors `[K, B, M]` and factors `[K, B, 1]`. Elements of the matrices below the diagonal are
+    Returns:
+        The matrices, vectors `[K, B, M]` and factors `[K, B, 1]`. Elements of the matrices below the diagonal are
         undefined.
     """
     batch, (rows, columns) = a.shape.dims[0], order_of(a.shape, square=False)

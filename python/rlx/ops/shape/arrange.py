@@ -127,8 +127,11 @@ def broadcast_to(b: Builder, x: Any, shape: Any) -> Tensor:
 def roll(b: Builder, x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start.
 
-    Without an axis, the flattened elements are shifted. Raises: ShapeError: There are several shifts and a different
-    number of axes. A shift is not an integer, or is longer than an axis of symbolic size.
+    Without an axis, the flattened elements are shifted.
+
+    Raises:
+        ShapeError: There are several shifts and a different number of axes. A shift is not an integer, or is longer
+            than an axis of symbolic size.
     """
     x = tensor_like(b, x, f32)
     if axis is None:

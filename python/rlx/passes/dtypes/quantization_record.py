@@ -29,8 +29,8 @@ class CalibrationEntry:
 
     Attributes:
         place: The user's line.
-        low: The smallest number of each contracted channel, f32 `[K]`; for a convolution, of each input channel. high:
-            The largest number, likewise.
+        low: The smallest number of each contracted channel, f32 `[K]`; for a convolution, of each input channel.
+        high: The largest number, likewise.
         range: The smallest and the largest number to represent; values outside are clipped.
     """
 

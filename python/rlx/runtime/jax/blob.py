@@ -152,7 +152,7 @@ def baked_values(arguments: Sequence[Argument], params: Any) -> dict[str, Any]:
         params: Arrays by name, or the path of a file that has all of them.
 
     Raises:
-        Error: The value is neither, a name is not a parameter, or an array has another shape or dtype.
+        Error: The value is neither, a name is not a parameter, or an array has a different shape or dtype.
     """
     known = {a.name: a for a in arguments if a.kind == "param"}
     values = opened(params)

@@ -72,7 +72,7 @@ class JaxGraph:
             A tuple of the outputs, in order. For a graph with states, this tuple and a dictionary of their next values.
 
         Raises:
-            ShapeError: An array has another shape or dtype; nothing is cast.
+            ShapeError: An array has a different shape or dtype; nothing is cast.
             UnsupportedError: An op has no StableHLO form.
             Error: An argument is missing, unknown or passed twice, or has 64 bits and JAX is configured without 64-bit
                 dtypes.

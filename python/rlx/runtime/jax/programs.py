@@ -74,7 +74,7 @@ class JaxProgram:
         return portable(Compilation(self.graph, target_of("stablehlo"), **self.options).lir, sharded=True)
 
     def linearized(self, wrt: Sequence[int]) -> LinearizedProgram:
-        """Return the program and its derivative by some arguments.
+        """Return the program and its derivative with respect to some arguments.
 
         Args:
             wrt: The positions of the arguments that have tangents.
@@ -127,7 +127,7 @@ class Given(JaxProgram):
         self.name, self.options = source.name, options
         self.arguments = tuple(a.shape for a in source.arguments)
         self.results = tuple(o.shape for o in source.results)
-        # Without its weights, which are arguments here, because JAX keeps programs in its caches.
+        # The graph does not carry its weights, because JAX keeps programs in its caches. The weights are arguments.
         self._source = Graph.from_module(clone_module(source.module), source.name_symbol)
 
     def _graph(self) -> Graph:
@@ -246,7 +246,7 @@ def _linearized(of: JaxProgram, wrt: tuple[int, ...]) -> LinearizedProgram:
     cotangents = of.cotangents(wrt)
     try:
         parts = split(cotangents.with_results, len(of.arguments), len(of.results))
-    except Error:  # forward mode may still work; the transpose reports the reason
+    except Error:  # forward mode may still work; the transpose raises the error
         return LinearizedProgram(of, Tangents(of, wrt, (), cotangents))
     forward = Graphed(f"{of.name}_forward", parts.forward)
     residuals = forward.results[len(of.results) :]
