@@ -90,7 +90,7 @@ def _make_context() -> Any:
     global _context
     if _context is not None:
         return _context
-    importlib.import_module(VERIFIERS)  # registers the ops' verifiers, whichever module asks for the context first
+    importlib.import_module(VERIFIERS)  # so that the ops' verifiers are always registered
     made = ir.Context()
     # A forked process would wait for the threads, and verifiers in Python run one at a time.
     made.enable_multithreading(False)

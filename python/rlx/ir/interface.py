@@ -140,7 +140,7 @@ def argument_array(argument: Argument, value: object, *, cast: bool = False) -> 
     Args:
         argument: The argument.
         value: The value.
-        cast: Whether numbers of another dtype are converted, as `cast_array` does.
+        cast: Whether numbers of a different dtype are converted, as `cast_array` does.
 
     Raises:
         Error: It is not an array, or does not fit; the message names the argument.

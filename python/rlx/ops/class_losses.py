@@ -105,9 +105,9 @@ def cross_entropy(
         target: Labels: integers in the shape of the logits without the classes. Or probabilities of all classes: floats
             in the shape of the logits.
         weight: `[C]`, a weight for each class.
-        ignore_index: A label that does not count. Labels outside the range of classes do not count either.
-        reduction: `mean`, `sum` or `none`. For labels, the mean divides by the weights of the labels that count; for
-            probabilities, by the number of rows. It is NaN if nothing counts.
+        ignore_index: A label that is ignored. Labels outside the range of classes are ignored as well.
+        reduction: `mean`, `sum` or `none`. For labels, the mean divides by the weights of the labels that are not
+            ignored; for probabilities, by the number of rows. It is NaN if all labels are ignored.
         label_smoothing: The share of each label that is spread over all classes.
         axis: The axis of the classes; by default 1, as in PyTorch.
 
@@ -135,7 +135,7 @@ def cross_entropy(
         classes = size_of(b, x.shape.dims[-1])
         each = smoothing / classes if isinstance(classes, int) else smoothing / cast(b, classes, scores.dtype)
         target = target * (1.0 - smoothing) + each
-    terms = b.where(target == 0.0, 0.0, target * scores)  # probability 0 does not count, even at -inf
+    terms = b.where(target == 0.0, 0.0, target * scores)  # probability 0 has loss 0, even at -inf
     losses = -b.sum(terms if own is None else terms * own, -1)
     return reduced(b, losses, reduction, x)
 
@@ -157,7 +157,7 @@ def nll_loss(
         log_probs: `[N, C, ...]`, or `[C]`, floats; with `axis=-1` `[..., C]`.
         target: Labels: integers in the shape of `log_probs` without the classes.
         weight: `[C]`, a weight for each class.
-        ignore_index: A label that does not count. Labels outside the range of classes do not count either.
+        ignore_index: A label that is ignored. Labels outside the range of classes are ignored as well.
         reduction: `mean` (by the weights of the labels that count), `sum` or `none`.
         axis: The axis of the classes: by default 1.
 

@@ -30,7 +30,7 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
             of a slice may be scalar tensors at a known distance: `x[i : i + 3]`.
 
     Raises:
-        ShapeError: An entry is of another type, or is certainly out of range.
+        ShapeError: An entry has a different type, or is certainly out of range.
     """
     g: Any = x.builder
     x, entries = without_masks(x, filled([entry_of(i) for i in index], x.rank))

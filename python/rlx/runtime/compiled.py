@@ -97,7 +97,7 @@ class CompiledGraph(Saved):
             name: The parameter's name.
             value: Its value.
             copy: False lends the array, which must not be changed during the lifetime of this program.
-            cast: True converts an array of another dtype: see `set_params`.
+            cast: True converts an array of a different dtype: see `set_params`.
 
         Raises:
             Error: The parameter does not exist, or shape or dtype differ.

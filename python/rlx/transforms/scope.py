@@ -77,7 +77,7 @@ def _captures(block: mlir.Block, inner: set[mlir.Value], captured: dict[mlir.Val
 
 
 def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: ValueScope) -> list[Tensor]:
-    """Copy an op to the insertion point of a builder, with other operands. Returns its results."""
+    """Copy an op to the insertion point of a builder, with the given operands. Returns its results."""
     new = op.clone(b.insertion_point)
     if len(op.regions):
         values = {v: scope[v].value for v in captures(op)}
@@ -156,7 +156,7 @@ def at_op(problem: Error, op: mlir.Operation, what: str) -> Error:
 
 
 def grouped(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
-    """Group one item per operand of an op, as in its record."""
+    """Return a list with one item per operand of an op, grouped as in its record."""
     return opview.operands_of(op, items)
 
 
@@ -200,8 +200,8 @@ def depends(
 
     Args:
         block: A block.
-        arguments: Whether each argument counts.
-        of_outside: Whether a value from outside counts.
+        arguments: Whether to follow each argument.
+        of_outside: Whether to follow a value from outside.
         floats: Follow only floats and complex numbers, as derivatives do.
     """
     reached = {a for a, counts in zip(block.arguments, arguments, strict=True) if counts}

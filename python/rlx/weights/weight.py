@@ -168,7 +168,7 @@ class Weights(Mapping[str, Weight]):
 
         Args:
             arguments: The parameters.
-            cast: Whether tensors of another dtype are converted. Floats are rounded to nearest; other conversions must
+            cast: Whether tensors of a different dtype are converted. Floats are rounded to nearest; other conversions must
                 be exact.
 
         Raises:

@@ -194,7 +194,7 @@ def module_of(exported: Any) -> tuple[mlir.Module, LargeConstants]:
 
 
 def _left_out(context: Any, *_: Any, **__: Any) -> Sequence[Any]:
-    """Lower a primitive that prints a value to no ops, and keep the order of effects."""
+    """Lowering of primitives that print a value: no ops are emitted, and the order of effects is kept."""
     if context.tokens_in.effects():
         context.set_tokens_out(context.tokens_in)
     return ()

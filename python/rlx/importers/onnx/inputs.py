@@ -82,7 +82,7 @@ class OpenSizes:
             return None
         if not isinstance(value, DimExpr) or name in value.symbols or not value.symbols <= set(self.names):
             return None
-        # The symbols of the expression are names of the model, with values of their own.
+        # The symbols of the expression are names in the model, which may have values as well.
         sizes = {n: self.found.setdefault(n, self._made(n)) for n in sorted(value.symbols)}
         return dim.substitute(value, sizes)
 

@@ -101,7 +101,7 @@ def from_bytes(
         if said or problem.location not in (None, describe(caller_location())):
             raise
         raise problem.moved(location=name) from None
-    except UNVERIFIED as problem:  # a name that is not text, or a field of another kind
+    except UNVERIFIED as problem:  # a name that is not text, or a field of the wrong kind
         raise ParseError(f"{name} is not written as ONNX says: {type(problem).__name__}: {problem}") from None
 
 

@@ -207,8 +207,7 @@ class _Import:
     def _measure(self, function: mlir.FuncOp, calls: tuple[str, ...], caller: str | None) -> tuple[int, int]:
         """Return the number of ops of a function after inlining, and its call depth.
 
-        Nothing is built before both are known. Calls count as ops, because inlining a chain of functions with two calls
-        each takes exponential time.
+        Nothing is built before both are known. Calls count as ops: a chain of functions with two calls each explodes.
 
         Args:
             function: The function.

@@ -310,7 +310,7 @@ class SymbolBindings:
         return sizes
 
     def unresolved(self) -> dict[str, list[str]]:
-        """Return the symbols without a size, each with the places where it occurs. Raises as `solve`."""
+        """Return the symbols without a size, each with the places where it occurs. Raises like `solve`."""
         sizes = self.solve(partial=True)
         places: dict[str, list[str]] = {}
         for expression, _, place in self._facts:

@@ -207,7 +207,7 @@ class _EagerRegion(Region):
 
 @dataclass(frozen=True)
 class _Called:
-    """A region as it is passed to an evaluator, see `EvaluatedRegion`."""
+    """The form of a region that evaluators receive, see `EvaluatedRegion`."""
 
     region: _EagerRegion
     builder: EagerBuilder

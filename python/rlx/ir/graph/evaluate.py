@@ -173,7 +173,7 @@ class _PreparedBlock:
 
 @dataclass(frozen=True)
 class EvaluatedRegion:
-    """A region as it is passed to an evaluator. Called with arrays, it returns a list of the arrays that it yields."""
+    """The form of a region that evaluators receive. Called with arrays, it returns a list of the arrays that it yields."""
 
     body: _PreparedBlock
     environment: Mapping[mlir.Value, np.ndarray]

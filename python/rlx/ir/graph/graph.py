@@ -1,4 +1,4 @@
-"""`Graph`: a function under construction, in a module of its own."""
+"""`Graph`: a function under construction, in a separate module."""
 
 # Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false

@@ -121,7 +121,7 @@ def segment_attributes(spec: OpSpec) -> set[str]:
 
 
 def grouped_operands(spec: OpSpec, op: mlir.Operation, items: Sequence[object]) -> list[Any]:
-    """Group one item per operand of an op, as in its record.
+    """Return a list with one item per operand of an op, grouped as in its record.
 
     Raises:
         ShapeError: The count does not fit.

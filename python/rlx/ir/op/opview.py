@@ -96,7 +96,7 @@ def attributes_of(op: mlir.Operation, bindings: Mapping[str, int] | None = None)
 
 
 def operands_of(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
-    """Group one item per operand, as in the record.
+    """Return a list with one item per operand, grouped as in the record.
 
     Raises:
         ShapeError: The count does not fit.

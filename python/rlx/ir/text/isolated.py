@@ -201,7 +201,7 @@ def _exchange(process: Any, text: str, seconds: float) -> bytes | None:
 
 
 def _pieces(text: str) -> Iterator[bytes]:
-    """Yield a text as it is sent: its length, then its bytes in pieces, to avoid a second copy."""
+    """Yield a text in the format in which it is sent: the length, then the bytes in pieces, to avoid a second copy."""
     parts = range(0, len(text), _CHUNK)
     size = len(text) if text.isascii() else sum(len(text[i : i + _CHUNK].encode()) for i in parts)
     yield size.to_bytes(8, "little")

@@ -356,7 +356,7 @@ def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _with_one_more(b: Builder, a: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]:
     """Add one unknown to each system, which is 0 and in no other equation.
 
-    Thus no system is empty, whatever its symbolic size is.
+    Thus a system is not empty even if its symbolic size is 0.
     """
     batch, size, columns = wide.shape.dims
     zero, one = b.constant(0.0, dtype=a.dtype), b.constant(1.0, dtype=a.dtype)

@@ -322,7 +322,7 @@ def like(pattern: Any, values: Sequence[Any]) -> Any:
 
 
 def unpacked(results: tuple[Any, ...]) -> Any:
-    """Return a single result as it is, and several results as a tuple."""
+    """Return a single result itself, and several results as a tuple."""
     return results[0] if len(results) == 1 else results
 
 

@@ -1,7 +1,7 @@
 """Gradients of convolutions, for any number of spatial axes.
 
-No step scatters: the cotangent of an image position is gathered from the windows that cover it. The sums therefore have
-a fixed order and run in parallel.
+No scatter is used: the cotangent of an image position is gathered from the windows that cover it. The sums therefore
+have a fixed order and run in parallel.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _bilinear(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
 
 
 def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
-    """The adjoint of `_bilinear`: a product with the matrix of weights, for any sizes. Nothing is scattered."""
+    """The adjoint of `_bilinear`: a product with the matrix of weights, for any sizes, without scatters."""
     before, share = (b.reshape(t, (line.new, 1)) for t in _neighbours(b, line, dy.dtype))
     column = b.iota((line.old,), dtype="i64")
     after = b.minimum(before + 1, _size(b, line.old) - 1)

@@ -1,4 +1,4 @@
-"""Derivatives of pooling, for any number of spatial axes. No step scatters."""
+"""Derivatives of pooling, for any number of spatial axes, without scatters."""
 
 from __future__ import annotations
 

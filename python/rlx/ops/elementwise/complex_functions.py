@@ -316,7 +316,7 @@ def _of_inverse_tanh(b: Builder, z: Tensor) -> Tensor:
 
 
 def _of_tangent(b: Builder, z: Tensor) -> Tensor:
-    """Return 1/cos(z)², which keeps its digits where tan z is near i. Far out it is 0, where the cosine overflows f32."""
+    """Return 1/cos(z)², without loss of digits where tan z is near i. It is 0 where the cosine overflows f32."""
     secant = 1.0 / b.cos(b.complex(b.real(z), b.minimum(b.maximum(b.imag(z), -80.0), 80.0)))
     return secant * secant
 

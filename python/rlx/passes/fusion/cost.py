@@ -21,7 +21,7 @@ from rlx.ir.op.views import View
 from rlx.passes.pattern import Pattern, Rewriter
 from rlx.passes.simplification.invariants import bytes_of, depends_on_weights
 
-# Smaller gains do not count: they are within measurement noise, and joined weights take memory.
+# Smaller gains are ignored: they are within measurement noise, and joined weights take memory.
 _LEAST_SECONDS, _LEAST_SHARE = 1e-6, 0.02
 
 

@@ -14,7 +14,7 @@ _CHOICE = "rlx.where"
 def parts_of_choices(operations: list[mlir.Operation]) -> set[mlir.Value]:
     """Return the values of a block that are elementwise functions of one tensor and only used by a choice.
 
-    An op that combines choices of one tensor counts as well. These values are not rounded separately: their user
+    An op that combines choices of one tensor is treated as a choice. These values are not rounded separately: their user
     becomes one table, indexed by that tensor.
     """
     position = {op: i for i, op in enumerate(operations)}

@@ -184,7 +184,7 @@ def shifted_norm(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _plain_norm(op: views.Binary, value: mlir.Value) -> views.LayerNorm | views.RmsNorm | None:
-    """Return the norm without a bias that computes a value, if `op` with the same shape is the value's only user."""
+    """Return the norm without a bias that computes a value, if the value's only user is `op`, which has its shape."""
     norm: Any = producer(value, views.LayerNorm) or producer(value, views.RmsNorm)
     if norm is None or value.type != op.result.type or not has_one_use(value):
         return None
