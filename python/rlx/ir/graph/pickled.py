@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Copied:
-    """Mixin for `copy` and `pickle`. Copies are independent. The pickle has the text of the graph and the parameter values that it carries."""
+    """Mixin for `copy` and `pickle`. A pickle contains the text of the graph and the parameter values that it carries."""
 
     def __copy__(self: Any) -> Graph:
         return self.clone()

@@ -17,9 +17,9 @@ from rlx.support.printable import printable_lines
 
 _FORMAT = "rlx calibration record, 1"
 _ARRAYS = ("low", "high")
-# The fraction of channels that are not scaled down.
+# The usual range of a channel is this quantile of the ranges of all channels: the median.
 _USUAL = 0.5
-# A channel is scaled only if its range exceeds that of those channels by this factor.
+# Channels are scaled only if the largest range is at least this multiple of the usual range.
 _FAR = 4
 
 
