@@ -84,7 +84,7 @@ def _substituted(g: Any, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tensor
 
 @imports("cholesky")
 def cholesky(g: Any, a: Tensor, *, lower: bool = False, results: list[Shape]) -> Tensor:
-    """Return the Cholesky factor, by RLX's op; of complex matrices one column per step.
+    """Return the Cholesky factor. Real matrices use RLX's op; complex ones are factored one column per step.
 
     The other triangle is zero. All elements are NaN if there is no factor.
     """

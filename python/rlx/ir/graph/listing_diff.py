@@ -177,7 +177,7 @@ def _keys(ops: Sequence[OpReport], rounds: int) -> list[Hashable]:
 
 
 def _anchors(olds: Sequence[Hashable], news: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return the positions of keys that occur once in both; of crossing pairs, only the longest increasing subsequence."""
+    """Return the positions of keys that occur once in both listings: the longest increasing subsequence of these pairs."""
     once_before, once_after = Counter(olds), Counter(news)
     place = {key: j for j, key in enumerate(news) if once_after[key] == 1}
     common = [(i, place[key]) for i, key in enumerate(olds) if once_before[key] == 1 and key in place]

@@ -1,4 +1,4 @@
-"""Fake quantisation for training: rounding to floats that can be represented in a few bits.
+"""Fake quantisation for training: floats are rounded to small multiples of a scale.
 
 Both ops are composite. Their evaluators do the same arithmetic in the same dtypes, so both round to the same integers.
 """

@@ -17,7 +17,7 @@ from rlx.ops.lift import axis_of, check_axis, tensor_like
 from rlx.ops.signal import fourier
 from rlx.support.errors import ShapeError
 
-# The norm of the adjoint of a transform, by its own norm. Both have the same scale.
+# The norm of a transform -> the norm of its adjoint. Both have the same scale.
 _OF_ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 # The power of the length that scales a transform, by norm: forward, inverse.
