@@ -163,12 +163,12 @@ class DType:
 
     @cached_property
     def min(self) -> int | float:
-        """The least finite value; 0 for bool. Raises `Error` for complex dtypes, which have no order."""
+        """The smallest finite value; 0 for bool. Raises `Error` for complex dtypes, which have no order."""
         return self._limits[0]
 
     @cached_property
     def max(self) -> int | float:
-        """The greatest finite value; 1 for bool. Raises `Error` for complex dtypes, which have no order."""
+        """The largest finite value; 1 for bool. Raises `Error` for complex dtypes, which have no order."""
         return self._limits[1]
 
     @cached_property

@@ -52,7 +52,7 @@ def option(
         default: Its default value.
         help: One line that describes the option.
         choices: The allowed values of a string option; empty means any.
-        least: The least value of a number; None means any.
+        least: The smallest value of a number; None means any.
         rest: The field is a mapping that collects all options that are not another field, such as symbols.
     """
     metadata = {"help": help, "choices": choices, "least": least, "rest": rest}

@@ -188,7 +188,7 @@ def qattention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> list[Tensor]:
-    """Return `Attention` with the product with the weights computed on integers."""
+    """Return the result of `Attention`. The product with the weights is computed on integers."""
     return attention(
         g, dequantize_linear(g, x, x_scale, x_zero), dequantize_linear(g, weights, w_scale, w_zero, axis=1), bias, mask,
         past, outputs=outputs, num_heads=num_heads, do_rotary=do_rotary, mask_filter_value=mask_filter_value,

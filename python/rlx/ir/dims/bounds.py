@@ -26,8 +26,8 @@ class Bound:
 
     Attributes:
         size: An expression in symbols.
-        low: The least value, None if unbounded.
-        high: The greatest value, None if unbounded.
+        low: The smallest value, None if unbounded.
+        high: The largest value, None if unbounded.
         unlike: A value that the size must not have.
     """
 

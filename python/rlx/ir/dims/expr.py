@@ -96,7 +96,7 @@ class DimExpr:
 
     @cached_property
     def bounds(self) -> Interval:
-        """The least and greatest value over all sizes by interval arithmetic; may be infinite."""
+        """The smallest and largest value over all sizes by interval arithmetic; may be infinite."""
         total: Interval = (0, 0)
         for monomial, coefficient in self.terms:
             term: Interval = (coefficient, coefficient)

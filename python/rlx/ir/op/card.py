@@ -48,8 +48,8 @@ class SampleOperand:
         dims: Sizes; the test harness binds symbols to several sizes.
         dtype: A fixed dtype; None means the dtype of the test case, and `"part"` the dtype of its real and imaginary
             parts.
-        low: The least value drawn.
-        high: The greatest value drawn (exclusive for integers).
+        low: The smallest value drawn.
+        high: The largest value drawn (exclusive for integers).
         distinct: Draw distinct values, for ops whose result is discontinuous at equal values.
         diagonal: Added to the diagonal of the matrices of the last two axes, to make them definite.
     """

@@ -174,7 +174,7 @@ def unique(
         return_inverse: Whether to return the i32 position of each element of `x` in the result, in the shape of `x`.
         return_counts: Whether to return the i32 count of each element; 0 after the last.
         size: The number of elements in the result; required.
-        fill_value: The value after the elements that were found; by default the least element.
+        fill_value: The value after the elements that were found; by default the smallest element.
 
     Returns:
         The elements, or a tuple of the elements and the requested arrays in that order.
@@ -238,7 +238,7 @@ def histogram(
             low, high = b.where(low == high, low - 0.5, low), b.where(low == high, high + 0.5, high)
         share = linspace(b, 0.0, 1.0, int(bins) + 1, dtype=x.dtype)
         edges = low + (high - low) * share
-        # Rounding must not put the last edge below the greatest element.
+        # Rounding must not put the last edge below the largest element.
         edges = b.where(share == 1, high, edges)
     else:
         edges = tensor_like(b, np.asarray(bins) if isinstance(bins, (list, tuple)) else bins, x.dtype)

@@ -49,11 +49,11 @@ def _extreme(b: Builder, kind: str, x: Any, axis: Any, keepdims: bool, least: fl
 
 @helper
 def nanmax(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
+    """NumPy's `nanmax`: the largest element that is not NaN; NaN where all are."""
     return _extreme(b, "max", x, axis, keepdims, -np.inf)
 
 
 @helper
 def nanmin(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
+    """NumPy's `nanmin`: the smallest element that is not NaN; NaN where all are."""
     return _extreme(b, "min", x, axis, keepdims, np.inf)

@@ -60,7 +60,7 @@ def convolution_of_bytes(op: views.Conv, rewriter: Rewriter) -> Any:
 
 @pattern
 def requantised(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """Fold requantisation, an optional bias, and a relu implied by the least i8 into an integer product."""
+    """Fold requantisation, an optional bias, and a relu that saturation to i8 implements, into an integer product."""
     zero = splat(op.zero_point)
     if op.dtype is not i8 or op.axis is not None or zero is None or not -128 <= zero <= 127:
         return None

@@ -101,8 +101,8 @@ class Goal:
         core: The value.
         scale: The scale of the result.
         zero: The zero point of the result.
-        low: The least result, as i8.
-        high: The greatest result, as i8.
+        low: The smallest result, as i8.
+        high: The largest result, as i8.
     """
 
     core: mlir.Value

@@ -24,8 +24,8 @@ class ValueRange:
     Attributes:
         maker: The op that computes it, without prefix, or the name of an input.
         place: The user's line.
-        low: The least number to represent, at most 0.
-        high: The greatest number to represent, at least 0.
+        low: The smallest number to represent, at most 0.
+        high: The largest number to represent, at least 0.
     """
 
     maker: str
