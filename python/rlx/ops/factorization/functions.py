@@ -100,7 +100,7 @@ def pinv(b: Builder, a: Any, rtol: Any = None) -> Tensor:
 
 
 def _pseudo_inverse(b: Builder, a: Tensor, rtol: Any, orders: int) -> Tensor:
-    """Return the pseudo-inverse with `orders` derivatives that also hold for equal singular values; those of `svd` do not."""
+    """Return the pseudo-inverse. Unlike those of `svd`, its first `orders` derivatives hold for equal singular values."""
 
     def inverted(a: Tensor) -> Tensor:
         b = a.builder

@@ -80,7 +80,7 @@ def _emit(
     results: Sequence[mlir.Value],
     prepared: Sequence[Argument],
 ) -> None:
-    """Emit the function that runs once, before the other one."""
+    """Emit the function that runs once at load time. It is placed before the main function."""
     ir, func = mlir.ir, mlir.dialect("func")
     read = {v for op in ops for v in op.operands}
     taken = {value: argument for value, argument in params.items() if value in read}
