@@ -1832,7 +1832,7 @@ OPS = (
         'triangular',
         'mir',
         'Cholesky factor: the lower triangular matrix whose product with its transpose is the operand',
-        '`result·resultᵀ = a` for positive definite `a [..., N, N]`, of which only the lower triangle is read. If a matrix\nis not positive definite, the columns are NaN from its first pivot that is not positive.',
+        '`result·resultᵀ = a` for positive definite `a [..., N, N]`. Only the lower triangle of `a` is read. If a matrix is\nnot positive definite, the columns are NaN from its first pivot that is not positive.',
         (
             ValueSpec('a', _DTYPES_0),
         ),

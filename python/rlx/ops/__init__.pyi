@@ -843,16 +843,16 @@ def mul(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> T
     """Product."""
 
 def nan_to_num(x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
-    """NumPy's `nan_to_num`: replaces NaN and infinities by numbers; infinities by default by the greatest and least number."""
+    """NumPy's `nan_to_num`: replaces NaN and infinities; by default, infinities become the extreme finite numbers."""
 
 def nanmax(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-    """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
+    """NumPy's `nanmax`: the largest element that is not NaN; NaN where all are."""
 
 def nanmean(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `nanmean`: the mean of the elements that are not NaN; NaN if there are none."""
 
 def nanmin(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-    """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
+    """NumPy's `nanmin`: the smallest element that is not NaN; NaN where all are."""
 
 def nanprod(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `nanprod`: the product of the elements that are not NaN."""
@@ -1002,7 +1002,7 @@ def remainder(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`."""
 
 def repeat(x: TensorLike, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:
-    """NumPy's `repeat`: each element repeated `repeats` times along an axis; without an axis, of the flattened tensor."""
+    """NumPy's `repeat`: each element is repeated `repeats` times along an axis. Without an axis, `x` is flattened first."""
 
 def requantize(x: TensorLike, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
@@ -1056,7 +1056,7 @@ def rng_uniform(shape: ShapeLike, seed: TensorLike | None = ..., low: float = ..
     """Uniformly distributed random numbers."""
 
 def roll(x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
-    """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start; without an axis, on flat order."""
+    """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start."""
 
 def rope(x: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Rotary position embedding."""
@@ -1104,7 +1104,7 @@ def shared_linear_pair(x: TensorLike, w_first: TensorLike, w_second: TensorLike,
     """x·w_first and x·w_second as one product."""
 
 def shift_right_logical(x: TensorLike, count: TensorLike) -> Tensor:
-    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, whatever the sign."""
+    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs."""
 
 def sigmoid(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """1/(1 + exp(-x))."""
@@ -1113,7 +1113,7 @@ def sign(x: TensorLike) -> Tensor:
     """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0."""
 
 def signbit(x: TensorLike) -> Tensor:
-    """NumPy's `signbit`: whether a number has a minus sign, as -0.0 has; False for NaN, whatever its sign."""
+    """NumPy's `signbit`: whether a number has a minus sign, including -0.0; False for NaN of either sign."""
 
 def silu(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """x·sigmoid(x), also called swish."""
@@ -1227,7 +1227,7 @@ def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...)
     """NumPy's `tensordot`: the sum over several axes of both."""
 
 def tile(x: TensorLike, reps: int | Sequence[int]) -> Tensor:
-    """NumPy's `tile`: `x` repeated `reps` times along each axis; with fewer numbers than axes, along the last axes."""
+    """NumPy's `tile`: `x` repeated `reps` times along each axis; if `reps` is shorter, along the last axes."""
 
 def topk(x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:
     """The k largest elements of the last axis, largest first."""

@@ -641,16 +641,16 @@ class TensorMethods(Operators):
         """Product."""
 
     def nan_to_num(self, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
-        """NumPy's `nan_to_num`: replaces NaN and infinities by numbers; infinities by default by the greatest and least number."""
+        """NumPy's `nan_to_num`: replaces NaN and infinities; by default, infinities become the extreme finite numbers."""
 
     def nanmax(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
+        """NumPy's `nanmax`: the largest element that is not NaN; NaN where all are."""
 
     def nanmean(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `nanmean`: the mean of the elements that are not NaN; NaN if there are none."""
 
     def nanmin(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
+        """NumPy's `nanmin`: the smallest element that is not NaN; NaN where all are."""
 
     def nanprod(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `nanprod`: the product of the elements that are not NaN."""
@@ -761,7 +761,7 @@ class TensorMethods(Operators):
         """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`."""
 
     def repeat(self, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:
-        """NumPy's `repeat`: each element repeated `repeats` times along an axis; without an axis, of the flattened tensor."""
+        """NumPy's `repeat`: each element is repeated `repeats` times along an axis. Without an axis, `x` is flattened first."""
 
     def requantize(self, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
@@ -803,7 +803,7 @@ class TensorMethods(Operators):
         """Gradient of rms_norm with respect to its input."""
 
     def roll(self, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start; without an axis, on flat order."""
+        """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start."""
 
     def rope(self, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Rotary position embedding."""
@@ -836,7 +836,7 @@ class TensorMethods(Operators):
         """x·w_first and x·w_second as one product."""
 
     def shift_right_logical(self, count: TensorLike) -> Tensor:
-        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, whatever the sign."""
+        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs."""
 
     def sigmoid(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """1/(1 + exp(-x))."""
@@ -845,7 +845,7 @@ class TensorMethods(Operators):
         """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0."""
 
     def signbit(self) -> Tensor:
-        """NumPy's `signbit`: whether a number has a minus sign, as -0.0 has; False for NaN, whatever its sign."""
+        """NumPy's `signbit`: whether a number has a minus sign, including -0.0; False for NaN of either sign."""
 
     def silu(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """x·sigmoid(x), also called swish."""
@@ -929,7 +929,7 @@ class TensorMethods(Operators):
         """NumPy's `tensordot`: the sum over several axes of both."""
 
     def tile(self, reps: int | Sequence[int]) -> Tensor:
-        """NumPy's `tile`: `x` repeated `reps` times along each axis; with fewer numbers than axes, along the last axes."""
+        """NumPy's `tile`: `x` repeated `reps` times along each axis; if `reps` is shorter, along the last axes."""
 
     def topk(self, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:
         """The k largest elements of the last axis, largest first."""
@@ -1818,16 +1818,16 @@ class OpMethods:
         """Product."""
 
     def nan_to_num(self, x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:  # rlx/ops/elementwise/numbers.py: nan_to_num
-        """NumPy's `nan_to_num`: replaces NaN and infinities by numbers; infinities by default by the greatest and least number."""
+        """NumPy's `nan_to_num`: replaces NaN and infinities; by default, infinities become the extreme finite numbers."""
 
     def nanmax(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmax
-        """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
+        """NumPy's `nanmax`: the largest element that is not NaN; NaN where all are."""
 
     def nanmean(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmean
         """NumPy's `nanmean`: the mean of the elements that are not NaN; NaN if there are none."""
 
     def nanmin(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmin
-        """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
+        """NumPy's `nanmin`: the smallest element that is not NaN; NaN where all are."""
 
     def nanprod(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanprod
         """NumPy's `nanprod`: the product of the elements that are not NaN."""
@@ -1977,7 +1977,7 @@ class OpMethods:
         """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`."""
 
     def repeat(self, x: TensorLike, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: repeat
-        """NumPy's `repeat`: each element repeated `repeats` times along an axis; without an axis, of the flattened tensor."""
+        """NumPy's `repeat`: each element is repeated `repeats` times along an axis. Without an axis, `x` is flattened first."""
 
     def requantize(self, x: TensorLike, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/requantize.py: Requantize
         """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
@@ -2031,7 +2031,7 @@ class OpMethods:
         """Uniformly distributed random numbers."""
 
     def roll(self, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: roll
-        """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start; without an axis, on flat order."""
+        """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start."""
 
     def rope(self, x: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/rope.py: Rope
         """Rotary position embedding."""
@@ -2079,7 +2079,7 @@ class OpMethods:
         """x·w_first and x·w_second as one product."""
 
     def shift_right_logical(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: shift_right_logical
-        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, whatever the sign."""
+        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs."""
 
     def sigmoid(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """1/(1 + exp(-x))."""
@@ -2088,7 +2088,7 @@ class OpMethods:
         """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0."""
 
     def signbit(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: signbit
-        """NumPy's `signbit`: whether a number has a minus sign, as -0.0 has; False for NaN, whatever its sign."""
+        """NumPy's `signbit`: whether a number has a minus sign, including -0.0; False for NaN of either sign."""
 
     def silu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """x·sigmoid(x), also called swish."""
@@ -2202,7 +2202,7 @@ class OpMethods:
         """NumPy's `tensordot`: the sum over several axes of both."""
 
     def tile(self, x: TensorLike, reps: int | Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: tile
-        """NumPy's `tile`: `x` repeated `reps` times along each axis; with fewer numbers than axes, along the last axes."""
+        """NumPy's `tile`: `x` repeated `reps` times along each axis; if `reps` is shorter, along the last axes."""
 
     def topk(self, x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:  # rlx/ops/reduction/reduce.py: Topk
         """The k largest elements of the last axis, largest first."""
