@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import pytest
 
 from rlx.ir.op.argument_groups import ArgumentGroup, takes_flat
 from rlx.ops.contraction.contraction import DotDims
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -46,3 +50,26 @@ def test_a_group_names_what_the_op_takes() -> None:
         "lhs_batch": (),
         "rhs_batch": (),
     }
+
+
+@dataclass(frozen=True)
+class Cell(ArgumentGroup, Generic[V]):
+    state: V
+    weight: V | None = None
+
+
+def test_a_group_may_be_generic() -> None:
+    def rule(x: Any, cell: Cell[int], *, axis: int = 3, **rest: Any) -> Any:
+        return x, cell, axis, rest
+
+    flat: Any = takes_flat(rule)
+    assert flat(1, 2, 4, kind="sum") == (1, Cell(2, 4), 3, {"kind": "sum"})
+    assert flat(1, 2) == (1, Cell(2), 3, {})
+
+
+def test_a_field_that_is_missing_is_named() -> None:
+    def rule(x: Any, *, window: Window) -> Any:
+        return x, window
+
+    with pytest.raises(TypeError, match="stride"):
+        takes_flat(rule)(1, padding=2)  # pyright: ignore[reportCallIssue]

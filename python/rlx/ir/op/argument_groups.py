@@ -9,6 +9,8 @@
 
     def infer(self, lhs: Shape, rhs: Shape, *, dims: DotDims) -> Shape: ...
 
+A group of operands is generic in the type of an operand: `weights: LstmWeights[Tensor]`.
+
 The rule is still called with the operands and attributes of the op. All rules of a card may take groups, and so may
 registered lowering rules.
 """
@@ -17,9 +19,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar, get_origin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,15 +35,6 @@ class ArgumentGroup:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
 
 
-@dataclass(frozen=True)
-class _Taken:
-    """A parameter of a rule: its group, or None for a single argument, and the names of its fields."""
-
-    name: str
-    group: type[Any] | None
-    names: tuple[str, ...]
-
-
 def takes_flat(rule: F) -> F:
     """Return a function that takes the fields of a rule's groups one by one, and calls the rule with the groups.
 
@@ -51,51 +44,53 @@ def takes_flat(rule: F) -> F:
     groups = _groups_of(rule)
     if not groups:
         return rule
-    parameters = inspect.signature(rule).parameters.values()
-    positional, keywords = list[_Taken](), list[_Taken]()
-    for p in parameters:
-        group = groups.get(p.name)
-        if p.kind is p.KEYWORD_ONLY and group is not None:
-            keywords.append(_Taken(p.name, group, tuple(f.name for f in fields(group))))
-        elif p.kind is p.POSITIONAL_OR_KEYWORD:
-            positional.append(_Taken(p.name, group, tuple(f.name for f in fields(group)) if group else (p.name,)))
-
-    @functools.wraps(rule)
-    def flat(*args: Any, **kwargs: Any) -> Any:
-        for taken in keywords:
-            assert taken.group is not None
-            kwargs[taken.name] = taken.group(**{name: kwargs.pop(name) for name in taken.names if name in kwargs})
-        return rule(*_grouped(positional, args), **kwargs)
-
-    flat.__signature__ = _flat_signature(rule, groups)  # pyright: ignore[reportAttributeAccessIssue]
-    return flat  # pyright: ignore[reportReturnType]
-
-
-def _grouped(positional: list[_Taken], args: tuple[Any, ...]) -> Iterator[Any]:
-    start = 0
-    for taken in positional:
-        if start >= len(args):
-            return
-        count = len(taken.names)
-        yield args[start] if taken.group is None else taken.group(*args[start : start + count])
-        start += count
-    yield from args[start:]
+    signature = inspect.signature(rule)
+    parameters = _flat_parameters(signature, groups)
+    defaults = {f"_default_{p.name}": p.default for p in parameters if p.default is not p.empty}
+    scope = {"_rule": rule, **{f"_group_{name}": group for name, group in groups.items()}, **defaults}
+    arguments = ", ".join(_passed(p, groups.get(p.name)) for p in signature.parameters.values())
+    # As source, as a builder calls `infer` for every op: with loops over names, an op would take a tenth longer.
+    source = f"lambda {', '.join(_declared(parameters))}: _rule({arguments})"
+    flat = functools.update_wrapper(eval(compile(source, __file__, "eval"), scope), rule)
+    flat.__signature__ = signature.replace(parameters=parameters)
+    return flat
 
 
 def _groups_of(rule: Callable[..., Any]) -> dict[str, type[Any]]:
     """The groups that a rule takes, by parameter. Annotations are looked up by name and not evaluated, to save time."""
     scope: Mapping[str, Any] = getattr(rule, "__globals__", {})
     annotations: Mapping[str, Any] = getattr(rule, "__annotations__", {})
-    found = {name: scope.get(a) if isinstance(a, str) else a for name, a in annotations.items()}
+    found = {n: scope.get(a.partition("[")[0]) if isinstance(a, str) else a for n, a in annotations.items()}
+    found = {name: get_origin(a) or a for name, a in found.items()}
     return {name: a for name, a in found.items() if inspect.isclass(a) and issubclass(a, ArgumentGroup)}
 
 
-def _flat_signature(rule: Callable[..., Any], groups: Mapping[str, type[Any]]) -> inspect.Signature:
-    signature = inspect.signature(rule)
+def _flat_parameters(signature: inspect.Signature, groups: Mapping[str, type[Any]]) -> list[inspect.Parameter]:
     flat: list[inspect.Parameter] = []
     for p in signature.parameters.values():
-        if p.name in groups:
-            flat += (p.replace(name=f.name, annotation=f.type) for f in fields(groups[p.name]))
-        else:
+        for f in fields(groups[p.name]) if p.name in groups else ():
+            default = p.empty if f.default is MISSING else f.default
+            flat.append(p.replace(name=f.name, annotation=f.type, default=default))
+        if p.name not in groups:
             flat.append(p)
-    return signature.replace(parameters=flat)
+    return flat
+
+
+def _declared(parameters: Sequence[inspect.Parameter]) -> Iterator[str]:
+    """Parameters as the source of a lambda, with defaults by name."""
+    keywords_follow = False
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and not keywords_follow:
+            yield "*"
+        keywords_follow |= p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
+        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        yield f"{stars}{p.name}" if p.default is p.empty else f"{p.name}=_default_{p.name}"
+
+
+def _passed(parameter: inspect.Parameter, group: type[Any] | None) -> str:
+    """The argument of a rule for one of its parameters, as source."""
+    name = parameter.name
+    value = name if group is None else f"_group_{name}({', '.join(f.name for f in fields(group))})"
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        return f"{name}={value}"
+    return {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "") + value
