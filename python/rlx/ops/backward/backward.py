@@ -22,6 +22,7 @@ from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
 from rlx.ops.backward.card import Backward, ShapeOf, SizesAttribute, build_like
 from rlx.ops.convolution.convolution import Conv, per_axis
+from rlx.ops.convolution.geometry import PoolGeometry
 from rlx.ops.convolution.pool import Pool
 from rlx.ops.convolution.pool_gradient import taken_from_winners
 from rlx.ops.elementwise.activation import STEPS, UNIT
@@ -118,9 +119,9 @@ class _OfMaximum(Backward):
 
     linear = ("dy",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, **window: Any) -> Any:
+    def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, *, geometry: PoolGeometry) -> Any:
         (x, dy), (g,) = operands, dys
-        return None, lambda: taken_from_winners(b, x, g, dy.shape, **window)
+        return None, lambda: taken_from_winners(b, x, g, dy.shape, geometry)
 
 
 class _OfAttention(Backward):

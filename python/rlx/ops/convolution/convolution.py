@@ -14,6 +14,7 @@ from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution_gradient import apart, input_gradient, one_by_one, weight_gradient, weight_product
+from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.lift import cast, common, same_dtype, tensor_like
 from rlx.support.errors import ShapeError
 from rlx.support.short import shown
@@ -25,7 +26,8 @@ def out_size(size: Dim, kernel: int, stride: int, before: int, after: int, dilat
 
 
 class Conv(Card, op="conv"):
-    def infer(self, x: Shape, w: Shape, *, stride: Any, padding: Any, dilation: Any, groups: int) -> Shape:
+    def infer(self, x: Shape, w: Shape, *, geometry: ConvGeometry) -> Shape:
+        stride, padding, dilation, groups = geometry.stride, geometry.padding, geometry.dilation, geometry.groups
         shared = same_dtype(x, w)
         if x.rank != w.rank or x.rank not in (3, 4, 5):
             raise ShapeError(f"x [N, C, spatial…] and w [O, C/groups, kernel…] have rank 3, 4 or 5; got {x} and {w}")
@@ -45,11 +47,10 @@ class Conv(Card, op="conv"):
             spatial.append(size)
         return Shape((x.dims[0], out_channels, *spatial), shared)
 
-    def evaluate(
-        self, x: np.ndarray, w: np.ndarray, *, stride: Any, padding: Any, dilation: Any, groups: int
-    ) -> np.ndarray:
+    def evaluate(self, x: np.ndarray, w: np.ndarray, *, geometry: ConvGeometry) -> np.ndarray:
         count = x.ndim - 2
-        pads = [(0, 0), (0, 0)] + [(padding[2 * i], padding[2 * i + 1]) for i in range(count)]
+        stride, dilation, groups = geometry.stride, geometry.dilation, geometry.groups
+        pads = [(0, 0), (0, 0), *geometry.edges]
         kind = np.int64 if x.dtype.kind in "iu" else np.float64
         wide = np.pad(x.astype(kind), pads)
         kernel = w.astype(kind)
@@ -89,12 +90,12 @@ class Conv(Card, op="conv"):
 
     linear = ("x", "w")
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, **geometry: Any) -> Any:
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, geometry: ConvGeometry) -> Any:
         (x, w), (dy,) = operands, cotangents
         of_weight = weight_product if x.rank == 4 else weight_gradient  # for images, this product has its own op
         return (
-            lambda: input_gradient(b, dy, w, x.shape.dims[2:], **geometry),
-            lambda: of_weight(b, x, dy, w.shape.static[2:], **geometry),
+            lambda: input_gradient(b, dy, w, x.shape.dims[2:], geometry),
+            lambda: of_weight(b, x, dy, w.shape.static[2:], geometry),
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:

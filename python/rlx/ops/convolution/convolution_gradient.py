@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.contraction.contraction import DotDims, dots
+from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.lift import size_of
 from rlx.ops.rules import moved
 
@@ -36,36 +36,30 @@ def places(b: Builder, axes: Sequence[Tensor], sizes: Sequence[Dim]) -> Tensor:
     return result
 
 
-def input_gradient(
-    b: Builder, dy: Tensor, w: Tensor, size: Sequence[Dim], *, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Tensor:
-    """Return the cotangent of the image of a `conv`.
+def input_gradient(b: Builder, dy: Tensor, w: Tensor, size: Sequence[Dim], geometry: ConvGeometry) -> Tensor:
+    """The cotangent of the image of a `conv`.
 
     Args:
         b: The builder that emits the ops.
         dy: The cotangent of the result.
         w: The kernel.
         size: The spatial sizes of the image.
-        stride: As in `conv`.
-        padding: Likewise.
-        dilation: Likewise.
-        groups: Likewise.
+        geometry: That of the `conv`.
     """
-    # The number of positions at the end that no window reads. If it depends on a symbol, the largest possible number.
-    edges = zip(padding[::2], padding[1::2], strict=True)
-    spans = [d * (k - 1) + 1 for d, k in zip(dilation, w.shape.static[2:], strict=True)]
-    remainders = [(d + sum(e) - span) % s for d, e, span, s in zip(size, edges, spans, stride, strict=True)]
+    stride = geometry.stride
+    # The number of positions at the end that no window reads; if it depends on a symbol, the largest possible number.
+    spans = [d * (k - 1) + 1 for d, k in zip(geometry.dilation, w.shape.static[2:], strict=True)]
+    remainders = [(d + sum(e) - span) % s for d, e, span, s in zip(size, geometry.edges, spans, stride, strict=True)]
     unread = [remainder if type(remainder) is int else s - 1 for remainder, s in zip(remainders, stride, strict=True)]
-    geometry: Any = {"stride": stride, "padding": padding, "output_padding": unread, "dilation": dilation}
-    result = b.emit("conv_transpose", (dy, w), **geometry, groups=groups)
+    result = b.emit("conv_transpose", (dy, w), output_padding=unread, **geometry.named)
     for i, remainder in enumerate(remainders):
         if type(remainder) is not int:
             result = b.narrow(result, 2 + i, 0, size[i])
     return result
 
 
-def weight_gradient(b: Builder, x: Tensor, dy: Tensor, kernel: Sequence[int], **geometry: Any) -> Tensor:
-    """Return the cotangent of the kernel of a `conv`.
+def weight_gradient(b: Builder, x: Tensor, dy: Tensor, kernel: Sequence[int], geometry: ConvGeometry) -> Tensor:
+    """The cotangent of the kernel of a `conv`.
 
     With one or two spatial axes this is the op `conv2d_backward_weight`, whose own gradients are convolutions.
 
@@ -74,20 +68,13 @@ def weight_gradient(b: Builder, x: Tensor, dy: Tensor, kernel: Sequence[int], **
         x: The image.
         dy: The cotangent of the result.
         kernel: The spatial sizes of the kernel.
-        geometry: `stride`, `padding`, `dilation` and `groups` as in `conv`.
+        geometry: That of the `conv`.
     """
     if x.rank == 5:
-        return weight_product(b, x, dy, kernel, **geometry)
+        return weight_product(b, x, dy, kernel, geometry)
     if x.rank == 4:
-        return b.emit("conv2d_backward_weight", (x, dy), kernel=tuple(kernel), **geometry)
-    window = {name: (1, *geometry[name]) for name in ("stride", "dilation")}
-    result = weight_gradient(
-        b,
-        with_row(b, x),
-        with_row(b, dy),
-        (1, *kernel),
-        **{**geometry, **window, "padding": (0, 0, *geometry["padding"])},
-    )
+        return b.emit("conv2d_backward_weight", (x, dy), kernel=tuple(kernel), **geometry.named)
+    result = weight_gradient(b, with_row(b, x), with_row(b, dy), (1, *kernel), geometry.with_row())
     return without_row(b, result)
 
 
@@ -103,30 +90,20 @@ def without_row(b: Builder, x: Tensor) -> Tensor:
     return b.reshape(x, (n, channels, width))
 
 
-def weight_product(
-    b: Builder,
-    x: Tensor,
-    dy: Tensor,
-    kernel: Sequence[int],
-    *,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Tensor:
-    """Compute `weight_gradient` as one product of `dy` with the elements that each tap reads at each result position.
+def weight_product(b: Builder, x: Tensor, dy: Tensor, kernel: Sequence[int], geometry: ConvGeometry) -> Tensor:
+    """`weight_gradient` as one product of `dy` with the elements that each tap reads at each position of the result.
 
     A convolution with batch and channels swapped would read the same elements. But `conv` needs a kernel of static
     sizes, and here the kernel would be `dy`, batch included.
     """
     (n, channels, *size), (_, out_channels, *counts) = x.shape.dims, dy.shape.dims
-    edges = list(zip(padding[::2], padding[1::2], strict=True))
+    stride, edges, groups = geometry.stride, geometry.edges, geometry.groups
     padded = b.pad(x, [(0, 0), (0, 0), *edges])
     elements = moved(b, padded, 1, 0)  # [C, N, spatial…]
     if prod(kernel) != 1 or prod(stride) != 1:  # otherwise the only tap reads all elements, in order
         axes = [
             b.iota((k, count), axis=0) * d + b.iota((k, count), axis=1) * s
-            for k, count, d, s in zip(kernel, counts, dilation, stride, strict=True)
+            for k, count, d, s in zip(kernel, counts, geometry.dilation, stride, strict=True)
         ]
         sizes = [d + before + after for d, (before, after) in zip(size, edges, strict=True)]
         rows = b.reshape(elements, (channels, n, product(sizes)))

@@ -18,6 +18,7 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution import check_window, per_axis, per_edge, with_bias
 from rlx.ops.convolution.convolution_gradient import apart, one_by_one, weight_gradient
+from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.lift import common, same_dtype
 from rlx.support.errors import ShapeError
 from rlx.support.short import shown
@@ -112,21 +113,28 @@ class ConvTranspose(Card, op="conv_transpose"):
     linear = ("x", "w")
 
     def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, output_padding: Any, **geometry: Any
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        output_padding: Any,
+        geometry: ConvGeometry,
     ) -> Any:
         """Return the cotangents. The op transposes a convolution with the same kernel and windows in `output_padding` too."""
         (x, w), (dy,) = operands, cotangents
-        extra_windows = [extra // stride for extra, stride in zip(output_padding, geometry["stride"], strict=True)]
+        extra_windows = [extra // stride for extra, stride in zip(output_padding, geometry.stride, strict=True)]
 
         def of_image() -> Tensor:
-            result = b.emit("conv", (dy, w), **geometry)
+            result = b.emit("conv", (dy, w), **geometry.named)
             for i, extra in enumerate(extra_windows):
                 result = b.narrow(result, 2 + i, 0, x.shape.dims[2 + i]) if extra else result
             return result
 
         def of_kernel() -> Tensor:
             padded = b.pad(x, [(0, 0), (0, 0), *((0, extra) for extra in extra_windows)]) if any(extra_windows) else x
-            return weight_gradient(b, dy, padded, w.shape.static[2:], **geometry)
+            return weight_gradient(b, dy, padded, w.shape.static[2:], geometry)
 
         return of_image, of_kernel
 

@@ -16,47 +16,46 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution import check_window, out_size, per_axis, per_edge
 from rlx.ops.convolution.convolution_gradient import with_row, without_row
+from rlx.ops.convolution.geometry import PoolGeometry
 from rlx.ops.convolution.pool_gradient import collected_by_winners, mean_gradient, taken_from_winners
 from rlx.support.errors import ShapeError
 
 
 class Pool(Card, op="pool"):
-    def infer(self, x: Shape, *, kind: str, kernel: Any, stride: Any, padding: Any, count_include_pad: bool) -> Shape:
+    def infer(self, x: Shape, *, kind: str, geometry: PoolGeometry, count_include_pad: bool) -> Shape:
         if x.rank not in (3, 4, 5):
             raise ShapeError(f"x must be [N, C, spatial…] of rank 3, 4 or 5, got {x}")
         if kind == "mean" and x.dtype.is_integer:
             hint = "take sum_pool of i32, and divide it; or cast x to f32"
             raise ShapeError(f"integers have no mean, got {x}", hint=hint)
-        check_window(x.rank - 2, kernel=kernel, stride=stride, padding=padding)
-        spatial = pooled(x.dims[2:], kernel, stride, padding)
+        check_window(x.rank - 2, kernel=geometry.kernel, stride=geometry.stride, padding=geometry.padding)
+        spatial = pooled(x.dims[2:], geometry)
         for i, size in enumerate(spatial):
             if type(size) is int and size < 0:
-                before, after = padding[2 * i : 2 * i + 2]
+                before, after = geometry.edges[i]
                 raise ShapeError(
-                    f"a window of {kernel[i]} does not fit spatial axis {i} of {x} with padding {before} and {after}"
+                    f"a window of {geometry.kernel[i]} does not fit spatial axis {i} of {x} with padding {before} and {after}"
                 )
         return x.with_dims((*x.dims[:2], *spatial))
 
-    def evaluate(
-        self, x: np.ndarray, *, kind: str, kernel: Any, stride: Any, padding: Any, count_include_pad: bool
-    ) -> np.ndarray:
-        spatial: Any = pooled(x.shape[2:], kernel, stride, padding)
+    def evaluate(self, x: np.ndarray, *, kind: str, geometry: PoolGeometry, count_include_pad: bool) -> np.ndarray:
+        spatial: Any = pooled(x.shape[2:], geometry)
         whole = x.dtype.kind in "iu"
         dtype = x.dtype if kind == "max" or whole else np.dtype(np.float64)
         edge = 0 if kind != "max" else np.iinfo(x.dtype).min if whole else -np.inf
-        pads = [(0, 0), (0, 0), *zip(padding[::2], padding[1::2], strict=True)]
-        padded = np.pad(x.astype(dtype), pads, constant_values=edge)
+        padded = np.pad(x.astype(dtype), [(0, 0), (0, 0), *geometry.edges], constant_values=edge)
         result = np.full((*x.shape[:2], *spatial), edge, dtype)
-        for tap in cartesian(*map(range, kernel)):
-            places = (slice(t, t + (n - 1) * s + 1, s) for t, s, n in zip(tap, stride, spatial, strict=True) if n)
+        for tap in cartesian(*map(range, geometry.kernel)):
+            steps = zip(tap, geometry.stride, spatial, strict=True)
+            places = (slice(t, t + (n - 1) * s + 1, s) for t, s, n in steps if n)
             if 0 not in spatial:
                 window = padded[(..., *places)]
                 result = np.maximum(result, window) if kind == "max" else result + window
         if kind == "mean":
-            counts: Any = prod(kernel)
+            counts: Any = prod(geometry.kernel)
             if not count_include_pad:
                 counts = np.ones(())
-                for per_position in window_counts(x.shape[2:], kernel, stride, padding):
+                for per_position in window_counts(x.shape[2:], geometry):
                     counts = np.multiply.outer(counts, per_position)
             result = result / counts
         return result.astype(x.dtype)
@@ -91,13 +90,13 @@ class Pool(Card, op="pool"):
         results: Any,
         *,
         kind: str,
-        count_include_pad: bool,
-        **window: Any,
+        geometry: PoolGeometry,
+        **counted: Any,
     ) -> Tensor:
         (x,), (dx,) = operands, tangents
         if kind != "max":
-            return b.emit("pool", (dx,), kind=kind, count_include_pad=count_include_pad, **window)
-        return taken_from_winners(b, x, dx, results[0].shape, **window)
+            return b.emit("pool", (dx,), kind=kind, **geometry.named, **counted)
+        return taken_from_winners(b, x, dx, results[0].shape, geometry)
 
     def vjp(
         self,
@@ -107,14 +106,14 @@ class Pool(Card, op="pool"):
         cotangents: Any,
         *,
         kind: str,
-        count_include_pad: bool,
-        **window: Any,
+        geometry: PoolGeometry,
+        **counted: Any,
     ) -> Any:
         (x,), (dy,) = operands, cotangents
         if kind != "max":
-            counted = count_include_pad if kind == "mean" else None
-            return (mean_gradient(b, dy, x.shape.dims[2:], count_include_pad=counted, **window),)
-        return (_max_gradient(b, x, dy, **window),)
+            count_include_pad = counted["count_include_pad"] if kind == "mean" else None
+            return (mean_gradient(b, dy, x.shape.dims[2:], geometry, count_include_pad),)
+        return (_max_gradient(b, x, dy, geometry),)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **window: Any) -> Tensor:
         x = operands[0]
@@ -148,25 +147,26 @@ class Pool(Card, op="pool"):
         yield sample((2, 1, 3), kind="max", kernel=(2,), stride=(2,), padding=(0, 0), dtypes=("f32",))
 
 
-def _max_gradient(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
-    """Return the cotangent of `x`. One spatial axis uses `max_pool2d_backward`, whose own gradient is in closed form."""
+def _max_gradient(b: Builder, x: Tensor, dy: Tensor, geometry: PoolGeometry) -> Tensor:
+    """The cotangent of `x`; of one spatial axis as `max_pool2d_backward`, whose own gradient is in closed form."""
     if x.rank != 3:
-        return collected_by_winners(b, x, dy, kernel=kernel, stride=stride, padding=padding)
-    window: Any = {"kernel": (1, *kernel), "stride": (1, *stride), "padding": (0, 0, *padding)}
-    return without_row(b, b.emit("max_pool2d_backward", (with_row(b, x), with_row(b, dy)), **window))
+        return collected_by_winners(b, x, dy, geometry)
+    rows = with_row(b, x), with_row(b, dy)
+    return without_row(b, b.emit("max_pool2d_backward", rows, **geometry.with_row().named))
 
 
-def pooled(sizes: Any, kernel: Any, stride: Any, padding: Any) -> tuple[Dim, ...]:
-    """Return the number of windows along each spatial axis."""
-    edges = zip(padding[::2], padding[1::2], strict=True)
-    return tuple(out_size(d, k, s, *edge, 1) for d, k, s, edge in zip(sizes, kernel, stride, edges, strict=True))
+def pooled(sizes: Any, geometry: PoolGeometry) -> tuple[Dim, ...]:
+    """The number of windows along each spatial axis."""
+    axes = zip(sizes, geometry.kernel, geometry.stride, geometry.edges, strict=True)
+    return tuple(out_size(d, k, s, *edge, 1) for d, k, s, edge in axes)
 
 
-def window_counts(sizes: Any, kernel: Any, stride: Any, padding: Any) -> list[np.ndarray]:
-    """Return the number of elements that are not padding in each window, along each spatial axis."""
+def window_counts(sizes: Any, geometry: PoolGeometry) -> list[np.ndarray]:
+    """How many elements that are not padding each window holds, along each spatial axis."""
     counts = []
-    windows: Any = pooled(sizes, kernel, stride, padding)
-    for d, k, s, before, n in zip(sizes, kernel, stride, padding[::2], windows, strict=True):
+    windows: Any = pooled(sizes, geometry)
+    axes = zip(sizes, geometry.kernel, geometry.stride, geometry.edges, windows, strict=True)
+    for d, k, s, (before, _), n in axes:
         starts = np.arange(n) * s - before
         counts.append(np.maximum(np.minimum(starts + k, d) - np.maximum(starts, 0), 0).astype(np.float64))
     return counts

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -14,46 +13,41 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution_gradient import input_gradient, places
+from rlx.ops.convolution.geometry import ConvGeometry, PoolGeometry
 from rlx.ops.lift import cast, size_of
 from rlx.ops.norm import widened
 
 # --- maxima -----------------------------------------------------------------------------------------
 
 
-def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
-    """Return the cotangent of `x` in `pool` of kind `max`. The cotangent of a window goes to its first largest element.
+def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, geometry: PoolGeometry) -> Tensor:
+    """The cotangent of `x` in `pool` of kind `max`: the cotangent of a window goes to its first largest element.
 
     Args:
         b: The builder that emits the ops.
         x: `[N, C, spatial…]`.
         dy: The cotangent of the result.
-        kernel: As in `pool`.
-        stride: Likewise.
-        padding: Likewise.
+        geometry: That of the `pool`.
     """
     if x.shape.num_elements == 0 or dy.shape.num_elements == 0:
         return rules.zeros(b, x.shape)
-    if (tiles := _Tiles.of(x.shape.dims[2:], dy.shape, kernel, stride, padding)) is not None:
+    if (tiles := _Tiles.of(x.shape.dims[2:], dy.shape, geometry)) is not None:
         cotangent = b.where(tiles.won(b, x), b.reshape(dy, tiles.of_windows), 0.0)
         return tiles.joined(b, cotangent)
-    axes = _windows(b, x.shape, dy.shape, kernel, stride, padding)
+    axes = _windows(b, x.shape, dy.shape, geometry)
     return _collected(b, axes, winners(b, axes, x), dy)
 
 
-def taken_from_winners(
-    b: Builder, x: Tensor, values: Tensor, result: Shape, *, kernel: Any, stride: Any, padding: Any
-) -> Tensor:
-    """Return the adjoint of `collected_by_winners`, in the shape `result`.
-
-    It reads `values`, which has the shape of `x`, at the first largest element of each window of `x`. A window without
-    such an element gives 0.
+def taken_from_winners(b: Builder, x: Tensor, values: Tensor, result: Shape, geometry: PoolGeometry) -> Tensor:
+    """The adjoint of `collected_by_winners`: the elements of `values`, which has the shape of `x`, at the first largest
+    element of each window of `x`, and 0 for a window without one. The shape is `result`.
     """
     if x.shape.num_elements == 0 or result.num_elements == 0:
         return rules.zeros(b, result)
-    if (tiles := _Tiles.of(x.shape.dims[2:], result, kernel, stride, padding)) is not None:
+    if (tiles := _Tiles.of(x.shape.dims[2:], result, geometry)) is not None:
         chosen = b.where(tiles.won(b, x), tiles.parted(b, values), 0.0)
-        return b.sum(chosen, tiles.of_taps)  # one element of each window is not 0
-    axes = _windows(b, x.shape, result, kernel, stride, padding)
+        return b.sum(chosen, tiles.of_taps)  # one of each window is not 0
+    axes = _windows(b, x.shape, result, geometry)
     batch, counts, sizes = x.shape.dims[:2], result.dims[2:], x.shape.dims[2:]
     winner = b.reshape(winners(b, axes, x), (*batch, product(counts)))
     elements = b.gather_batched(b.reshape(values, (*batch, product(sizes))), winner, axis=2)
@@ -84,14 +78,11 @@ class _Tiles:
         self.of_elements = (*windows.dims[:2], *(part for pair in pairs for part in pair))
 
     @staticmethod
-    def of(size: Sequence[Dim], windows: Shape, kernel: Any, stride: Any, padding: Any) -> _Tiles | None:
-        """Return the windows of a pooling without overlap and padding, else None.
-
-        Symbolic sizes must be multiples of the kernel.
-        """
-        if tuple(stride) != tuple(kernel) or any(padding):
+    def of(size: Sequence[Dim], windows: Shape, geometry: PoolGeometry) -> _Tiles | None:
+        """The windows of a pooling, if none overlap and there is no padding; symbols have to be multiples of the sizes."""
+        if tuple(geometry.stride) != tuple(geometry.kernel) or any(geometry.padding):
             return None
-        tiles = _Tiles(size, windows, kernel)
+        tiles = _Tiles(size, windows, geometry.kernel)
         known = all(type(s) is int or s == c for s, c in zip(size, tiles.covered, strict=True))
         return tiles if known else None
 
@@ -145,7 +136,8 @@ class _Windows(Taps):
             mean that there is no window.
     """
 
-    def __init__(self, b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int, after: int):
+    def __init__(self, b: Builder, size: Dim, count: Dim, kernel: int, stride: int, edges: tuple[int, int]):
+        before, after = edges
         self.size, self.reach = size, -(-kernel // stride)
         starts = b.iota((count, 1), axis=0) * stride - before
         last_position = size_of(b, size) - 1
@@ -160,10 +152,10 @@ class _Windows(Taps):
         self.windows = b.minimum(b.maximum(windows, 0), size_of(b, count) + 1)
 
 
-def _windows(b: Builder, x: Shape, result: Shape, kernel: Any, stride: Any, padding: Any) -> list[_Windows]:
-    """Return the spatial axes of a pooling."""
-    geometry = zip(x.dims[2:], result.dims[2:], kernel, stride, padding[::2], padding[1::2], strict=True)
-    return [_Windows(b, *entries) for entries in geometry]
+def _windows(b: Builder, x: Shape, result: Shape, geometry: PoolGeometry) -> list[_Windows]:
+    """The spatial axes of a pooling."""
+    axes = zip(x.dims[2:], result.dims[2:], geometry.kernel, geometry.stride, geometry.edges, strict=True)
+    return [_Windows(b, *axis) for axis in axes]
 
 
 def winners(b: Builder, axes: Sequence[Taps], x: Tensor) -> Tensor:
@@ -200,14 +192,7 @@ def _collected(b: Builder, axes: Sequence[_Windows], winner: Tensor, dy: Tensor)
 
 
 def mean_gradient(
-    b: Builder,
-    dy: Tensor,
-    size: Sequence[Dim],
-    *,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    count_include_pad: bool | None,
+    b: Builder, dy: Tensor, size: Sequence[Dim], geometry: PoolGeometry, count_include_pad: bool | None
 ) -> Tensor:
     """Return the cotangent of `x` in `pool` of kind `mean` or `sum`: its share of every window that covers it.
 
@@ -215,28 +200,28 @@ def mean_gradient(
         b: The builder that emits the ops.
         dy: The cotangent of the result.
         size: The spatial sizes of `x`.
-        kernel: As in `pool`.
-        stride: Likewise.
-        padding: Likewise.
-        count_include_pad: As in `pool`; None for `sum`, where each element's share is 1.
+        geometry: That of the `pool`.
+        count_include_pad: As in `pool`; None for `sum`, of which each element's share is the whole.
     """
-    (n, channels, *counts), count = dy.shape.dims, len(size)
+    (n, channels, *counts), count, kernel = dy.shape.dims, len(size), geometry.kernel
     shares = widened(b, dy)
     if count_include_pad is None:
         pass
-    elif count_include_pad or not any(padding):
+    elif count_include_pad or not any(geometry.padding):
         shares = shares / prod(kernel)
     else:
         for i in range(count):
-            window_sizes = _elements_in_windows(b, size[i], counts[i], kernel[i], stride[i], padding[2 * i])
+            window_sizes = _elements_in_windows(
+                b, size[i], counts[i], kernel[i], geometry.stride[i], geometry.edges[i][0]
+            )
             shares = shares / b.reshape(cast(b, window_sizes, shares.dtype), (counts[i], *(1,) * (count - 1 - i)))
-    if (tiles := _Tiles.of(size, dy.shape, kernel, stride, padding)) is not None:
+    if (tiles := _Tiles.of(size, dy.shape, geometry)) is not None:
         repeated = b.expand(b.reshape(shares, tiles.of_windows), tiles.of_elements)
         return cast(b, tiles.joined(b, repeated), dy.dtype)
     images = b.reshape(shares, (n * channels, 1, *counts))
     kernel_of_ones = b.expand(b.constant(1, dtype=shares.dtype), (1, 1, *kernel))
-    window: Any = {"stride": stride, "padding": padding, "dilation": (1,) * count}
-    result = input_gradient(b, images, kernel_of_ones, size, **window, groups=1)
+    windows = ConvGeometry(geometry.stride, geometry.padding, (1,) * count, groups=1)
+    result = input_gradient(b, images, kernel_of_ones, size, windows)
     return cast(b, b.reshape(result, (n, channels, *size)), dy.dtype)
 
 

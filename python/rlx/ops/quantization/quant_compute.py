@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, f32, i8, i32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
+from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.norm import along
 from rlx.ops.quantization.quant import along_axis, lifted, spread
 from rlx.support.errors import ShapeError
 
+V = TypeVar("V")
 
-def _result(
-    shape: Shape, columns: Dim, bias: Shape | None, multiplier: Shape | None, attributes: dict[str, Any]
-) -> Shape:
-    """Return the shape of a product, in the requested dtype."""
+
+@dataclass(frozen=True)
+class QuantizedOperands(ArgumentGroup, Generic[V]):
+    """The operands of a product of 8-bit integers: shapes, arrays, tensors or lowered values."""
+
+    x: V
+    w: V
+    bias: V | None
+    multiplier: V | None
+
+
+@dataclass(frozen=True)
+class ProductQuantization(ArgumentGroup):
+    """The quantisation of a product of 8-bit integers: zero points of its factors and its result, and the result's dtype."""
+
+    x_zero_point: int
+    w_zero_point: int
+    out_zero_point: int
+    dtype: DType
+
+    @property
+    def factors(self) -> tuple[int, int]:
+        """The zero points of both factors."""
+        return self.x_zero_point, self.w_zero_point
+
+
+def _result(shape: Shape, columns: Dim, operands: QuantizedOperands[Shape], quantization: ProductQuantization) -> Shape:
+    """The shape of a product, in the dtype that is asked for."""
+    bias, multiplier = operands.bias, operands.multiplier
     if bias is not None and bias.dims != (columns,):
         raise ShapeError(f"'bias' must have shape [{columns}], got {bias}")
-    kind, zero_point = attributes["dtype"], attributes["out_zero_point"]
+    kind, zero_point = quantization.dtype, quantization.out_zero_point
     if kind not in (i8, i32, f32):
         raise ShapeError(f"dtype must be i8, i32 or f32, got {kind.name}")
     if (multiplier is None) != (kind is i32):
@@ -41,27 +70,49 @@ def _result(
 
 
 def _scaled_array(
-    total: np.ndarray, multiplier: np.ndarray | None, axis: int, zero_point: int, kind: DType
+    total: np.ndarray, multiplier: np.ndarray | None, axis: int, quantization: ProductQuantization
 ) -> np.ndarray:
     """Return `total·multiplier` in f32, or the total itself. For i8 it is rounded, shifted by the zero point and saturated."""
     if multiplier is None:
         return total
     scaled = total.astype(np.float32) * along_axis(multiplier, axis if multiplier.ndim else None, total.ndim)
-    return np.asarray(scaled) if kind is f32 else convert(np.rint(scaled) + np.float32(zero_point), i8)
+    if quantization.dtype is f32:
+        return np.asarray(scaled)
+    return convert(np.rint(scaled) + np.float32(quantization.out_zero_point), i8)
 
 
-def _scaled(b: Builder, total: Tensor, multiplier: Tensor | None, axis: int, zero_point: int, kind: DType) -> Tensor:
-    """The same as `_scaled_array`, as ops."""
+def _scaled(
+    b: Builder, total: Tensor, multiplier: Tensor | None, axis: int, quantization: ProductQuantization
+) -> Tensor:
+    """The same with ops."""
     if multiplier is None:
         return total
     scaled = b.cast(total, f32) * spread(b, multiplier, axis if multiplier.rank else None, total.rank)
-    return scaled if kind is f32 else b.cast(b.round(scaled) + float(zero_point), i8)
+    if quantization.dtype is f32:
+        return scaled
+    return b.cast(b.round(scaled) + float(quantization.out_zero_point), i8)
 
 
 def _centred(b: Builder, x: Tensor, zero_point: int) -> Tensor:
     """Return `x - zero_point` in i32."""
     steps = b.cast(x, i32)
     return steps - zero_point if zero_point else steps
+
+
+def _centred_factors(
+    b: Builder, operands: QuantizedOperands[Tensor], quantization: ProductQuantization
+) -> tuple[Tensor, Tensor]:
+    """Both factors in i32, without their zero points."""
+    x_zero_point, w_zero_point = quantization.factors
+    return _centred(b, operands.x, x_zero_point), _centred(b, operands.w, w_zero_point)
+
+
+def _centred_arrays(
+    operands: QuantizedOperands[np.ndarray], quantization: ProductQuantization
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of arrays."""
+    x_zero_point, w_zero_point = quantization.factors
+    return operands.x.astype(np.int32) - x_zero_point, operands.w.astype(np.int32) - w_zero_point
 
 
 def _multiplier(b: Builder, value: Any) -> Tensor | None:
@@ -82,45 +133,25 @@ def _multiplier(b: Builder, value: Any) -> Tensor | None:
 
 
 class QMatmul(Card, op="q_matmul"):
-    def infer(self, x: Shape, w: Shape, bias: Shape | None, multiplier: Shape | None, **attributes: Any) -> Shape:
+    def infer(self, operands: QuantizedOperands[Shape], *, quantization: ProductQuantization) -> Shape:
+        x, w = operands.x, operands.w
         if w.rank != 2:
             raise ShapeError(f"w must be [K, N], got {w}")
-        return _result(Matmul().infer(x, w), w.dims[1], bias, multiplier, attributes)
+        return _result(Matmul().infer(x, w), w.dims[1], operands, quantization)
 
-    def evaluate(
-        self,
-        x: np.ndarray,
-        w: np.ndarray,
-        bias: np.ndarray | None,
-        multiplier: np.ndarray | None,
-        *,
-        x_zero_point: int,
-        w_zero_point: int,
-        out_zero_point: int,
-        dtype: DType,
-    ) -> np.ndarray:
-        total = np.matmul(x.astype(np.int32) - x_zero_point, w.astype(np.int32) - w_zero_point)
-        if bias is not None:
-            total = total + bias
-        return _scaled_array(total, multiplier, total.ndim - 1, out_zero_point, dtype)
+    def evaluate(self, operands: QuantizedOperands[np.ndarray], *, quantization: ProductQuantization) -> np.ndarray:
+        total = np.matmul(*_centred_arrays(operands, quantization))
+        if operands.bias is not None:
+            total = total + operands.bias
+        return _scaled_array(total, operands.multiplier, total.ndim - 1, quantization)
 
     def decompose(
-        self,
-        b: Builder,
-        x: Tensor,
-        w: Tensor,
-        bias: Tensor | None,
-        multiplier: Tensor | None,
-        *,
-        x_zero_point: int,
-        w_zero_point: int,
-        out_zero_point: int,
-        dtype: DType,
+        self, b: Builder, operands: QuantizedOperands[Tensor], *, quantization: ProductQuantization
     ) -> Tensor:
-        total = b.matmul(_centred(b, x, x_zero_point), _centred(b, w, w_zero_point))
-        if bias is not None:
-            total = total + bias
-        return _scaled(b, total, multiplier, total.rank - 1, out_zero_point, dtype)
+        total = b.matmul(*_centred_factors(b, operands, quantization))
+        if operands.bias is not None:
+            total = total + operands.bias
+        return _scaled(b, total, operands.multiplier, total.rank - 1, quantization)
 
     def build(
         self,
@@ -172,60 +203,35 @@ class QMatmul(Card, op="q_matmul"):
 
 class QConv2d(Card, op="q_conv2d"):
     def infer(
-        self,
-        x: Shape,
-        w: Shape,
-        bias: Shape | None,
-        multiplier: Shape | None,
-        *,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-        **attributes: Any,
+        self, operands: QuantizedOperands[Shape], *, geometry: ConvGeometry, quantization: ProductQuantization
     ) -> Shape:
+        x, w = operands.x, operands.w
         if x.rank != 4 or w.rank != 4:
             raise ShapeError(f"x must be [N, C, H, W] and w [O, C/groups, kH, kW], got {x} and {w}")
-        result = Conv().infer(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
-        return _result(result, w.dims[0], bias, multiplier, attributes)
+        result = Conv().infer(x, w, **geometry.named)
+        return _result(result, w.dims[0], operands, quantization)
 
     def evaluate(
-        self,
-        x: np.ndarray,
-        w: np.ndarray,
-        bias: np.ndarray | None,
-        multiplier: np.ndarray | None,
-        *,
-        x_zero_point: int,
-        w_zero_point: int,
-        out_zero_point: int,
-        dtype: DType,
-        **geometry: Any,
+        self, operands: QuantizedOperands[np.ndarray], *, geometry: ConvGeometry, quantization: ProductQuantization
     ) -> np.ndarray:
-        total = Conv().evaluate(x.astype(np.int32) - x_zero_point, w.astype(np.int32) - w_zero_point, **geometry)
-        if bias is not None:
-            total = total + bias.reshape(-1, 1, 1)
-        return _scaled_array(total, multiplier, 1, out_zero_point, dtype)
+        total = Conv().evaluate(*_centred_arrays(operands, quantization), **geometry.named)
+        if operands.bias is not None:
+            total = total + operands.bias.reshape(-1, 1, 1)
+        return _scaled_array(total, operands.multiplier, 1, quantization)
 
     def decompose(
         self,
         b: Builder,
-        x: Tensor,
-        w: Tensor,
-        bias: Tensor | None,
-        multiplier: Tensor | None,
+        operands: QuantizedOperands[Tensor],
         *,
-        x_zero_point: int,
-        w_zero_point: int,
-        out_zero_point: int,
-        dtype: DType,
-        **geometry: Any,
+        geometry: ConvGeometry,
+        quantization: ProductQuantization,
     ) -> Tensor:
-        # The padding must be zero after the zero point is subtracted, so it is x_zero_point before the subtraction.
-        total = b.emit("conv", (_centred(b, x, x_zero_point), _centred(b, w, w_zero_point)), **geometry)
-        if bias is not None:
-            total = total + along(b, bias, 1, 4)
-        return _scaled(b, total, multiplier, 1, out_zero_point, dtype)
+        # The padding is zero after the subtraction of the zero point, so it is x_zero_point before that.
+        total = b.emit("conv", _centred_factors(b, operands, quantization), **geometry.named)
+        if operands.bias is not None:
+            total = total + along(b, operands.bias, 1, 4)
+        return _scaled(b, total, operands.multiplier, 1, quantization)
 
     def build(
         self,

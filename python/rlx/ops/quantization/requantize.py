@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from rlx.ir.dtype import DType, i8, i16, i32, u8
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import broadcast, tensor_like
@@ -19,6 +21,25 @@ from rlx.support.errors import ShapeError
 BITS = {"double": 31, "single": 31, "short": 15}
 RIGHTMOST = -31
 _RESULTS = (i8, u8, i16, i32)
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class FixedPoint(ArgumentGroup, Generic[V]):
+    """The factors of a `requantize`, `multiplier·2^(shift - 31)`: shapes, arrays, tensors or lowered values."""
+
+    multiplier: V
+    shift: V
+
+
+@dataclass(frozen=True)
+class Requantization(ArgumentGroup):
+    """What a `requantize` does with a product: how it is rounded, and the zero point and dtype of the result."""
+
+    zero_point: int
+    mode: str
+    dtype: DType
 
 
 def fixed_point(scales: Any, mode: str = "double") -> tuple[np.ndarray, np.ndarray]:
@@ -63,18 +84,18 @@ def _doubly(x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.ndar
 
 
 class Requantize(Card, op="requantize"):
-    def infer(self, x: Shape, multiplier: Shape, shift: Shape, *, zero_point: int, mode: str, dtype: DType) -> Shape:
+    def infer(self, x: Shape, factor: FixedPoint[Shape], *, requantization: Requantization) -> Shape:
+        dtype, zero_point = requantization.dtype, requantization.zero_point
         if dtype not in _RESULTS:
             raise ShapeError(f"dtype must be one of {', '.join(d.name for d in _RESULTS)}, got {dtype.name}")
         if not dtype.min <= zero_point <= dtype.max:
             raise ShapeError(f"zero_point = {zero_point} is outside {dtype.name}: {dtype.min} to {dtype.max}")
-        return Shape(broadcast(x.dims, multiplier.dims, shift.dims), dtype)
+        return Shape(broadcast(x.dims, factor.multiplier.dims, factor.shift.dims), dtype)
 
-    def evaluate(
-        self, x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray, *, zero_point: int, mode: str, dtype: DType
-    ) -> np.ndarray:
+    def evaluate(self, x: np.ndarray, factor: FixedPoint[np.ndarray], *, requantization: Requantization) -> np.ndarray:
+        mode, dtype = requantization.mode, requantization.dtype
         bits = BITS[mode]
-        x, multiplier, shift = (np.asarray(v, np.int64) for v in (x, multiplier, shift))
+        x, multiplier, shift = (np.asarray(v, np.int64) for v in (x, factor.multiplier, factor.shift))
         shift = np.clip(shift, RIGHTMOST, bits - 1)
         if mode == "double":
             scaled = _doubly(x, multiplier, shift)
@@ -82,7 +103,9 @@ class Requantize(Card, op="requantize"):
             if mode == "short":
                 multiplier = multiplier.astype(np.int16).astype(np.int64)
             scaled = (x * multiplier + (np.int64(1) << (bits - 1 - shift))) >> (bits - shift)
-        return np.asarray(np.clip(scaled + zero_point, int(dtype.min), int(dtype.max)).astype(dtype.numpy))
+        return np.asarray(
+            np.clip(scaled + requantization.zero_point, int(dtype.min), int(dtype.max)).astype(dtype.numpy)
+        )
 
     def build(
         self,

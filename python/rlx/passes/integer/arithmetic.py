@@ -12,6 +12,7 @@ from rlx.ir.dtype import i8, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op import opview, views
 from rlx.ir.shape import shape_of
+from rlx.ops.convolution.geometry import PoolGeometry
 from rlx.ops.convolution.pool import window_counts
 from rlx.passes.integer.operands import Goal, Integers, constant, finite_constant, in_range
 from rlx.passes.integer.quantize_values import maker_of
@@ -164,12 +165,12 @@ def mean(op: views.Quantize, rewriter: Rewriter) -> Any:
         counts: Any = prod(dims[i] for i in reduce.axes)
     else:
         assert pool is not None
-        window = {n: a for n, a in pool.attributes.items() if n in ("kernel", "stride", "padding")}
-        total = b.emit("pool", (whole,), kind="sum", count_include_pad=True, **window)
+        geometry = PoolGeometry(pool.kernel, pool.stride, pool.padding)
+        total = b.emit("pool", (whole,), kind="sum", count_include_pad=True, **geometry.named)
         counts = prod(pool.kernel)
         if not pool.count_include_pad and any(pool.padding):
             counts = np.ones(())
-            for held in window_counts(dims[2:], **window):
+            for held in window_counts(dims[2:], geometry):
                 counts = np.multiply.outer(counts, held)
     if maker.kind == "sum":
         counts = 1

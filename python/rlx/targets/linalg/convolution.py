@@ -31,6 +31,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
+from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.targets.linalg.contraction import batch_matmul, contraction_loop, factor, matmul_2d
 from rlx.targets.linalg.loops import PARALLEL, Indexed, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
@@ -68,25 +69,13 @@ def conv(
     x: Lowered,
     w: Lowered,
     *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    groups: int,
+    geometry: ConvGeometry,
 ) -> mlir.Value:
-    return convolved(low, results[0], x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    return convolved(low, results[0], x, w, geometry)
 
 
 def convolved(
-    low: LoopEmitter,
-    result: Shape,
-    x: Lowered,
-    w: Lowered,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    groups: int,
-    fill: int = 0,
+    low: LoopEmitter, result: Shape, x: Lowered, w: Lowered, geometry: ConvGeometry, fill: int = 0
 ) -> mlir.Value:
     """A convolution.
 
@@ -95,22 +84,19 @@ def convolved(
         result: Its shape, in the dtype in which it is added up: that of x and w, or for integers a wider one.
         x: The images.
         w: The kernels.
-        stride: As `rlx.conv` has it.
-        padding: Likewise.
-        dilation: Likewise.
-        groups: Likewise.
+        geometry: That of the `conv`.
         fill: What x is padded with.
     """
     dtype = result.dtype
     if 0 in result.dims or 0 in w.shape.dims:
         return low.filled(result.dims, storage_type(dtype), 0)
     (outer, inner, *kernel), (batch, channels, *source) = w.shape.static, x.shape.dims
-    before, after = padding[::2], padding[1::2]
-    padded = tuple(d + b + a for d, b, a in zip(source, before, after, strict=True))
-    value = low.padded(x.value, x.shape.dims, (batch, channels, *padded), fill, (0, 0, *before))
-    spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    padded = tuple(d + before + after for d, (before, after) in zip(source, geometry.edges, strict=True))
+    value = low.padded(x.value, x.shape.dims, (batch, channels, *padded), fill, (0, 0, *geometry.padding[::2]))
+    spans = [d * (k - 1) + 1 for d, k in zip(geometry.dilation, kernel, strict=True)]
     value = read_by_one(low, value, (batch, channels, *padded), result.dims, spans)
     padded = tuple(read_sizes(padded, result.dims[2:], spans))
+    stride, dilation, groups = tuple(geometry.stride), tuple(geometry.dilation), geometry.groups
     c = _ConvSizes(
         batch, groups, inner, outer // groups, padded, tuple(kernel), result.dims[2:], stride, dilation, dtype
     )

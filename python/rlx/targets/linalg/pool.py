@@ -27,6 +27,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
+from rlx.ops.convolution.geometry import PoolGeometry
 from rlx.targets.linalg.contraction import accumulator, rounded
 from rlx.targets.linalg.convolution import read_by_one
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter
@@ -41,39 +42,30 @@ def pool(
     x: Lowered,
     *,
     kind: str,
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
+    geometry: PoolGeometry,
     count_include_pad: bool,
 ) -> mlir.Value:
-    dims, dtype, before = results[0].dims, results[0].dtype, padding[::2]
+    dims, dtype, kernel = results[0].dims, results[0].dtype, geometry.kernel
     if 0 in dims:
         return low.empty(dims, storage_type(dtype))
-    edges = zip(x.shape.dims[2:], before, padding[1::2], strict=True)
-    grown = (*x.shape.dims[:2], *(d + first + last for d, first, last in edges))
-    padded = low.padded(x.value, x.shape.dims, grown, neutral(kind, dtype), (0, 0, *before))
+    axes = zip(x.shape.dims[2:], geometry.edges, strict=True)
+    grown = (*x.shape.dims[:2], *(d + first + last for d, (first, last) in axes))
+    padded = low.padded(x.value, x.shape.dims, grown, neutral(kind, dtype), (0, 0, *geometry.padding[::2]))
     padded = read_by_one(low, padded, grown, dims, kernel)
-    total = _joined(low, padded, kind, dtype, dims, kernel, stride)
+    total = _joined(low, padded, kind, results[0], geometry)
     if kind == "mean":
-        counts = None if count_include_pad else _counts(low, x.shape.dims[2:], dims[2:], kernel, stride, before)
+        counts = None if count_include_pad else _counts(low, x.shape.dims[2:], dims[2:], geometry)
         total = _divided(low, total, accumulator(dtype), dims, prod(kernel) if counts is None else counts)
     return rounded(low, total, dims, dtype)
 
 
-def _joined(
-    low: LoopEmitter,
-    x: mlir.Value,
-    kind: str,
-    dtype: DType,
-    dims: Sequence[Dim],
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-) -> mlir.Value:
-    """The maximum or the sum of every window, in the dtype that `dtype` accumulates in."""
+def _joined(low: LoopEmitter, x: mlir.Value, kind: str, result: Shape, geometry: PoolGeometry) -> mlir.Value:
+    """The maximum or the sum of every window, in the dtype that the result accumulates in."""
+    dims, dtype, kernel = result.dims, result.dtype, geometry.kernel
     s = Scalars(dtype)
     join = s.max if kind == "max" else s.add
     rank, count = len(dims), len(kernel)
-    positions = [((2 + i, step), (rank + i, 1)) for i, step in enumerate(stride)]
+    positions = [((2 + i, step), (rank + i, 1)) for i, step in enumerate(geometry.stride)]
     window = (low.empty(kernel, s.element), tuple(range(rank, rank + count)))  # only says how far to loop
     out = (low.filled(dims, s.element, neutral(kind, dtype)), tuple(range(rank)))
     iterators = [PARALLEL] * rank + [REDUCTION] * count
@@ -96,20 +88,14 @@ def _divided(low: LoopEmitter, total: mlir.Value, dtype: DType, dims: Sequence[D
     return low.generic(inputs, [(low.empty(dims, s.element), axes)], [PARALLEL] * len(dims), body)
 
 
-def _counts(
-    low: LoopEmitter,
-    sizes: Sequence[Dim],
-    dims: Sequence[Dim],
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    before: Any,
-) -> mlir.Value:
+def _counts(low: LoopEmitter, sizes: Sequence[Dim], dims: Sequence[Dim], geometry: PoolGeometry) -> mlir.Value:
     """How many elements that are not padding each window holds, as i64."""
     arith, integer = low.arith, storage_type(i64)
 
     def body(_: mlir.Value) -> mlir.Value:
         total = None
-        for axis, (size, window, step, edge) in enumerate(zip(sizes, kernel, stride, before, strict=True)):
+        axes = zip(sizes, geometry.kernel, geometry.stride, geometry.edges, strict=True)
+        for axis, (size, window, step, (edge, _)) in enumerate(axes):
             first = arith.subi(arith.muli(low.scalar_index(axis), low.size(step)), low.size(edge))
             last = arith.minsi(arith.addi(first, low.size(window)), low.size(size))
             held = arith.maxsi(arith.subi(last, arith.maxsi(first, low.size(0))), low.size(0))

@@ -9,7 +9,9 @@ from rlx import mlir
 from rlx.ir.dtype import DType, f32, i8, i32, i64
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
-from rlx.ops.quantization.requantize import BITS, RIGHTMOST
+from rlx.ops.convolution.geometry import ConvGeometry
+from rlx.ops.quantization.quant_compute import ProductQuantization, QuantizedOperands
+from rlx.ops.quantization.requantize import BITS, RIGHTMOST, FixedPoint, Requantization
 from rlx.targets.linalg.contraction import matmul_2d
 from rlx.targets.linalg.convolution import convolved
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
@@ -50,9 +52,9 @@ def quantize(
     zero_point: Lowered,
     *,
     axis: int | None,
-    dtype: DType,
+    **_: Any,
 ) -> mlir.Value:
-    s = Scalars(x.shape.dtype)
+    s, dtype = Scalars(x.shape.dtype), results[0].dtype
 
     def body(value: mlir.Value, by: mlir.Value, zero: mlir.Value) -> mlir.Value:
         divisor = s.convert(by, f32) if s.outer.name == "f64" else by
@@ -101,13 +103,12 @@ def _moved_by(low: LoopEmitter, w: Lowered, kept: int, zero_point: int) -> Lower
 def _finished(
     low: LoopEmitter,
     result: Shape,
-    axis: int,
     total: mlir.Value,
     terms: Sequence[Lowered],
     multiplier: Lowered | None,
     zero_point: int,
 ) -> mlir.Value:
-    """The sum of a product, in i32, and of terms for each position of `axis`, times the multiplier, in the result's dtype."""
+    """The sum of a product, in i32, and of terms for each position of axis 1, times the multiplier, in the result's dtype."""
     if multiplier is None and not terms:
         return total
     whole, s = Scalars(i32), Scalars(f32)
@@ -123,7 +124,7 @@ def _finished(
         return scaled if result.dtype is f32 else _stored(s, scaled, whole.constant(zero_point), i8)
 
     factors = [] if multiplier is None else [multiplier]
-    operands = [_along(low, v, axis, result.rank) for v in (*terms, *factors)]
+    operands = [_along(low, v, 1, result.rank) for v in (*terms, *factors)]
     return low.map(result.dims, storage_type(result.dtype), [Lowered(total, result.with_dtype(i32)), *operands], body)
 
 
@@ -131,25 +132,21 @@ def _finished(
 def q_matmul(
     low: LoopEmitter,
     results: list[Shape],
-    x: Lowered,
-    w: Lowered,
-    bias: Lowered | None,
-    multiplier: Lowered | None,
+    operands: QuantizedOperands[Lowered],
     *,
-    x_zero_point: int,
-    w_zero_point: int,
-    out_zero_point: int,
-    dtype: DType,
+    quantization: ProductQuantization,
 ) -> mlir.Value:
     """`Σ (x - a)·w` is `Σ x·w - a·Σ w`: the product is of 8-bit integers, and `Σ w` a constant."""
-    terms = [] if bias is None else [bias]
+    x, w, (x_zero_point, w_zero_point) = operands.x, operands.w, quantization.factors
+    terms = [] if operands.bias is None else [operands.bias]
     if w_zero_point:
         x, w = _centred(low, x, x_zero_point), _centred(low, w, w_zero_point)
     elif x_zero_point:
         terms.append(_moved_by(low, w, 1, x_zero_point))
     rows, (k, n) = product_of(x.shape.dims[:-1]), w.shape.dims
     total = matmul_2d(low, low.reshape(x.value, x.shape.dims, (rows, k)), w.value, rows, n, i32)
-    finished = _finished(low, Shape((rows, n), dtype), 1, total, terms, multiplier, out_zero_point)
+    result = Shape((rows, n), quantization.dtype)
+    finished = _finished(low, result, total, terms, operands.multiplier, quantization.out_zero_point)
     return low.reshape(finished, (rows, n), results[0].dims)
 
 
@@ -157,25 +154,20 @@ def q_matmul(
 def q_conv2d(
     low: LoopEmitter,
     results: list[Shape],
-    x: Lowered,
-    w: Lowered,
-    bias: Lowered | None,
-    multiplier: Lowered | None,
+    operands: QuantizedOperands[Lowered],
     *,
-    x_zero_point: int,
-    w_zero_point: int,
-    out_zero_point: int,
-    dtype: DType,
-    **geometry: Any,
+    geometry: ConvGeometry,
+    quantization: ProductQuantization,
 ) -> mlir.Value:
     """As `q_matmul`. The padding is zero after the subtraction of the zero point, so it is `x_zero_point` before that."""
-    terms, fill = [] if bias is None else [bias], x_zero_point
+    x, w, (x_zero_point, w_zero_point) = operands.x, operands.w, quantization.factors
+    terms, fill = [] if operands.bias is None else [operands.bias], x_zero_point
     if w_zero_point:
         x, w, fill = _centred(low, x, x_zero_point), _centred(low, w, w_zero_point), 0
     elif x_zero_point:
         terms.append(_moved_by(low, w, 0, x_zero_point))
-    total = convolved(low, results[0].with_dtype(i32), x, w, fill=fill, **geometry)
-    return _finished(low, results[0], 1, total, terms, multiplier, out_zero_point)
+    total = convolved(low, results[0].with_dtype(i32), x, w, geometry, fill)
+    return _finished(low, results[0], total, terms, operands.multiplier, quantization.out_zero_point)
 
 
 @lowers("requantize")
@@ -183,30 +175,28 @@ def requantize(
     low: LoopEmitter,
     results: list[Shape],
     x: Lowered,
-    multiplier: Lowered,
-    shift: Lowered,
+    factor: FixedPoint[Lowered],
     *,
-    zero_point: int,
-    mode: str,
-    dtype: DType,
+    requantization: Requantization,
 ) -> mlir.Value:
-    bits, s, arith = BITS[mode], Scalars(i64), low.arith
+    mode, dtype, arith, s = requantization.mode, requantization.dtype, low.arith, Scalars(i64)
+    bits = BITS[mode]
 
-    def body(value: mlir.Value, factor: mlir.Value, by: mlir.Value) -> mlir.Value:
-        value, factor, by = (arith.extsi(s.element, v) for v in (value, factor, by))
+    def body(value: mlir.Value, multiplier: mlir.Value, by: mlir.Value) -> mlir.Value:
+        value, multiplier, by = (arith.extsi(s.element, v) for v in (value, multiplier, by))
         by = s.max(s.min(by, s.constant(bits - 1)), s.constant(RIGHTMOST))
         if mode == "double":
-            scaled = _doubly(s, value, factor, by)
+            scaled = _doubly(s, value, multiplier, by)
         else:
             right = s.sub(s.constant(bits), by)
             half = arith.shli(s.constant(1), s.sub(right, s.constant(1)))
-            product = s.mul(value, factor if bits > 15 else _last_bits(s, factor, 16))
+            product = s.mul(value, multiplier if bits > 15 else _last_bits(s, multiplier, 16))
             scaled = arith.shrsi(s.add(product, half), right)
-        moved = s.add(scaled, s.constant(zero_point))
+        moved = s.add(scaled, s.constant(requantization.zero_point))
         inside = s.max(s.min(moved, s.constant(int(dtype.max))), s.constant(int(dtype.min)))
         return arith.trunci(storage_type(dtype), inside)
 
-    return low.map(results[0].dims, storage_type(dtype), [x, multiplier, shift], body)
+    return low.map(results[0].dims, storage_type(dtype), [x, factor.multiplier, factor.shift], body)
 
 
 def _last_bits(s: Scalars, value: mlir.Value, count: int) -> mlir.Value:

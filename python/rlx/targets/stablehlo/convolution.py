@@ -8,7 +8,7 @@ from math import prod
 from rlx import mlir
 from rlx.ir.dtype import f64
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.attributes import attribute, full_precision, integer, sizes
+from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.targets.stablehlo.contraction import accumulator
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
@@ -21,53 +21,43 @@ def conv(
     x: Lowered,
     w: Lowered,
     *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    groups: int,
+    geometry: ConvGeometry,
 ) -> Lowered:
     dims, kind = results[0].static, results[0].dtype
     if 0 in dims or 0 in w.dims:
         return emit.full(dims, kind, 0)
     wide = accumulator(kind)
     # The zeros of padding count: times NaN they are NaN. Convolutions of XLA's may leave them out.
-    edges = zip(padding[::2], padding[1::2], strict=True)
-    low, high = zip((0, 0), (0, 0), *edges, strict=True)
+    low, high = zip((0, 0), (0, 0), *geometry.edges, strict=True)
     x, w = emit.pad(emit.convert(x, wide), 0, low, high), emit.convert(w, wide)
-    if wide is f64 and groups > 1:
-        return _by_taps(emit, x, w, dims, stride, dilation, groups)
-    axes = ", ".join(str(i) for i in range(len(stride)))
+    if wide is f64 and geometry.groups > 1:
+        return _by_taps(emit, x, w, dims, geometry)
+    count = len(geometry.stride)
+    axes = ", ".join(str(i) for i in range(count))
     attributes = {
-        "window_strides": sizes(stride),
-        "lhs_dilation": sizes([1] * len(stride)),
-        "rhs_dilation": sizes(dilation),
-        "window_reversal": mlir.ir.DenseBoolArrayAttr.get([False] * len(stride), context=mlir.context()),
+        "window_strides": sizes(geometry.stride),
+        "lhs_dilation": sizes([1] * count),
+        "rhs_dilation": sizes(geometry.dilation),
+        "window_reversal": mlir.ir.DenseBoolArrayAttr.get([False] * count, context=mlir.context()),
         "dimension_numbers": attribute(f"#stablehlo.conv<[b, f, {axes}]x[o, i, {axes}]->[b, f, {axes}]>"),
-        "feature_group_count": integer(groups),
+        "feature_group_count": integer(geometry.groups),
         "batch_group_count": integer(1),
         "precision_config": full_precision(),
     }
     return emit.convert(emit.one("convolution", [x, w], dims, wide, attributes), kind)
 
 
-def _by_taps(
-    emit: HloEmitter,
-    x: Lowered,
-    w: Lowered,
-    dims: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
-    groups: int,
-) -> Lowered:
+def _by_taps(emit: HloEmitter, x: Lowered, w: Lowered, dims: tuple[int, ...], geometry: ConvGeometry) -> Lowered:
     """A product for each position of the kernel, over shifted parts of x.
 
     XLA's CPU makes one dense convolution of groups in f64, with zeros between them: a NaN in one group spreads to others.
     """
+    stride, groups = geometry.stride, geometry.groups
     batch, outer, target = dims[0], dims[1] // groups, dims[2:]
     inner, points = w.dims[1], prod(target)
     total = None
     for tap in cartesian(*map(range, w.dims[2:])):
-        starts = [t * d for t, d in zip(tap, dilation, strict=True)]
+        starts = [t * d for t, d in zip(tap, geometry.dilation, strict=True)]
         limits = [first + (size - 1) * step + 1 for first, size, step in zip(starts, target, stride, strict=True)]
         part = emit.slice(x, (0, 0, *starts), (*x.dims[:2], *limits), (1, 1, *stride))
         part = emit.reshape(part, (batch, groups, inner, points))

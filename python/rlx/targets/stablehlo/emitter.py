@@ -313,20 +313,15 @@ class HloEmitter:
         start: Scalar,
         window: Sequence[int],
         padding: Sequence[tuple[int, int]],
-        strides: Sequence[int] | None = None,
-        dilations: Sequence[int] | None = None,
+        strides: Sequence[int],
     ) -> Lowered:
         """A reduction over every window; see `reduce`. Padding holds `start`."""
-        strides = strides or (1,) * x.rank
-        dilations = dilations or (1,) * x.rank
-        spans = [(w - 1) * d + 1 for w, d in zip(window, dilations, strict=True)]
         grown = [d + before + after for d, (before, after) in zip(x.dims, padding, strict=True)]
-        dims = [max((d - span) // s + 1, 0) for d, span, s in zip(grown, spans, strides, strict=True)]
+        dims = [max((d - w) // s + 1, 0) for d, w, s in zip(grown, window, strides, strict=True)]
         amounts = np.array(padding, np.int64).reshape(x.rank, 2)
         attributes = {
             "window_dimensions": sizes(window),
             "window_strides": sizes(strides),
-            "window_dilations": sizes(dilations),
             "padding": elements_to_mlir(amounts),
         }
         operands = [x, self.full((), x.dtype, start)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlx.ir.dtype import DType, i32, i64
+from rlx.ir.dtype import i32, i64
 from rlx.ir.shape import Shape
-from rlx.ops.quantization.requantize import BITS, RIGHTMOST
+from rlx.ops.quantization.requantize import BITS, RIGHTMOST, FixedPoint, Requantization
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
@@ -14,15 +14,13 @@ def requantize(
     emit: HloEmitter,
     results: list[Shape],
     x: Lowered,
-    multiplier: Lowered,
-    shift: Lowered,
+    factor: FixedPoint[Lowered],
     *,
-    zero_point: int,
-    mode: str,
-    dtype: DType,
+    requantization: Requantization,
 ) -> Lowered:
-    bits = BITS[mode]
-    x, multiplier, shift = (emit.broadcast(emit.convert(v, i64), results[0].static) for v in (x, multiplier, shift))
+    mode, dtype = requantization.mode, requantization.dtype
+    bits, operands = BITS[mode], (x, factor.multiplier, factor.shift)
+    x, multiplier, shift = (emit.broadcast(emit.convert(v, i64), results[0].static) for v in operands)
     shift = emit.clamp(shift, RIGHTMOST, bits - 1)
     if mode == "double":
         scaled = _doubly(emit, x, multiplier, shift)
@@ -31,7 +29,7 @@ def requantize(
         half = _left(emit, emit.like(right, 1), emit.sub(right, 1))
         product = emit.mul(x, multiplier if bits > 15 else _last_bits(emit, multiplier, 16))
         scaled = _right(emit, emit.add(product, half), right)
-    return emit.convert(emit.clamp(emit.add(scaled, zero_point), int(dtype.min), int(dtype.max)), dtype)
+    return emit.convert(emit.clamp(emit.add(scaled, requantization.zero_point), int(dtype.min), int(dtype.max)), dtype)
 
 
 def _left(emit: HloEmitter, x: Lowered, by: Lowered) -> Lowered:

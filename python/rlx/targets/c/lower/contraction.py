@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -14,6 +15,8 @@ from rlx import mlir
 from rlx.ir.dtype import DType, f32, i8, i32, u32
 from rlx.ir.shape import Shape, shape_of
 from rlx.ops.contraction.contraction import DotDims
+from rlx.ops.convolution.geometry import ConvGeometry, PoolGeometry
+from rlx.ops.quantization.quant_compute import ProductQuantization, QuantizedOperands
 from rlx.targets.c.lower.elementwise import bounds_of, within
 from rlx.targets.c.lower.grouping import constant_of
 from rlx.targets.c.lower.kernel import IndexBody, KernelWriter
@@ -143,12 +146,13 @@ def dot_general(kernel: KernelWriter, result: Shape, lhs: mlir.Value, rhs: mlir.
 
 
 @loops("conv")
-def conv(kernel: KernelWriter, result: Shape, x: mlir.Value, w: mlir.Value, **geometry: Any) -> None:
+def conv(kernel: KernelWriter, result: Shape, x: mlir.Value, w: mlir.Value, *, geometry: ConvGeometry) -> None:
     bounds = product_bounds(kernel.bounds(x), kernel.bounds(w), prod(shape_of(w).static[1:]))
+    window_loops = _WindowLoops(kernel, x, w, geometry)
 
     def run(body: IndexBody, index: Index) -> None:
         total = Products(body, result.dtype, bounds)
-        _windows(kernel, body, index, total, x, w, (0, 0), **geometry)
+        window_loops.write(body, index, total)
         kernel.finish(body, index, total.result(body))
 
     kernel.nest(result.static, run, conv_names(result.rank))
@@ -163,70 +167,75 @@ def conv_names(rank: int) -> list[str]:
     ]
 
 
-def _windows(
-    kernel: KernelWriter,
-    body: IndexBody,
-    index: Index,
-    total: Products,
-    x: mlir.Value,
-    w: mlir.Value,
-    zero_points: tuple[int, int],
-    *,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> None:
-    """Loops over channels and the window, around one product."""
-    shape, weights = shape_of(x), shape_of(w)
-    per_group, outputs = weights.static[1], weights.static[0] // groups
-    channel, out = index[1], body.writer
-    with ExitStack() as stack:
-        first = Affine()
-        if groups > 1 and outputs == 1:
-            first = channel * per_group
-        elif groups > 1:
-            name = body.fresh("first")
-            out.line(f"const int32_t {name} = {body.text_of(channel)} / {outputs} * {per_group};")
-            first = Affine.of(name)
-        at = Affine()
-        if per_group > 1:
-            stack.enter_context(out.loop("c", per_group))
-            at = Affine.of("c")
-        outer = IndexBody(kernel, out, around=body)
-        place = taps(outer, index[2:], shape.static[2:], weights.static[2:], stride, padding, dilation, stack)
-        sizes = weights.static[2:]
-        names = ["kx"] if len(sizes) == 1 else ["ky", "kx"] if len(sizes) == 2 else ["kz", "ky", "kx"]
-        window = tuple(Affine.of(n) if d > 1 else Affine() for n, d in zip(names, sizes, strict=True))
-        inside = IndexBody(kernel, out, around=outer)
-        a = inside.element(x, (index[0], first + at, *place))
-        b = inside.element(w, (channel, at, *window))
-        total.add(inside, minus(a, zero_points[0]), minus(b, zero_points[1]))
-        _noted(body, outer)
-        _noted(body, inside)
+@dataclass(frozen=True)
+class _WindowLoops:
+    """Loops over channels and the window of a convolution, around one product.
+
+    Attributes:
+        kernel: Where to write.
+        x: The images.
+        w: The kernels.
+        geometry: The windows.
+        zero_points: Those of x and w.
+    """
+
+    kernel: KernelWriter
+    x: mlir.Value
+    w: mlir.Value
+    geometry: ConvGeometry
+    zero_points: tuple[int, int] = (0, 0)
+
+    def write(self, body: IndexBody, index: Index, total: Products) -> None:
+        """Add the products for one element of the result."""
+        shape, weights, groups = shape_of(self.x), shape_of(self.w), self.geometry.groups
+        per_group, outputs = weights.static[1], weights.static[0] // groups
+        channel, out = index[1], body.writer
+        with ExitStack() as stack:
+            first = Affine()
+            if groups > 1 and outputs == 1:
+                first = channel * per_group
+            elif groups > 1:
+                name = body.fresh("first")
+                out.line(f"const int32_t {name} = {body.text_of(channel)} / {outputs} * {per_group};")
+                first = Affine.of(name)
+            at = Affine()
+            if per_group > 1:
+                stack.enter_context(out.loop("c", per_group))
+                at = Affine.of("c")
+            outer = IndexBody(self.kernel, out, around=body)
+            sizes = weights.static[2:]
+            windows = PoolGeometry(sizes, self.geometry.stride, self.geometry.padding)
+            place = taps(outer, index[2:], shape.static[2:], windows, self.geometry.dilation, stack)
+            names = ["kx"] if len(sizes) == 1 else ["ky", "kx"] if len(sizes) == 2 else ["kz", "ky", "kx"]
+            window = tuple(Affine.of(n) if d > 1 else Affine() for n, d in zip(names, sizes, strict=True))
+            inside = IndexBody(self.kernel, out, around=outer)
+            a = inside.element(self.x, (index[0], first + at, *place))
+            b = inside.element(self.w, (channel, at, *window))
+            total.add(inside, minus(a, self.zero_points[0]), minus(b, self.zero_points[1]))
+            _noted(body, outer)
+            _noted(body, inside)
 
 
 # --- products of 8-bit integers ---------------------------------------------------------------------------
 
 
-def scaled(body: IndexBody, sum_: Scalar, multiplier: Scalar | None, zero_point: int, dtype: DType) -> Scalar:
+def scaled(body: IndexBody, sum_: Scalar, multiplier: Scalar | None, quantization: ProductQuantization) -> Scalar:
     """A sum in i32 as the result wants it: as it is, or times a float."""
     if multiplier is None:
         return sum_
     product = body.local(scalar(f"(float){sum_.term} * {multiplier.term}", f32, simple=False), "product")
-    if dtype is f32:
+    if quantization.dtype is f32:
         return product
-    low, high = limits(i8)
+    (low, high), zero_point = limits(i8), quantization.out_zero_point
     moved = f" + {zero_point}.0f" if zero_point >= 0 else f" - {-zero_point}.0f"
     body.need("math")
     return scalar(f"{body.need('narrow_of_f32')}(rintf({product.text}){moved}, {low}, {high})", i8)
 
 
-def sum_bounds(
-    kernel: KernelWriter, x: mlir.Value, w: mlir.Value, bias: mlir.Value | None, zeros: tuple[int, int], axis: int
-) -> Any:
+def sum_bounds(kernel: KernelWriter, operands: QuantizedOperands[mlir.Value], zeros: tuple[int, int], axis: int) -> Any:
     """The least and greatest sum on the way to any result, with the bias."""
-    (x_low, x_high), (x_zero, w_zero) = kernel.bounds(x), zeros
+    w, bias = operands.w, operands.bias
+    (x_low, x_high), (x_zero, w_zero) = kernel.bounds(operands.x), zeros
     weights, count = constant_of(w), prod(shape_of(w).static) // max(1, shape_of(w).static[axis])
     if weights is None:
         low, high = product_bounds((x_low - x_zero, x_high - x_zero), (-128 - w_zero, 127 - w_zero), count)
@@ -249,25 +258,22 @@ def _ends(array: np.ndarray) -> tuple[int, int]:
 def plain_conv(
     kernel: KernelWriter,
     result: Shape,
-    x: mlir.Value,
-    w: mlir.Value,
-    bias: mlir.Value | None,
-    multiplier: mlir.Value | None,
-    zeros: tuple[int, int],
-    out_zero_point: int,
-    dtype: DType,
-    **geometry: Any,
+    operands: QuantizedOperands[mlir.Value],
+    geometry: ConvGeometry,
+    quantization: ProductQuantization,
 ) -> None:
     """A convolution of 8-bit integers, product by product."""
-    kernel.constants |= {w: "weights", bias: "bias", multiplier: "multiplier"}
-    bounds = sum_bounds(kernel, x, w, bias, zeros, 0)
+    bias, multiplier = operands.bias, operands.multiplier
+    kernel.constants |= {operands.w: "weights", bias: "bias", multiplier: "multiplier"}
+    bounds = sum_bounds(kernel, operands, quantization.factors, 0)
+    window_loops = _WindowLoops(kernel, operands.x, operands.w, geometry, quantization.factors)
 
     def run(body: IndexBody, index: Index) -> None:
         start = None if bias is None else body.element(bias, (index[1],))
         total = Products(body, i32, bounds, start)
-        _windows(kernel, body, index, total, x, w, zeros, **geometry)
+        window_loops.write(body, index, total)
         by = None if multiplier is None else body.element(multiplier, (index[1],) * shape_of(multiplier).rank)
-        kernel.finish(body, index, scaled(body, total.result(body), by, out_zero_point, dtype))
+        kernel.finish(body, index, scaled(body, total.result(body), by, quantization))
 
     kernel.nest(result.static, run, conv_names(4))
 
@@ -275,17 +281,14 @@ def plain_conv(
 def plain_matmul(
     kernel: KernelWriter,
     result: Shape,
-    x: mlir.Value,
-    w: mlir.Value,
-    bias: mlir.Value | None,
-    multiplier: mlir.Value | None,
-    zeros: tuple[int, int],
-    out_zero_point: int,
-    dtype: DType,
+    operands: QuantizedOperands[mlir.Value],
+    quantization: ProductQuantization,
 ) -> None:
     """A product with a matrix of 8-bit integers, product by product."""
+    x, w, bias, multiplier = operands.x, operands.w, operands.bias, operands.multiplier
     kernel.constants |= {w: "weights", bias: "bias", multiplier: "multiplier"}
-    bounds = sum_bounds(kernel, x, w, bias, zeros, 1)
+    zeros = quantization.factors
+    bounds = sum_bounds(kernel, operands, zeros, 1)
 
     def run(body: IndexBody, index: Index) -> None:
         start = None if bias is None else body.element(bias, index[-1:])
@@ -298,6 +301,6 @@ def plain_matmul(
 
         kernel.nest([shape_of(w).static[0]], inner, ["r"], body)
         by = None if multiplier is None else body.element(multiplier, index[-1:] if shape_of(multiplier).rank else ())
-        kernel.finish(body, index, scaled(body, total.result(body), by, out_zero_point, dtype))
+        kernel.finish(body, index, scaled(body, total.result(body), by, quantization))
 
     kernel.nest(result.static, run)

@@ -10,8 +10,9 @@ from math import prod
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape, shape_of
+from rlx.ops.convolution.geometry import ConvGeometry
+from rlx.ops.quantization.quant_compute import ProductQuantization, QuantizedOperands
 from rlx.targets.c.lower.contraction import plain_conv
 from rlx.targets.c.lower.grouping import OpGroup, constant_of
 from rlx.targets.c.lower.kernel import KernelWriter
@@ -26,17 +27,14 @@ from rlx.targets.c.lower.writer import Writer
 def _scratch(
     group: OpGroup,
     result: Shape,
-    x: mlir.Value,
-    w: mlir.Value,
-    bias: mlir.Value | None,
-    multiplier: mlir.Value | None,
+    operands: QuantizedOperands[mlir.Value],
     *,
     groups: int,
     **_: Any,
 ) -> int:
     """Two columns of 16-bit inputs."""
-    weights = constant_of(w)
-    if weights is None or multiplier is not None or 0 in weights.shape or weights.shape[0] == groups:
+    weights = constant_of(operands.w)
+    if weights is None or operands.multiplier is not None or 0 in weights.shape or weights.shape[0] == groups:
         return 0
     return 4 * depth_of(prod(weights.shape[1:]), bits_of(weights))
 
@@ -45,26 +43,19 @@ def _scratch(
 def q_conv2d(
     kernel: KernelWriter,
     result: Shape,
-    x: mlir.Value,
-    w: mlir.Value,
-    bias: mlir.Value | None,
-    multiplier: mlir.Value | None,
+    operands: QuantizedOperands[mlir.Value],
     *,
-    x_zero_point: int,
-    w_zero_point: int,
-    out_zero_point: int,
-    dtype: DType,
-    groups: int,
-    **geometry: Any,
+    geometry: ConvGeometry,
+    quantization: ProductQuantization,
 ) -> None:
-    zeros = (x_zero_point, w_zero_point)
-    is_depthwise = shape_of(w).static[0] == groups
-    layer = None if is_depthwise else layer_of(kernel, x, w, bias, multiplier, zeros, 0)
+    w = shape_of(operands.w)
+    is_depthwise = w.static[0] == geometry.groups
+    layer = None if is_depthwise else layer_of(kernel, operands, quantization.factors, 0)
     index = _index(result)
     if layer is None or 0 in result.static or not layer.prepare(index):
-        plain_conv(kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype, groups=groups, **geometry)
+        plain_conv(kernel, result, operands, geometry, quantization)
         return
-    _ConvWriter(layer, result, shape_of(w), groups, x_zero_point, **geometry).write()
+    _ConvWriter(layer, result, w, geometry, quantization.x_zero_point).write()
 
 
 def _index(result: Shape) -> Index:
@@ -78,21 +69,10 @@ def _index(result: Shape) -> Index:
 class _ConvWriter:
     """Writes a convolution."""
 
-    def __init__(
-        self,
-        layer: ConstantProduct,
-        result: Shape,
-        w: Shape,
-        groups: int,
-        zero: int,
-        *,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-    ):
+    def __init__(self, layer: ConstantProduct, result: Shape, w: Shape, geometry: ConvGeometry, zero: int):
         self.layer, self.kernel, self.result = layer, layer.kernel, result
-        self.w, self.groups, self.zero = w.static, groups, zero
-        self.stride, self.padding, self.dilation = stride, padding, dilation
+        self.w, self.groups, self.zero = w.static, geometry.groups, zero
+        self.stride, self.padding, self.dilation = geometry.stride, geometry.padding, geometry.dilation
         self.x_dims = shape_of(layer.x).static
         self.name = self.kernel.pointer(layer.x)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from rlx import mlir
-from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
+from rlx.ops.quantization.quant_compute import ProductQuantization, QuantizedOperands
 from rlx.targets.c.lower.contraction import plain_matmul
 from rlx.targets.c.lower.kernel import KernelWriter
 from rlx.targets.c.lower.layer import ConstantProduct, layer_of
@@ -20,18 +20,11 @@ from rlx.targets.c.lower.values import Affine
 def q_matmul(
     kernel: KernelWriter,
     result: Shape,
-    x: mlir.Value,
-    w: mlir.Value,
-    bias: mlir.Value | None,
-    multiplier: mlir.Value | None,
+    operands: QuantizedOperands[mlir.Value],
     *,
-    x_zero_point: int,
-    w_zero_point: int,
-    out_zero_point: int,
-    dtype: DType,
+    quantization: ProductQuantization,
 ) -> None:
-    zeros = (x_zero_point, w_zero_point)
-    layer = layer_of(kernel, x, w, bias, multiplier, zeros, 1)
+    layer = layer_of(kernel, operands, quantization.factors, 1)
     rows = prod(result.static[:-1])
     index = (
         *(Affine() for _ in result.static[:-2]),
@@ -40,7 +33,7 @@ def q_matmul(
     )
     is_matrix = prod(result.static[:-2]) == 1
     if layer is None or 0 in result.static or not is_matrix or not layer.prepare(index):
-        plain_matmul(kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype)
+        plain_matmul(kernel, result, operands, quantization)
         return
     _write_matmul(layer, rows, result.static[-1])
 

@@ -10,6 +10,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dtype import i8, i32
 from rlx.ir.shape import shape_of
+from rlx.ops.quantization.quant_compute import QuantizedOperands
 from rlx.targets.c.lower.contraction import sum_bounds
 from rlx.targets.c.lower.grouping import constant_of
 from rlx.targets.c.lower.kernel import Channels, IndexBody, KernelWriter, stored
@@ -182,15 +183,10 @@ def bits_of(rows: np.ndarray) -> int:
 
 
 def layer_of(
-    kernel: KernelWriter,
-    x: mlir.Value,
-    w: mlir.Value,
-    bias: mlir.Value | None,
-    multiplier: mlir.Value | None,
-    zeros: tuple[int, int],
-    axis: int,
+    kernel: KernelWriter, operands: QuantizedOperands[mlir.Value], zeros: tuple[int, int], axis: int
 ) -> ConstantProduct | None:
     """A product whose weights are constants and whose sums fit; None for any other."""
+    x, w, bias, multiplier = operands.x, operands.w, operands.bias, operands.multiplier
     weights = constant_of(w)
     known = None if bias is None else constant_of(bias)
     is_plain = x in kernel.group.leaves() and shape_of(x).dtype is i8
@@ -203,5 +199,5 @@ def layer_of(
     greatest = int((np.abs(rows.astype(np.int64)).sum(1) * 128 + np.abs(moved)).max())
     if greatest >= 2**31 or np.abs(moved).max() >= 2**31:
         return None
-    bounds = sum_bounds(kernel, x, w, bias, zeros, axis)
+    bounds = sum_bounds(kernel, operands, zeros, axis)
     return ConstantProduct(kernel, x, rows, moved.astype(np.int32), zeros[0], bounds)

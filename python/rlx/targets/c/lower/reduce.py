@@ -9,6 +9,7 @@ from typing import Any
 from rlx import mlir
 from rlx.ir.dtype import DType, f32, i32, u32
 from rlx.ir.shape import Shape, shape_of
+from rlx.ops.convolution.geometry import PoolGeometry
 from rlx.support.errors import UnsupportedError
 from rlx.targets.c.lower.elementwise import within
 from rlx.targets.c.lower.kernel import IndexBody, KernelWriter
@@ -171,27 +172,23 @@ def argmin(kernel: KernelWriter, result: Shape, x: mlir.Value, *, axis: int, kee
     _position(kernel, result, x, axis, keep_dims, "<")
 
 
-def taps(
-    body: IndexBody, index: Index, dims: Any, sizes: Any, stride: Any, padding: Any, dilation: Any, stack: ExitStack
-) -> Index:
+def taps(body: IndexBody, index: Index, dims: Any, geometry: PoolGeometry, dilation: Any, stack: ExitStack) -> Index:
     """Loops over a window, in which only places inside of the operand are reached; the place that a tap reads.
 
     Args:
         body: Where to write.
         index: Of the result, its spatial axes.
         dims: Sizes of the operand's spatial axes.
-        sizes: Of the window.
-        stride: From window to window.
-        padding: Before and after, for each axis in turn.
+        geometry: The windows.
         dilation: From tap to tap.
         stack: What the loops end with.
     """
     w = body.writer
     at: list[Affine] = []
     single = len(dims) == 1
-    for axis, (out, d, size, step, apart) in enumerate(zip(index, dims, sizes, stride, dilation, strict=True)):
+    axes = zip(index, dims, geometry.kernel, geometry.stride, dilation, geometry.edges, strict=True)
+    for axis, (out, d, size, step, apart, (before, after)) in enumerate(axes):
         name = ("kx" if single else ("ky", "kx", "kz")[axis]) if len(dims) < 3 else ("kz", "ky", "kx")[axis]
-        before, after = padding[2 * axis : 2 * axis + 2]
         tap = Affine()
         if size > 1:
             stack.enter_context(w.loop(name, size))
@@ -213,22 +210,20 @@ def pool(
     x: mlir.Value,
     *,
     kind: str,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
+    geometry: PoolGeometry,
     count_include_pad: bool,
 ) -> None:
     shape = shape_of(x)
-    size = prod(kernel)
-    divided = kind == "mean" and not count_include_pad and any(padding)
+    size, is_padded = prod(geometry.kernel), any(geometry.padding)
+    divided = kind == "mean" and not count_include_pad and is_padded
 
     def run(body: IndexBody, index: Index) -> None:
         kept, spatial = index[:2], index[2:]
-        total = Total(body, kind, shape.dtype, size, body_of.bounds(x), never_empty=not any(padding))
+        total = Total(body, kind, shape.dtype, size, body_of.bounds(x), never_empty=not is_padded)
         if divided:
             body.writer.line("int32_t count = 0;")
         with ExitStack() as stack:
-            at = taps(body, spatial, shape.static[2:], kernel, stride, padding, (1,) * len(kernel), stack)
+            at = taps(body, spatial, shape.static[2:], geometry, (1,) * len(spatial), stack)
             inside = IndexBody(body_of, body.writer, around=body)
             total.add(inside, inside.element(x, (*kept, *at)))
             if divided:

@@ -9,7 +9,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape, shape_of
-from rlx.ops.quantization.requantize import BITS, RIGHTMOST
+from rlx.ops.quantization.requantize import BITS, RIGHTMOST, FixedPoint, Requantization
 from rlx.targets.c.lower.grouping import constant_of
 from rlx.targets.c.lower.kernel import IndexBody
 from rlx.targets.c.lower.rules import looks_up
@@ -22,25 +22,23 @@ def requantize(
     index: Index,
     result: Shape,
     x: mlir.Value,
-    multiplier: mlir.Value,
-    shift: mlir.Value,
+    factor: FixedPoint[mlir.Value],
     *,
-    zero_point: int,
-    mode: str,
-    dtype: DType,
+    requantization: Requantization,
 ) -> Scalar:
     """`saturate(round(x·multiplier·2^(shift - bits)) + zero_point)`, which is exact in any of its forms."""
-    operands = [(v, broadcast(index, shape_of(v).static)) for v in (x, multiplier, shift)]
+    operands = [(v, broadcast(index, shape_of(v).static)) for v in (x, factor.multiplier, factor.shift)]
     sum_ = body.element(*operands[0])
-    known = [constant_of(multiplier), constant_of(shift)]
+    known = [constant_of(factor.multiplier), constant_of(factor.shift)]
     if known[0] is not None and known[1] is not None:
-        factors = Factors(known[0], known[1], mode, zero_point, max(-sum_.low, sum_.high))
+        factors = Factors(known[0], known[1], requantization.mode, requantization.zero_point, max(-sum_.low, sum_.high))
         if factors.fits:
-            return _short(body, index, sum_, factors, dtype)
+            return _short(body, index, sum_, factors, requantization.dtype)
     by, places = (body.element(*o) for o in operands[1:])
-    low, high = (_bound(n) for n in limits(dtype))
-    function = body.need(f"requantize_{mode}")
-    return scalar(f"{function}({sum_.text}, {by.text}, {places.text}, {zero_point}, {low}, {high})", dtype)
+    low, high = (_bound(n) for n in limits(requantization.dtype))
+    function = body.need(f"requantize_{requantization.mode}")
+    arguments = (sum_.text, by.text, places.text, requantization.zero_point, low, high)
+    return scalar(f"{function}({', '.join(map(str, arguments))})", requantization.dtype)
 
 
 def _bound(number: int) -> str:

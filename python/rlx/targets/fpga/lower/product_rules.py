@@ -7,8 +7,9 @@ from math import prod
 
 import numpy as np
 
-from rlx.ir.dtype import DType, i32
+from rlx.ir.dtype import i32
 from rlx.ops.contraction.contraction import DotDims
+from rlx.ops.quantization.quant_compute import ProductQuantization, QuantizedOperands
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower.geometry import Geometry
 from rlx.targets.fpga.lower.layer import Stream
@@ -20,12 +21,10 @@ from rlx.targets.fpga.lower.window import WindowLayer
 
 
 @rule("q_matmul")
-def _q_matmul(
-    site: LayerSite, x: Operand, w: Operand, bias: Operand | None, multiplier: Operand | None, *,
-    x_zero_point: int, w_zero_point: int, out_zero_point: int, dtype: DType,
-) -> Operand:  # fmt: skip
-    if multiplier is not None or dtype != i32:
+def _q_matmul(site: LayerSite, operands: QuantizedOperands[Operand], *, quantization: ProductQuantization) -> Operand:
+    if operands.multiplier is not None or quantization.dtype != i32:
         raise UnsupportedError("only sums in i32 are made", hint="use dtype=i32 without a multiplier, and requantize")
+    x, w, bias, (x_zero_point, w_zero_point) = operands.x, operands.w, operands.bias, quantization.factors
     if isinstance(x, Stream) and isinstance(w, np.ndarray):
         weights = w.astype(np.int64) - w_zero_point
         added = np.zeros((), np.int64) if bias is None else constant(bias, "bias").astype(np.int64)

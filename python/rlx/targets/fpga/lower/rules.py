@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import DType, dtype, i32
+from rlx.ops.quantization.requantize import FixedPoint, Requantization
 from rlx.passes.check_lir import INSTEAD
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower import pointwise
@@ -123,15 +124,13 @@ def fitted(site: LayerSite, x: Stream) -> Stream:
 
 
 @rule("requantize")
-def _requantize(
-    site: LayerSite, x: Operand, multiplier: Operand, shift: Operand, *, zero_point: int, mode: str, dtype: DType
-) -> Operand:
+def _requantize(site: LayerSite, x: Operand, factor: FixedPoint[Operand], *, requantization: Requantization) -> Operand:
     stream(x)
-    streams, constants = site.broadcast([x, multiplier, shift])
-    least, greatest = dtype_range(dtype)
+    streams, constants = site.broadcast([x, factor.multiplier, factor.shift])
+    least, greatest = dtype_range(requantization.dtype)
     layer = Requantiser(
         site.named("requantise"), site.place, streams, multiplier=constants.get(1), shift=constants.get(2),
-        zero_point=zero_point, mode=mode, dtype=dtype, least=least, greatest=greatest,
+        **requantization.named, least=least, greatest=greatest,
     )  # fmt: skip
     return site.add(layer)
 
