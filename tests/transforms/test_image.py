@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ops.convolution.image import rotations
+from rlx.ops.convolution.image import AxialGrid, rotations
 from tests.ops.references import random
 from tests.transforms.against_jax import check
 
@@ -59,8 +59,8 @@ def test_an_image_enlarged_twice_as_jax_does_it() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 12, 16), (2, 2, 12, 8)])
 def test_axial_rope_2d(shape: tuple[int, ...]) -> None:
-    grid: Any = {"end_x": 3, "end_y": 2, "head_dim": 8, "theta": 100.0, "repeat_factor": 2}
-    cos, sin = rotations(**grid)
+    grid = AxialGrid(end_x=3, end_y=2, head_dim=8, num_heads=2, theta=100.0, repeat_factor=2)
+    cos, sin = rotations(grid)
     turn = (cos + 1j * sin)[:, None] if len(shape) == 3 else cos + 1j * sin
 
     def formula(x: Any) -> Any:
@@ -68,4 +68,4 @@ def test_axial_rope_2d(shape: tuple[int, ...]) -> None:
         turned = (pairs[..., 0] + 1j * pairs[..., 1]) * turn
         return jnp.stack([turned.real, turned.imag], -1).reshape(x.shape)
 
-    check(lambda g, x: g.axial_rope_2d(x, num_heads=2, **grid), formula, random("f64", shape))
+    check(lambda g, x: g.axial_rope_2d(x, **grid.named), formula, random("f64", shape))

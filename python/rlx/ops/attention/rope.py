@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -17,8 +19,18 @@ from rlx.ops.norm import widened
 from rlx.support.errors import ShapeError
 
 
+@dataclass(frozen=True)
+class RopeLayout(ArgumentGroup):
+    """The lanes that a `rope` rotates: of each head of `head_dim` the first `n_rot`, in pairs by the style."""
+
+    head_dim: int
+    n_rot: int
+    style: str
+
+
 class Rope(Card, op="rope"):
-    def infer(self, x: Shape, cos: Shape, sin: Shape, *, head_dim: int, n_rot: int, style: str) -> Shape:
+    def infer(self, x: Shape, cos: Shape, sin: Shape, *, layout: RopeLayout) -> Shape:
+        head_dim, n_rot = layout.head_dim, layout.n_rot
         same_dtype(x, cos, sin)
         if x.rank not in (3, 4) or head_dim < 1:
             raise ShapeError(f"x must be [B, S, H·D] or [B, H, S, D], got {x}")
@@ -33,9 +45,8 @@ class Rope(Card, op="rope"):
             raise ShapeError(f"cos {cos} and sin {sin} must be [{length}, {n_rot // 2}] (or with the batch before it)")
         return x
 
-    def evaluate(
-        self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, head_dim: int, n_rot: int, style: str
-    ) -> Any:
+    def evaluate(self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, layout: RopeLayout) -> Any:
+        head_dim, n_rot, style = layout.head_dim, layout.n_rot, layout.style
         heads = x.astype(np.float64)
         if x.ndim == 3:
             heads = heads.reshape(*x.shape[:2], x.shape[2] // head_dim, head_dim)
@@ -50,13 +61,12 @@ class Rope(Card, op="rope"):
         result[..., second] = c * cosine + a * sine
         return result.reshape(x.shape).astype(x.dtype)
 
-    def decompose(
-        self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, *, head_dim: int, n_rot: int, style: str
-    ) -> Any:
+    def decompose(self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, *, layout: RopeLayout) -> Any:
+        head_dim, n_rot = layout.head_dim, layout.n_rot
         if n_rot == 0:
             return x + b.constant(0.0, dtype=x.dtype)
-        lanes = _lanes(b, x, head_dim, n_rot, style)
-        result = cast(b, _rotated(b, lanes, _tables(b, x, cos, sin), style), x.dtype)
+        lanes = _lanes(b, x, layout)
+        result = cast(b, _rotated(b, lanes, _tables(b, x, cos, sin), layout.style), x.dtype)
         if n_rot < head_dim:
             result = b.concat([result, b.narrow(_heads(b, x, head_dim), -1, n_rot, head_dim - n_rot)], -1)
         return b.reshape(result, x.shape.dims)
@@ -74,32 +84,27 @@ class Rope(Card, op="rope"):
         lanes = head_dim if n_rot is None else n_rot
         return b.emit("rope", (x, cos, sin), head_dim=head_dim, n_rot=lanes, style=style)
 
-    def jvp(
-        self, b: Builder, operands: Any, tangents: Any, results: Any, *, head_dim: int, n_rot: int, style: str
-    ) -> Any:
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, layout: RopeLayout) -> Any:
         (x, cos, sin), (dx, dcos, dsin) = operands, tangents
-        attributes: Any = {"head_dim": head_dim, "n_rot": n_rot, "style": style}
+        attributes = layout.named
         if dcos is None and dsin is None:
             return b.rope(dx, cos, sin, **attributes)
         turned = None if dx is None else b.rope(dx, cos, sin, **attributes)
-        if n_rot == 0:
+        if layout.n_rot == 0:
             return turned
         tables = [rules.or_zeros(b, d, t.shape) for d, t in ((dcos, cos), (dsin, sin))]
-        moved = _rotated(b, _lanes(b, x, head_dim, n_rot, style), _tables(b, x, *tables), style)
-        moved = b.pad(cast(b, moved, x.dtype), [*((0, 0),) * 3, (0, head_dim - n_rot)])
+        moved = _rotated(b, _lanes(b, x, layout), _tables(b, x, *tables), layout.style)
+        moved = b.pad(cast(b, moved, x.dtype), [*((0, 0),) * 3, (0, layout.head_dim - layout.n_rot)])
         return rules.total(b, (turned, b.reshape(moved, x.shape.dims)))
 
-    def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, head_dim: int, n_rot: int, style: str
-    ) -> Any:
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, layout: RopeLayout) -> Any:
         (x, cos, sin), (dy,) = operands, cotangents
-        attributes: Any = {"head_dim": head_dim, "n_rot": n_rot, "style": style}
 
         def of_table(table: Tensor, is_sine: bool) -> Tensor | None:
-            """Return the cotangent of a table: the products of its lanes with their cotangents, summed over heads."""
-            if n_rot == 0:
+            """The scalar product of the lanes that the table multiplies with the cotangents of the products."""
+            if layout.n_rot == 0:
                 return None
-            (first, second), (dfirst, dsecond) = (_lanes(b, t, head_dim, n_rot, style) for t in (x, dy))
+            (first, second), (dfirst, dsecond) = (_lanes(b, t, layout) for t in (x, dy))
             slope = first * dsecond - second * dfirst if is_sine else first * dfirst + second * dsecond
             of_heads = b.sum(slope, 2 if x.rank == 3 else 1)  # [B, S, half]
             if table.rank == 2:
@@ -107,7 +112,7 @@ class Rope(Card, op="rope"):
             return cast(b, of_heads, table.dtype)
 
         return (
-            lambda: b.rope(dy, cos, -sin, **attributes),
+            lambda: b.rope(dy, cos, -sin, **layout.named),
             lambda: of_table(cos, False),
             lambda: of_table(sin, True),
         )
@@ -142,11 +147,12 @@ def _heads(b: Builder, x: Tensor, head_dim: int) -> Tensor:
     return b.reshape(x, (*dims[:2], dims[2] // head_dim, head_dim)) if x.rank == 3 else x
 
 
-def _lanes(b: Builder, x: Tensor, head_dim: int, n_rot: int, style: str) -> tuple[Tensor, Tensor]:
-    """Return the pairs of lanes that are rotated together, both `[…, n_rot/2]`; f16 and bf16 are widened to f32."""
+def _lanes(b: Builder, x: Tensor, layout: RopeLayout) -> tuple[Tensor, Tensor]:
+    """The lanes that are rotated with each other, both `[…, n_rot/2]`, in f32 for f16 and bf16."""
+    head_dim, n_rot = layout.head_dim, layout.n_rot
     heads, half = _heads(b, x, head_dim), n_rot // 2
     rotated = widened(b, b.narrow(heads, -1, 0, n_rot) if n_rot < head_dim else heads)
-    if style == "neox":
+    if layout.style == "neox":
         return b.narrow(rotated, -1, 0, half), b.narrow(rotated, -1, half, half)
     pairs = b.reshape(rotated, (*rotated.shape.dims[:-1], half, 2))
     return pairs[..., 0], pairs[..., 1]

@@ -12,6 +12,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, exact_divide, maximum, minimum, product
 from rlx.ir.dtype import FLOATS, DType
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -28,13 +29,23 @@ from rlx.support.short import shown
 _LARGEST_DENOMINATOR = 4096
 
 
+@dataclass(frozen=True)
+class Resizing(ArgumentGroup):
+    """The attributes of a `resize`: the spatial sizes of the result, and how its pixels follow from those of the image."""
+
+    size: tuple[Dim, ...]
+    mode: str
+    align_corners: bool
+
+
 class Resize(Card, op="resize"):
-    def infer(self, x: Shape, *, size: tuple[Dim, ...], mode: str, align_corners: bool) -> Shape:
+    def infer(self, x: Shape, *, resizing: Resizing) -> Shape:
+        size = resizing.size
         if x.rank not in (3, 4, 5):
             raise ShapeError(f"x must be [N, C, spatial…] of rank 3, 4 or 5, got {x}")
         if len(size) != x.rank - 2:
             raise ShapeError(f"size needs {x.rank - 2} entries for {x}, got {len(size)}")
-        if align_corners and mode == "nearest":
+        if resizing.align_corners and resizing.mode == "nearest":
             raise ShapeError(
                 "align_corners says how to interpolate, and nearest does not", hint='use mode="bilinear" or drop it'
             )
@@ -50,18 +61,20 @@ class Resize(Card, op="resize"):
         for i, old in enumerate(x.dims[2:]):
             yield old - least_size, f"spatial axis {i} is empty: there is nothing to resize"
 
-    def evaluate(self, x: np.ndarray, *, size: tuple[int, ...], mode: str, align_corners: bool) -> np.ndarray:
+    def evaluate(self, x: np.ndarray, *, resizing: Resizing) -> np.ndarray:
         wide = x.astype(np.float64)
+        size: Any = resizing.size
         if 0 in (*x.shape[:2], *size):
             return np.zeros((*x.shape[:2], *size), x.dtype)
         for i, (old, new) in enumerate(zip(x.shape[2:], size, strict=True)):
-            if mode == "nearest":
+            if resizing.mode == "nearest":
                 wide = np.take(wide, np.arange(new) * old // new, 2 + i)
             else:
-                wide = _interpolated(wide, 2 + i, _ResizedAxis(old, new, align_corners))
+                wide = _interpolated(wide, 2 + i, _ResizedAxis(old, new, resizing.align_corners))
         return wide.astype(x.dtype)
 
-    def decompose(self, b: Builder, x: Tensor, *, size: tuple[Dim, ...], mode: str, align_corners: bool) -> Tensor:
+    def decompose(self, b: Builder, x: Tensor, *, resizing: Resizing) -> Tensor:
+        size, mode = resizing.size, resizing.mode
         dims = (*x.shape.dims[:2], *size)
         if 0 in dims:
             return b.expand(b.constant(0, dtype=x.dtype), dims)
@@ -69,7 +82,7 @@ class Resize(Card, op="resize"):
         for i, new in enumerate(size):
             if x.shape.dims[2 + i] == new:
                 continue
-            line = _ResizedAxis(x.shape.dims[2 + i], new, align_corners)
+            line = _ResizedAxis(x.shape.dims[2 + i], new, resizing.align_corners)
             result = (_nearest if mode == "nearest" else _bilinear)(b, result, 2 + i, line)
         return cast(b, result, x.dtype)
 
@@ -105,26 +118,16 @@ class Resize(Card, op="resize"):
 
     linear = ("x",)
 
-    def vjp(
-        self,
-        b: Builder,
-        operands: Any,
-        results: Any,
-        cotangents: Any,
-        *,
-        size: tuple[Dim, ...],
-        mode: str,
-        align_corners: bool,
-    ) -> tuple[Tensor]:
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, resizing: Resizing) -> tuple[Tensor]:
         (x,), (dy,) = operands, cotangents
         if 0 in (*x.shape.dims, *dy.shape.dims):
             return (rules.zeros(b, x.shape),)
         result = widened(b, dy)
-        for i, new in enumerate(size):
+        adjoint = _nearest_adjoint if resizing.mode == "nearest" else _bilinear_adjoint
+        for i, new in enumerate(resizing.size):
             old = x.shape.dims[2 + i]
             if old != new:
-                line = _ResizedAxis(old, new, align_corners)
-                result = (_nearest_adjoint if mode == "nearest" else _bilinear_adjoint)(b, result, 2 + i, line)
+                result = adjoint(b, result, 2 + i, _ResizedAxis(old, new, resizing.align_corners))
         return (cast(b, result, dy.dtype),)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -305,37 +308,49 @@ def resize_nearest2x(b: Builder, x: Tensor) -> Tensor:
     return b.resize(x, scale=2)
 
 
+@dataclass(frozen=True)
+class AxialGrid(ArgumentGroup):
+    """The attributes of an `axial_rope_2d`: the grid of its tokens, the heads, and the base of the frequencies."""
+
+    end_x: int
+    end_y: int
+    head_dim: int
+    num_heads: int
+    theta: float
+    repeat_factor: int
+
+    @property
+    def num_tokens(self) -> int:
+        return self.end_x * self.end_y * self.repeat_factor
+
+
 class AxialRope2d(Card, op="axial_rope_2d"):
-    def infer(
-        self, x: Shape, *, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float, repeat_factor: int
-    ) -> Shape:
+    def infer(self, x: Shape, *, grid: AxialGrid) -> Shape:
+        head_dim, num_heads, length = grid.head_dim, grid.num_heads, grid.num_tokens
         if x.rank not in (3, 4):
             raise ShapeError(f"x must be [B, S, H·D] or [B, H, S, D], got {x}")
         if head_dim % 4:
             raise ShapeError(f"head_dim = {head_dim} is not a multiple of 4: pairs of lanes turn by column and by row")
-        length = end_x * end_y * repeat_factor
         expected = (length, num_heads * head_dim) if x.rank == 3 else (num_heads, length, head_dim)
         if x.dims[1:] != expected:
             raise ShapeError(
-                f"{num_heads} heads of {head_dim} for {repeat_factor}·{end_y}·{end_x} tokens are "
+                f"{num_heads} heads of {head_dim} for {grid.repeat_factor}·{grid.end_y}·{grid.end_x} tokens are "
                 f"[B, {', '.join(map(str, expected))}], got {x}"
             )
         return x
 
-    def evaluate(self, x: np.ndarray, *, head_dim: int, **grid: Any) -> np.ndarray:
-        cos, sin = rotations(head_dim=head_dim, **grid)
+    def evaluate(self, x: np.ndarray, *, grid: AxialGrid) -> np.ndarray:
+        (cos, sin), head_dim = rotations(grid), grid.head_dim
         turned = Rope().evaluate(x.astype(np.float64), cos, sin, head_dim=head_dim, n_rot=head_dim, style="gptj")
         return turned.astype(x.dtype)
 
-    def decompose(self, b: Builder, x: Tensor, *, head_dim: int, **grid: Any) -> Tensor:
-        return _turned(b, x, 1, head_dim, grid)
+    def decompose(self, b: Builder, x: Tensor, *, grid: AxialGrid) -> Tensor:
+        return _turned(b, x, 1, grid)
 
     linear = ("x",)
 
-    def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, head_dim: int, **grid: Any
-    ) -> tuple[Tensor]:
-        return (_turned(b, cotangents[0], -1, head_dim, grid),)
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, grid: AxialGrid) -> tuple[Tensor]:
+        return (_turned(b, cotangents[0], -1, grid),)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **grid: Any) -> Tensor:
         x = operands[0]
@@ -366,15 +381,16 @@ class AxialRope2d(Card, op="axial_rope_2d"):
         yield sample((2, 0, 8), end_x=0, end_y=2, head_dim=4, num_heads=2, dtypes=("f32",))
 
 
-def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, Any]) -> Tensor:
-    """Return `axial_rope_2d`, forwards (1) or backwards (-1)."""
+def _turned(b: Builder, x: Tensor, sense: int, grid: AxialGrid) -> Tensor:
+    """`axial_rope_2d`, forwards (1) or backwards (-1)."""
+    head_dim = grid.head_dim
     wide, dims = widened(b, x), x.shape.dims
     tokens: Any
     if x.rank == 3:
         tokens, pairs = (dims[1], 1), (*dims[:2], dims[2] // head_dim, head_dim // 2, 2)
     else:
         tokens, pairs = (dims[2],), (*dims[:3], head_dim // 2, 2)
-    cosines, sines = (t.reshape(*tokens, head_dim // 2, 1) for t in rotations(head_dim=head_dim, **grid))
+    cosines, sines = (t.reshape(*tokens, head_dim // 2, 1) for t in rotations(grid))
     cos, sin = (b.constant(t.astype(wide.dtype.numpy)) for t in (cosines, sense * sines))
     lanes = b.reshape(wide, pairs)
     first, second = lanes[..., :1], lanes[..., 1:]
@@ -384,12 +400,10 @@ def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, An
     return cast(b, b.reshape(turned, dims), x.dtype)
 
 
-def rotations(
-    *, end_x: int, end_y: int, head_dim: int, theta: float, repeat_factor: int, **_: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return cosines and sines `[S, D/2]` in f64 of the rotation angle of each pair of lanes, for each token."""
-    token = np.arange(end_x * end_y * repeat_factor)
+def rotations(grid: AxialGrid) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines `[S, D/2]` in f64: how far each token turns each pair of lanes."""
+    token, head_dim, end_x, end_y = np.arange(grid.num_tokens), grid.head_dim, grid.end_x, grid.end_y
     column, row = token % max(end_x, 1), token % max(end_x * end_y, 1) // max(end_x, 1)
-    frequency = theta ** (-4 * np.arange(head_dim // 4) / head_dim)
+    frequency = grid.theta ** (-4 * np.arange(head_dim // 4) / head_dim)
     angle = np.concatenate([np.outer(column, frequency), np.outer(row, frequency)], 1)
     return np.cos(angle), np.sin(angle)

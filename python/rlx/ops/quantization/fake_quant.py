@@ -5,6 +5,7 @@ Both ops are composite. Their evaluators do the same arithmetic in the same dtyp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, dtype
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, SampleOperand, sample, wide
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -52,17 +54,24 @@ def _scale_operand(b: Builder, x: Tensor, scale: Any, axis: int | None, name: st
     return lifted(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), name)
 
 
+@dataclass(frozen=True)
+class FakeQuantization(ArgumentGroup):
+    """The attributes of a `fake_quantize`: the steps, the axis of the scales, where these come from, and the derivative."""
+
+    bits: int
+    axis: int | None
+    ste: str
+    scale_mode: str
+    decay: float
+
+    def other_axes(self, rank: int) -> list[int]:
+        """The axes of a tensor of a rank that share a scale."""
+        return [i for i in range(rank) if i != self.axis]
+
+
 class FakeQuantize(Card, op="fake_quantize"):
     def infer(
-        self,
-        x: Shape,
-        state: Shape | None,
-        *,
-        bits: int,
-        axis: int | None,
-        ste: str,
-        scale_mode: str,
-        decay: float,
+        self, x: Shape, state: Shape | None, *, axis: int | None, scale_mode: str, **_: Any
     ) -> tuple[Shape, Shape]:
         if (state is not None) != (scale_mode != "per_batch"):
             requirement = "takes no" if scale_mode == "per_batch" else "needs a"
@@ -72,27 +81,25 @@ class FakeQuantize(Card, op="fake_quantize"):
             _check_scale_dtype(x, "state", state)
         return x, Shape(scale_dims(x, axis), wide(x.dtype))
 
-    def evaluate(
-        self, x: np.ndarray, state: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str, decay: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if scale_mode == "fixed":
+    def evaluate(self, x: np.ndarray, state: Any, *, quantization: FakeQuantization) -> tuple[np.ndarray, np.ndarray]:
+        bits, axis = quantization.bits, quantization.axis
+        if quantization.scale_mode == "fixed":
             return _rounded(x, state, bits, axis), state.copy()
-        kind = wide(x.dtype)
-        other_axes = tuple(i for i in range(x.ndim) if i != axis)
+        kind, decay = wide(x.dtype), quantization.decay
+        other_axes = tuple(quantization.other_axes(x.ndim))
         scale = np.max(np.abs(x.astype(kind)), axis=other_axes, initial=0) / kind.type(largest_step(bits))
-        if scale_mode == "ema":
+        if quantization.scale_mode == "ema":
             scale = kind.type(decay) * state + kind.type(1 - decay) * scale
         return _rounded(x, np.asarray(scale), bits, axis), np.asarray(scale)
 
-    def decompose(
-        self, b: Builder, x: Tensor, state: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str, decay: float
-    ) -> tuple[Tensor, Tensor]:
-        if scale_mode == "fixed":
+    def decompose(self, b: Builder, x: Tensor, state: Any, *, quantization: FakeQuantization) -> tuple[Tensor, Tensor]:
+        bits, axis, decay = quantization.bits, quantization.axis, quantization.decay
+        if quantization.scale_mode == "fixed":
             return _rounded_tensor(b, x, state, bits, axis), state
-        other_axes = [i for i in range(x.rank) if i != axis]
-        largest = b.maximum(b.max(b.abs(widened(b, x)), other_axes), 0.0)  # the maximum of an empty tensor is -inf
+        other_axes = quantization.other_axes(x.rank)
+        largest = b.maximum(b.max(b.abs(widened(b, x)), other_axes), 0.0)  # of an empty tensor it is -inf
         scale = largest / float(largest_step(bits))
-        if scale_mode == "ema":
+        if quantization.scale_mode == "ema":
             scale = state * decay + scale * (1 - decay)
         return _rounded_tensor(b, x, scale, bits, axis), scale
 
@@ -117,56 +124,25 @@ class FakeQuantize(Card, op="fake_quantize"):
     # The scale is always treated as a constant: no derivative propagates into or through it.
 
     def jvp(
-        self,
-        b: Builder,
-        operands: Any,
-        tangents: Any,
-        results: Any,
-        *,
-        bits: int,
-        axis: int | None,
-        ste: str,
-        scale_mode: str,
-        decay: float,
+        self, b: Builder, operands: Any, tangents: Any, results: Any, *, quantization: FakeQuantization
     ) -> tuple[Tensor | None, None]:
         (x, _), (dx, _) = operands, tangents
-        return _through(b, x, dx, results, bits=bits, axis=axis, ste=ste, scale_mode=scale_mode), None
+        return _through(b, x, dx, results, quantization), None
 
     def vjp(
-        self,
-        b: Builder,
-        operands: Any,
-        results: Any,
-        cotangents: Any,
-        *,
-        bits: int,
-        axis: int | None,
-        ste: str,
-        scale_mode: str,
-        decay: float,
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, quantization: FakeQuantization
     ) -> tuple[Tensor | None, None]:
         x, dy = operands[0], cotangents[0]
-        return _through(b, x, dy, results, bits=bits, axis=axis, ste=ste, scale_mode=scale_mode), None
+        return _through(b, x, dy, results, quantization), None
 
     def vmap(
-        self,
-        b: Builder,
-        operands: Any,
-        batched: Any,
-        *,
-        size: Dim,
-        bits: int,
-        axis: int | None,
-        ste: str,
-        scale_mode: str,
-        decay: float,
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int | None, **attributes: Any
     ) -> tuple[Tensor, Tensor]:
-        (x, state), (x_batched, state_batched) = operands, batched
-        attributes: Any = {"bits": bits, "ste": ste, "scale_mode": scale_mode, "decay": decay}
-        if scale_mode == "fixed" and not state_batched:
+        (x, _), (x_batched, state_batched) = operands, batched
+        if attributes["scale_mode"] == "fixed" and not state_batched:
             result, scale = b.emit("fake_quantize", operands, axis=_shifted(axis), **attributes)
             return result, rules.batch(b, scale, False, size)
-        joined, states, place = _joined(b, x, x_batched, state, bool(state_batched), size, axis)
+        joined, states, place = _joined(b, operands, batched, size, axis)
         result, scale = b.emit("fake_quantize", (joined, states), axis=place, **attributes)
         if axis is None:
             return result, scale
@@ -194,18 +170,17 @@ class FakeQuantize(Card, op="fake_quantize"):
         yield sample((0, 4), None, bits=8, dtypes=("f32",))
 
 
-def _through(
-    b: Builder, x: Tensor, d: Tensor | None, results: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str
-) -> Tensor | None:
-    """Propagate a tangent or cotangent through `fake_quantize`, whose Jacobian is diagonal."""
+def _through(b: Builder, x: Tensor, d: Tensor | None, results: Any, quantization: FakeQuantization) -> Tensor | None:
+    """A tangent or cotangent through `fake_quantize`, whose derivative is diagonal."""
+    axis, ste = quantization.axis, quantization.ste
     if d is None or ste == "identity":
         return d
     wide_x = widened(b, x)
-    if scale_mode == "per_batch":
-        # This equals qmax·(max|x|/qmax), but is not rounded twice: the roundings could exclude the largest element.
-        limit = b.max(b.abs(wide_x), [i for i in range(x.rank) if i != axis], keep_dims=True)
+    if quantization.scale_mode == "per_batch":
+        # qmax·(max|x|/qmax) without the two roundings, which could leave the largest element outside.
+        limit = b.max(b.abs(wide_x), quantization.other_axes(x.rank), keep_dims=True)
     else:
-        limit = spread(b, results[1], axis, x.rank) * float(largest_step(bits))
+        limit = spread(b, results[1], axis, x.rank) * float(largest_step(quantization.bits))
     return cast(b, straight_through(b, ste, widened(b, d), wide_x, limit), x.dtype)
 
 
@@ -250,10 +225,10 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
         return of_x, of_scale
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, bits: int, axis: int | None) -> Tensor:
-        (x, scale), (x_batched, scale_batched) = operands, batched
+        (x, _), (x_batched, scale_batched) = operands, batched
         if not scale_batched:
             return b.emit("fake_quantize_lsq", operands, bits=bits, axis=_shifted(axis))
-        joined, scales, place = _joined(b, x, x_batched, scale, scale_batched, size, axis)
+        joined, scales, place = _joined(b, operands, batched, size, axis)
         result = b.emit("fake_quantize_lsq", (joined, scales), bits=bits, axis=place)
         return result if axis is None else rules.unfolded(b, result, axis, size, x.shape.dims[axis + bool(x_batched)])
 
@@ -275,10 +250,9 @@ def _shifted(axis: int | None) -> int | None:
     return None if axis is None else axis + 1
 
 
-def _joined(
-    b: Builder, x: Tensor, x_batched: bool, scale: Tensor | None, scale_batched: bool, size: Dim, axis: int | None
-) -> tuple[Tensor, Tensor | None, int]:
-    """Return a batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
+def _joined(b: Builder, operands: Any, batched: Any, size: Dim, axis: int | None) -> tuple[Tensor, Tensor | None, int]:
+    """A batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
+    (x, scale), (x_batched, scale_batched) = operands, batched
     x = rules.batch(b, x, x_batched, size)
     scale = None if scale is None else rules.batch(b, scale, scale_batched, size)
     if axis is None:
