@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import COMPLEXES, FLOATS, NUMBERS, REAL, i32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.op.results import TopKResult
 from rlx.ir.shape import Shape
@@ -60,6 +62,15 @@ def flag(name: str, value: Any) -> bool:
         hint = "cast the operand to compute in another dtype"
         raise ShapeError(f"{name} must be True or False, got {value!r:.60}", hint=hint)
     return bool(value)
+
+
+@dataclass(frozen=True)
+class Reduction(ArgumentGroup):
+    """What a `reduce` does: the kind, the axes, and whether they are kept with size 1."""
+
+    kind: str
+    axes: tuple[int, ...]
+    keep_dims: bool
 
 
 class Reduce(Card, op="reduce"):
@@ -115,16 +126,17 @@ class Reduce(Card, op="reduce"):
         tangents: Any,
         results: Any,
         *,
-        kind: str,
-        axes: tuple[int, ...],
-        keep_dims: bool,
+        reduction: Reduction,
     ) -> Tensor:
         (x,), (dx,), (y,) = operands, tangents, results
+        kind, axes = reduction.kind, reduction.axes
         if kind in ("max", "min"):
             dx = dx * _shares(b, x, y, axes)
         elif kind == "prod":
             dx = dx * _product_of_others(b, x, axes)
-        return b.emit("reduce", (dx,), kind="mean" if kind == "mean" else "sum", axes=axes, keep_dims=keep_dims)
+        return b.emit(
+            "reduce", (dx,), kind="mean" if kind == "mean" else "sum", axes=axes, keep_dims=reduction.keep_dims
+        )
 
     def vjp(
         self,
@@ -133,11 +145,10 @@ class Reduce(Card, op="reduce"):
         results: Any,
         cotangents: Any,
         *,
-        kind: str,
-        axes: tuple[int, ...],
-        keep_dims: bool,
+        reduction: Reduction,
     ) -> tuple[Tensor]:
         (x,), (y,), (dy,) = operands, results, cotangents
+        kind, axes = reduction.kind, reduction.axes
         dy = _with_kept_axes(b, dy, x, axes)
         if kind == "mean":
             wide = b.cast(dy, dy.dtype.compute)  # f16 cannot represent counts above 65504
@@ -150,9 +161,9 @@ class Reduce(Card, op="reduce"):
         return (b.expand(dy, x.shape),)
 
     def vmap(
-        self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str, axes: tuple[int, ...], keep_dims: bool
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, axes: tuple[int, ...], **attributes: Any
     ) -> Tensor:
-        return b.emit("reduce", operands, kind=kind, axes=tuple(a + 1 for a in axes), keep_dims=keep_dims)
+        return b.emit("reduce", operands, axes=tuple(a + 1 for a in axes), **attributes)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(operands[0].num_elements, moved_bytes(operands, results))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from rlx.ir.dims.dim import Dim, DimExpr, dim
 from rlx.ir.dtype import EVERY, WITH_ZERO
 from rlx.ir.fitting import fitted
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -23,29 +25,45 @@ _NUMPY_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "r
 _MARGINS = {"constant": None, "reflect": 1, "replicate": None, "circular": 0}
 
 
+@dataclass(frozen=True)
+class PadEdges(ArgumentGroup):
+    """What a `pad` adds: the number of elements before and after each axis, and which elements these are."""
+
+    low: Sequence[Dim]
+    high: Sequence[Dim]
+    mode: str
+
+    @property
+    def pairs(self) -> list[tuple[Dim, Dim]]:
+        """The numbers of elements added before and after each axis."""
+        return list(zip(self.low, self.high, strict=True))
+
+
 class Pad(Card, op="pad"):
-    def infer(self, x: Shape, *, low: tuple[Dim, ...], high: tuple[Dim, ...], mode: str, value: float) -> Shape:
+    def infer(self, x: Shape, *, edges: PadEdges, value: float) -> Shape:
+        low, high = edges.low, edges.high
         if not len(low) == len(high) == x.rank:
             raise ShapeError(f"low and high need {x.rank} entries each, got {len(low)} and {len(high)}")
-        for amount, message in _requirements(x, low, high, mode):
+        for amount, message in _requirements(x, edges):
             if type(amount) is int and amount < 0:
                 raise ShapeError(message)
-        if mode == "constant" or x.dtype.has_zero:
+        if edges.mode == "constant" or x.dtype.has_zero:
             _check_value(value, x)
         return x.with_dims(before + d + after for before, d, after in zip(low, x.dims, high, strict=True))
 
-    def requires(self, x: Shape, *, low: Any, high: Any, mode: str, value: float) -> Iterator[tuple[Dim, str]]:
-        return _requirements(x, low, high, mode)
+    def requires(self, x: Shape, *, edges: PadEdges, value: float) -> Iterator[tuple[Dim, str]]:
+        return _requirements(x, edges)
 
-    def evaluate(self, x: np.ndarray, *, low: Any, high: Any, mode: str, value: float) -> np.ndarray:
+    def evaluate(self, x: np.ndarray, *, edges: PadEdges, value: float) -> np.ndarray:
         if not x.ndim:
             return x
-        options: Any = {"constant_values": np.asarray(value).astype(x.dtype)} if mode == "constant" else {}
-        return np.pad(x, list(zip(low, high, strict=True)), _NUMPY_MODES[mode], **options)
+        pairs: Any = edges.pairs
+        options: Any = {"constant_values": np.asarray(value).astype(x.dtype)} if edges.mode == "constant" else {}
+        return np.pad(x, pairs, _NUMPY_MODES[edges.mode], **options)
 
-    def decompose(self, b: Builder, x: Tensor, *, low: Any, high: Any, mode: str, value: float) -> Tensor:
-        for axis, (before, after) in enumerate(zip(low, high, strict=True)):
-            added = _Added(b, x, axis, mode, value)
+    def decompose(self, b: Builder, x: Tensor, *, edges: PadEdges, value: float) -> Tensor:
+        for axis, (before, after) in enumerate(edges.pairs):
+            added = _Added(b, x, axis, edges.mode, value)
             pieces = [added.before(before), x, added.after(after)]
             nonempty = [piece for piece, amount in zip(pieces, (before, 1, after), strict=True) if amount != 0]
             x = b.concat(nonempty, axis=axis)
@@ -61,17 +79,16 @@ class Pad(Card, op="pad"):
         return b.emit("pad", tangents, value=0.0, **attributes)
 
     def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, low: Any, high: Any, mode: str, value: float
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, edges: PadEdges, **_: Any
     ) -> tuple[Tensor]:
         (dy,), dims = cotangents, operands[0].shape.dims
-        for axis in reversed(range(len(dims))):
-            dy = _folded_back(b, dy, axis, (low[axis], dims[axis], high[axis]), mode)
+        for axis, (before, after) in reversed(list(enumerate(edges.pairs))):
+            dy = _folded_back(b, dy, axis, (before, dims[axis], after), edges.mode)
         return (dy,)
 
-    def vmap(
-        self, b: Builder, operands: Any, batched: Any, *, size: Dim, low: Any, high: Any, mode: str, value: float
-    ) -> Tensor:
-        return b.emit("pad", operands, low=(0, *low), high=(0, *high), mode=mode, value=value)
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, edges: PadEdges, value: float) -> Tensor:
+        low, high = (0, *edges.low), (0, *edges.high)
+        return b.emit("pad", operands, low=low, high=high, mode=edges.mode, value=value)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(0, moved_bytes(operands, results))
@@ -86,10 +103,11 @@ class Pad(Card, op="pad"):
         yield sample(("n+3", 2), low=(2, 1), high=("n", 0), mode="reflect", dtypes=("f32", "f8e8m0fnu"))
 
 
-def _requirements(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) -> Iterator[tuple[Dim, str]]:
-    """Yield the numbers that must not be negative, each with the error message."""
+def _requirements(x: Shape, edges: PadEdges) -> Iterator[tuple[Dim, str]]:
+    """The numbers that must not be negative, each with the message for the case that it is."""
+    mode = edges.mode
     margin = _MARGINS[mode]
-    for axis, (d, *amounts) in enumerate(zip(x.dims, low, high, strict=True)):
+    for axis, (d, *amounts) in enumerate(zip(x.dims, edges.low, edges.high, strict=True)):
         for amount in amounts:
             yield amount, f"axis {axis} is padded by {amount}, which is negative"
             if margin is not None and amount != 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, dim, exact_divide, product
 from rlx.ir.dtype import EVERY
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -135,13 +137,11 @@ class Narrow(_Movement, op="narrow"):
 
     linear = ("x",)
 
-    def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, start: Any, length: Any
-    ) -> Any:
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, start: Any, **_: Any) -> Any:
         return (rules.Range(axis, start[0], cotangents[0], operands[0].shape.dims[axis]),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, start: Any, length: Any) -> Tensor:
-        return b.emit("narrow", operands, axis=axis + 1, start=start, length=length)
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
+        return b.emit("narrow", operands, axis=axis + 1, **attributes)
 
     def samples(self) -> Any:
         yield sample((4, 6), axis=1, start=(2,), length=(3,), dtypes=EVERY)
@@ -170,6 +170,15 @@ def range_requirements(start: Dim, limit: Dim, size: Dim, axis: int) -> Iterator
         yield gap, f"the range {start}:{limit} does not fit axis {axis} of size {size}"
 
 
+@dataclass(frozen=True)
+class SliceRanges(ArgumentGroup):
+    """The elements that a `slice` takes, for each axis."""
+
+    starts: Sequence[Dim]
+    limits: Sequence[Dim]
+    strides: Sequence[int]
+
+
 class Slice(_Movement, op="slice"):
     def infer(self, x: Shape, *, starts: Any, limits: Any, strides: tuple[int, ...]) -> Shape:
         if not len(starts) == len(limits) == len(strides) == x.rank:
@@ -195,10 +204,9 @@ class Slice(_Movement, op="slice"):
 
     linear = ("x",)
 
-    def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, starts: Any, limits: Any, strides: Any
-    ) -> Any:
-        """Return each element to its original position: insert zeros between the elements, then around them."""
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, ranges: SliceRanges) -> Any:
+        """Each element goes back to its place: zeros between the elements, then zeros around them."""
+        starts, limits, strides = ranges.starts, ranges.limits, ranges.strides
         dims, (dy,) = operands[0].shape.dims, cotangents
         changed = [i for i, d in enumerate(dims) if (starts[i], limits[i], strides[i]) != (0, d, 1)]
         if len(changed) == 1 and strides[changed[0]] == 1:
@@ -209,10 +217,9 @@ class Slice(_Movement, op="slice"):
         dy = _cut(b, dy, lengths)
         return (b.pad(dy, [(low, d - high) for low, high, d in zip(starts, limits, dims, strict=True)]),)
 
-    def vmap(
-        self, b: Builder, operands: Any, batched: Any, *, size: Dim, starts: Any, limits: Any, strides: Any
-    ) -> Tensor:
-        return b.emit("slice", operands, starts=(0, *starts), limits=(size, *limits), strides=(1, *strides))
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, ranges: SliceRanges) -> Tensor:
+        starts, limits, strides = (0, *ranges.starts), (size, *ranges.limits), (1, *ranges.strides)
+        return b.emit("slice", operands, starts=starts, limits=limits, strides=strides)
 
     def samples(self) -> Any:
         yield sample((4, 7), starts=(1, 0), limits=(3, 7), strides=(1, 2), dtypes=EVERY)

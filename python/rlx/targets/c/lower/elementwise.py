@@ -7,6 +7,7 @@ from typing import Any
 from rlx import mlir
 from rlx.ir.dtype import DType, f32, i32, i64, u32
 from rlx.ir.shape import Shape, shape_of
+from rlx.ops.shape.shape import SliceRanges
 from rlx.support.errors import UnsupportedError
 from rlx.targets.c.lower import integers
 from rlx.targets.c.lower.grouping import constant_of
@@ -244,13 +245,13 @@ def transpose(body: IndexBody, index: Index, result: Shape, x: Shape, *, perm: t
 
 
 @moves("narrow")
-def narrow(body: IndexBody, index: Index, result: Shape, x: Shape, *, axis: int, start: Any, length: Any) -> Index:
+def narrow(body: IndexBody, index: Index, result: Shape, x: Shape, *, axis: int, start: Any, **_: Any) -> Index:
     return tuple(at + start[0] if i == axis else at for i, at in enumerate(index))
 
 
 @moves("slice")
-def slice_(body: IndexBody, index: Index, result: Shape, x: Shape, *, starts: Any, limits: Any, strides: Any) -> Index:
-    return tuple(at * step + start for at, start, step in zip(index, starts, strides, strict=True))
+def slice_(body: IndexBody, index: Index, result: Shape, x: Shape, *, ranges: SliceRanges) -> Index:
+    return tuple(at * step + start for at, start, step in zip(index, ranges.starts, ranges.strides, strict=True))
 
 
 @moves("expand")

@@ -9,17 +9,18 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.op import opview
 from rlx.ir.shape import Shape, shape_of
+from rlx.ops.shape.padding import PadEdges
 from rlx.targets.c.lower.kernel import IndexBody, KernelWriter
 from rlx.targets.c.lower.rules import loops
 from rlx.targets.c.lower.values import Affine, Index, literal
 
 
 @loops("pad")
-def pad(kernel: KernelWriter, result: Shape, x: mlir.Value, *, low: Any, high: Any, mode: str, value: float) -> None:
-    dims = shape_of(x).static
+def pad(kernel: KernelWriter, result: Shape, x: mlir.Value, *, edges: PadEdges, value: float) -> None:
+    dims, mode, low = shape_of(x).static, edges.mode, edges.low
     if mode == "constant":
         filler = literal(np.asarray(value).astype(result.dtype.numpy)[()], result.dtype)
-        if any((*low, *high)):
+        if any((*low, *edges.high)):
             kernel.nest(result.static, lambda body, index: kernel.finish(body, index, filler))
         kernel.nest(
             dims,
@@ -32,7 +33,7 @@ def pad(kernel: KernelWriter, result: Shape, x: mlir.Value, *, low: Any, high: A
     def run(body: IndexBody, index: Index) -> None:
         at = [
             i if not before and not after else _inside(body, i, before, d, mode)
-            for i, before, after, d in zip(index, low, high, dims, strict=True)
+            for i, before, after, d in zip(index, low, edges.high, dims, strict=True)
         ]
         kernel.finish(body, index, body.element(x, tuple(at)))
 
