@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import log2
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product, same
 from rlx.ir.dtype import dtype, f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.complex import as_complex, as_part
@@ -82,19 +84,39 @@ def _transformed(b: Builder, x: fourier.Pair, n: Dim, power: float) -> fourier.P
     return fourier.transform(b, x, n, n**power) if type(n) is int else fourier.unknown_transform(b, x, n, power)
 
 
+@dataclass(frozen=True)
+class FftOptions(ArgumentGroup):
+    """The axis of an `fft`, its direction, and where its factor goes."""
+
+    axis: int
+    inverse: bool
+    norm: str
+
+
+@dataclass(frozen=True)
+class IrfftOptions(ArgumentGroup):
+    """The axis of an `irfft`, the length of its result, and where its factor goes."""
+
+    axis: int
+    length: tuple[Dim]
+    norm: str
+
+
 class Fft(Card, op="fft"):
-    def infer(self, x: Shape, *, axis: int, inverse: bool, norm: str) -> Shape:
+    def infer(self, x: Shape, *, axis: int, **_: Any) -> Shape:
         _check_length(x, axis)
         return x
 
-    def requires(self, x: Shape, *, axis: int, inverse: bool, norm: str) -> list[tuple[Dim, str]]:
+    def requires(self, x: Shape, *, axis: int, **_: Any) -> list[tuple[Dim, str]]:
         return _length_requirement(x, axis)
 
-    def evaluate(self, x: np.ndarray, *, axis: int, inverse: bool, norm: Any) -> np.ndarray:
-        function = np.fft.ifft if inverse else np.fft.fft
-        return function(x.astype(np.complex128), axis=axis, norm=norm).astype(x.dtype)
+    def evaluate(self, x: np.ndarray, *, transform: FftOptions) -> np.ndarray:
+        function = np.fft.ifft if transform.inverse else np.fft.fft
+        norm: Any = transform.norm
+        return function(x.astype(np.complex128), axis=transform.axis, norm=norm).astype(x.dtype)
 
-    def decompose(self, b: Builder, x: Tensor, *, axis: int, inverse: bool, norm: str) -> Tensor:
+    def decompose(self, b: Builder, x: Tensor, *, transform: FftOptions) -> Tensor:
+        axis, inverse, norm = transform.axis, transform.inverse, transform.norm
         n, rows = x.shape.dims[axis], _Rows(b, x.shape.dims, axis)
         parts = rows.of(b.real(x)), rows.of(b.imag(x))
         parts = _transformed(b, fourier.swapped(parts) if inverse else parts, n, _POWERS[norm][inverse])
@@ -117,10 +139,9 @@ class Fft(Card, op="fft"):
 
     linear = ("x",)
 
-    def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, inverse: bool, norm: str
-    ) -> tuple[Tensor]:
-        return (b.emit("fft", cotangents, axis=axis, inverse=not inverse, norm=_OF_ADJOINT[norm]),)
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, transform: FftOptions) -> tuple[Tensor]:
+        inverse, norm = not transform.inverse, _OF_ADJOINT[transform.norm]
+        return (b.emit("fft", cotangents, axis=transform.axis, inverse=inverse, norm=norm),)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
         return b.emit("fft", operands, axis=axis + 1, **attributes)
@@ -221,9 +242,9 @@ class Irfft(Card, op="irfft"):
     def evaluate(self, x: np.ndarray, *, axis: int, length: tuple[int, ...], norm: Any) -> np.ndarray:
         return np.fft.irfft(x.astype(np.complex128), n=length[0], axis=axis, norm=norm).astype(np.real(x).dtype)
 
-    def decompose(self, b: Builder, x: Tensor, *, axis: int, length: tuple[Dim, ...], norm: str) -> Tensor:
-        n, rows = length[0], _Rows(b, x.shape.dims, axis)
-        parts, power = (rows.of(b.real(x)), rows.of(b.imag(x))), _POWERS[norm][1]
+    def decompose(self, b: Builder, x: Tensor, *, transform: IrfftOptions) -> Tensor:
+        (n,), rows = transform.length, _Rows(b, x.shape.dims, transform.axis)
+        parts, power = (rows.of(b.real(x)), rows.of(b.imag(x))), _POWERS[transform.norm][1]
         if type(n) is int:
             return rows.restored(fourier.real_inverse(b, parts, n, n**power))
         return rows.restored(fourier.unknown_real_inverse(b, parts, n, power))
@@ -238,13 +259,14 @@ class Irfft(Card, op="irfft"):
     linear = ("x",)
 
     def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, length: Any, norm: str
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, transform: IrfftOptions
     ) -> tuple[Tensor]:
-        spectrum = b.emit("rfft", cotangents, axis=axis, norm=_OF_ADJOINT[norm])
-        return (spectrum * fourier.multiplicities(b, length[0], spectrum.rank - 1 - axis, spectrum.dtype.part),)
+        axis, (length,) = transform.axis, transform.length
+        spectrum = b.emit("rfft", cotangents, axis=axis, norm=_OF_ADJOINT[transform.norm])
+        return (spectrum * fourier.multiplicities(b, length, spectrum.rank - 1 - axis, spectrum.dtype.part),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, length: Any, norm: str) -> Tensor:
-        return b.emit("irfft", operands, axis=axis + 1, length=length, norm=norm)
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
+        return b.emit("irfft", operands, axis=axis + 1, **attributes)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return _cost(results[0], attributes["length"][0], 2.5, moved_bytes(operands, results))

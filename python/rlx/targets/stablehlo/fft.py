@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlx.ir.dtype import DType
+from typing import Any
+
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo.attributes import attribute, sizes
 from rlx.targets.stablehlo.emitter import HloEmitter
@@ -11,31 +12,30 @@ from rlx.targets.stablehlo.rules import Lowered, lowers
 
 @lowers("fft")
 def fft(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, inverse: bool, norm: str) -> Lowered:
-    return _transformed(emit, x, "IFFT" if inverse else "FFT", axis, x.dims[axis], norm, results[0].dtype)
+    return _transformed(emit, x, results[0], "IFFT" if inverse else "FFT", axis, norm)
 
 
 @lowers("rfft")
 def rfft(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, norm: str) -> Lowered:
-    return _transformed(emit, x, "RFFT", axis, x.dims[axis], norm, results[0].dtype)
+    return _transformed(emit, x, results[0], "RFFT", axis, norm)
 
 
 @lowers("irfft")
-def irfft(
-    emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, length: tuple[int, ...], norm: str
-) -> Lowered:
-    return _transformed(emit, x, "IRFFT", axis, length[0], norm, results[0].dtype)
+def irfft(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, norm: str, **_: Any) -> Lowered:
+    return _transformed(emit, x, results[0], "IRFFT", axis, norm)
 
 
-def _transformed(emit: HloEmitter, x: Lowered, kind: str, axis: int, length: int, norm: str, dtype: DType) -> Lowered:
+def _transformed(emit: HloEmitter, x: Lowered, result: Shape, kind: str, axis: int, norm: str) -> Lowered:
     last = x.rank - 1
+    size = result.static[axis]
+    length = size if kind == "IRFFT" else x.dims[axis]
     others = [i for i in range(x.rank) if i != axis]
     moved = emit.transpose(x, [*others, axis])
-    size = {"RFFT": length // 2 + 1}.get(kind, length)
     attributes = {"fft_type": attribute(f"#stablehlo<fft_type {kind}>"), "fft_length": sizes([length])}
-    result = emit.one("fft", [moved], (*moved.dims[:-1], size), dtype, attributes)
+    transform = emit.one("fft", [moved], (*moved.dims[:-1], size), result.dtype, attributes)
     factor = _factor(length, norm, kind.startswith("I"))
-    result = result if factor == 1 else emit.mul(result, factor)
-    return emit.transpose(result, [*range(axis), last, *range(axis, last)])
+    transform = transform if factor == 1 else emit.mul(transform, factor)
+    return emit.transpose(transform, [*range(axis), last, *range(axis, last)])
 
 
 def _factor(length: int, norm: str, inverse: bool) -> float:
