@@ -18,7 +18,7 @@ from rlx.ir.op.dataflow import Flow, RegionFlow, carries, wholes
 from rlx.ir.op.opview import RegionShapes
 from rlx.ir.shape import Shape
 from rlx.ops.control.control_rules import IfRules
-from rlx.ops.control.loop_rules import ScanRules, WhileRules
+from rlx.ops.control.loop_rules import ScanLoop, ScanRules, WhileRules
 from rlx.ops.lift import tensor_like
 from rlx.support.errors import ShapeError
 
@@ -171,9 +171,8 @@ class Scan(ScanRules, op="scan"):
         *,
         num_carries: int,
         length: tuple[Dim, ...],
-        reverse: bool,
-        num_checkpoints: int | None,
         regions: Sequence[RegionShapes | None],
+        **_: Any,
     ) -> tuple[Shape, ...]:
         body = present(regions[0], "body_region")
         if num_carries > len(inputs):
@@ -195,20 +194,15 @@ class Scan(ScanRules, op="scan"):
         return [(length[0], f"the length {length[0]} is negative")]
 
     def evaluate(
-        self,
-        inputs: list[np.ndarray],
-        *,
-        num_carries: int,
-        length: tuple[int],
-        reverse: bool,
-        num_checkpoints: int | None,
-        regions: Sequence[EvaluatedRegion],
+        self, inputs: list[np.ndarray], *, loop: ScanLoop, regions: Sequence[EvaluatedRegion]
     ) -> tuple[np.ndarray, ...]:
+        (length,), num_carries = loop.length, loop.num_carries
+        assert type(length) is int
         body, xs = regions[0], inputs[num_carries:]
         carries = inputs[:num_carries]
-        stacks = [np.zeros((length[0], *s.static), s.dtype.numpy) for s in body.results[num_carries:]]
-        for step in range(length[0])[:: -1 if reverse else 1]:
-            yielded = body(*carries, *(x[step, ...] for x in xs))  # arrays, not scalars: slices of x
+        stacks = [np.zeros((length, *s.static), s.dtype.numpy) for s in body.results[num_carries:]]
+        for step in range(length)[:: -1 if loop.reverse else 1]:
+            yielded = body(*carries, *(x[step, ...] for x in xs))  # arrays, and no scalars: parts of x
             carries = yielded[:num_carries]
             for stack, value in zip(stacks, yielded[num_carries:], strict=True):
                 stack[step] = value

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op import opview
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card
 from rlx.ir.shape import Shape, shape_of
 from rlx.ops import rules
@@ -130,6 +132,16 @@ class WhileRules(Card):
         return tuple(rules.batch(b, r, is_batched, size) for r, is_batched in zip(results, flags, strict=True))
 
 
+@dataclass(frozen=True)
+class ScanLoop(ArgumentGroup):
+    """The attributes of a `scan`."""
+
+    num_carries: int
+    length: tuple[Dim]
+    reverse: bool
+    num_checkpoints: int | None
+
+
 class ScanRules(Card):
     """Rules of a scan. Tangents are additional carries and slices; cotangents are a scan in the other direction."""
 
@@ -164,50 +176,25 @@ class ScanRules(Card):
     def is_replaced(self, *, num_checkpoints: int | None, **_: Any) -> bool:
         return num_checkpoints is not None
 
-    def reversible(
-        self,
-        b: Builder,
-        inputs: list[Tensor],
-        *,
-        num_checkpoints: int | None,
-        regions: Sequence[Any],
-        **attributes: Any,
-    ) -> Any:
-        """With checkpoints, return a scan over segments, each of which is a scan.
+    def reversible(self, b: Builder, inputs: list[Tensor], *, loop: ScanLoop, regions: Sequence[Any]) -> Any:
+        """With checkpoints: a scan over segments of a scan, which keeps the carries between segments only."""
+        return _segmented(b, inputs, regions[0], loop)
 
-        Only the carries between segments are stored.
-        """
-        assert num_checkpoints is not None
-        return _segmented(b, inputs, num_checkpoints, regions[0], **attributes)
-
-    def pullback(
-        self,
-        b: Builder,
-        operands: Any,
-        wanted: Any,
-        *,
-        num_carries: int,
-        reverse: bool,
-        length: Any,
-        regions: Any,
-        **_: Any,
-    ) -> Any:
-        (inputs,), (flags,), (body,) = operands, wanted, regions
+    def pullback(self, b: Builder, operands: Any, wanted: Any, *, loop: ScanLoop, regions: Any) -> Any:
+        (inputs,), (flags,), (body,), num_carries = operands, wanted, regions, loop.num_carries
         sliced = flags[num_carries:]
         carried = _fixed_point(flags[:num_carries], lambda c: body.moving([*c, *sliced])[:num_carries])
         kept = _worth_keeping(body.block)
-        options: dict[str, Any] = {"length": length}
 
         def forward(carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             results, values = body.keeping([*carries, *xs], kept)
             return results[:num_carries], [*results[num_carries:], *carries, *values]
 
-        ends, stacks_and_kept = by_type.scan(
-            b, inputs[:num_carries], inputs[num_carries:], forward, reverse=reverse, **options
-        )
+        carries, xs = inputs[:num_carries], inputs[num_carries:]
+        ends, stacks_and_kept = by_type.scan(b, carries, xs, forward, length=loop.length, reverse=loop.reverse)
         count = len(stacks_and_kept) - num_carries - len(kept)
         stacks, before, values = _parted(stacks_and_kept, [count, num_carries, len(kept)])
-        xs, outside = inputs[num_carries:], body.captures
+        outside = body.captures
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
             has_cotangent = [c is not None for c in cotangents[num_carries:]]
@@ -227,7 +214,8 @@ class ScanRules(Card):
                 return [*ahead, *added], filled(b, arguments[num_carries:], slices, sliced)  # type: ignore[list-item]
 
             xs_of_all = [t for part in rows for t in part]
-            last, slices = by_type.scan(b, [*starts, *sums], xs_of_all, back, reverse=not reverse, **options)
+            backwards: dict[str, Any] = {"length": loop.length, "reverse": not loop.reverse}
+            last, slices = by_type.scan(b, [*starts, *sums], xs_of_all, back, **backwards)
             first, total = last[: len(starts)], last[len(starts) :]
             return [*spread(first, carried), *spread(slices, sliced), *spread(total, body.wanted)]
 
@@ -284,17 +272,16 @@ def _worth_keeping(block: Any) -> list[Any]:
     return values
 
 
-def _segmented(
-    b: Builder, inputs: list[Tensor], count: int, block: Any, *, num_carries: int, length: Any, reverse: bool
-) -> tuple[Tensor, ...]:
-    """Return a scan as a scan over at most `count` segments, each of which is a scan."""
-    (steps,) = length
+def _segmented(b: Builder, inputs: list[Tensor], block: Any, loop: ScanLoop) -> tuple[Tensor, ...]:
+    """A scan as a scan over at most `num_checkpoints` segments, each of which is a scan."""
+    (steps,), num_carries, reverse = loop.length, loop.num_carries, loop.reverse
+    assert loop.num_checkpoints is not None
     if type(steps) is not int:
         raise ShapeError(
             f"a scan of symbolic length {steps} cannot be cut into segments",
             hint="bind it, or leave num_checkpoints out",
         )
-    segment_length = max(-(-steps // count), 1)
+    segment_length = max(-(-steps // loop.num_checkpoints), 1)
     num_segments = steps // segment_length
     carries, xs = inputs[:num_carries], inputs[num_carries:]
 

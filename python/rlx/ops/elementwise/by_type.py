@@ -64,21 +64,16 @@ def scan(
     carries: Tensors,
     xs: Tensors,
     body: Callable[[Tensors, Tensors], tuple[Tensors, Tensors]],
-    *,
-    length: Any,
-    reverse: bool,
-    num_checkpoints: int | None = None,
+    **attributes: Any,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Return the last carries of a scan, and the values that it stacked.
 
     Args:
         b: The builder that emits the ops.
         carries: The initial carries.
-        xs: The tensors that each step takes a slice of.
-        body: Maps carries and slices to the next carries and the values to stack.
-        length: As in the op, a tuple of one.
-        reverse: Whether the scan begins with the last slice.
-        num_checkpoints: As in the op.
+        xs: The tensors of which each step takes a slice.
+        body: From carries and slices to the next carries and the values to stack.
+        attributes: Those of the op: `length`, `reverse` and `num_checkpoints`.
     """
     count, order, order_of_xs = len(carries), order_of(carries), order_of(xs)
     order_of_stacks: list[int] = []
@@ -90,13 +85,6 @@ def scan(
 
     first, rows = _ordered(carries, order), _ordered(xs, order_of_xs)
     shapes = [*(c.shape for c in first), *(x.shape.with_dims(x.shape.dims[1:]) for x in rows)]
-    results = b.emit(
-        "scan",
-        ([*first, *rows],),
-        num_carries=count,
-        length=length,
-        reverse=reverse,
-        num_checkpoints=num_checkpoints,
-        regions=[b.region(step, shapes)],
-    )
+    region = b.region(step, shapes)
+    results = b.emit("scan", ([*first, *rows],), num_carries=count, regions=[region], **attributes)
     return _restored(results[:count], order), _restored(results[count:], order_of_stacks)

@@ -11,6 +11,7 @@ from rlx import mlir
 from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
+from rlx.ops.control.loop_rules import ScanLoop
 from rlx.targets.linalg.loops import LoopEmitter, product_of, tensor_type, typed
 from rlx.targets.linalg.rules import Lowered, Region, lowers
 from rlx.targets.linalg.shape import extract
@@ -78,12 +79,10 @@ def scan(
     results: list[Shape],
     inputs: list[Lowered],
     *,
-    num_carries: int,
-    length: tuple[Dim],
-    reverse: bool,
-    num_checkpoints: int | None,
+    loop: ScanLoop,
     regions: Sequence[Region],
 ) -> tuple[mlir.Value, ...]:
+    num_carries, (length,) = loop.num_carries, loop.length
     carries, xs, rows = _values(inputs[:num_carries]), inputs[num_carries:], results[num_carries:]
     packing = _Packing.of(low, rows)
 
@@ -91,13 +90,13 @@ def scan(
         return _values(regions[0](*arguments))
 
     if packing is None:
-        return tuple(_LoweredScan(low, xs, rows, length[0], reverse, body).run(carries))
+        return tuple(_LoweredScan(low, xs, rows, length, loop.reverse, body).run(carries))
 
     def packed(*arguments: mlir.Value) -> list[mlir.Value]:
         yielded = body(*arguments)
         return [*yielded[:num_carries], packing.joined(yielded[num_carries:])]
 
-    *after, stack = _LoweredScan(low, xs, [packing.shape], length[0], reverse, packed).run(carries)
+    *after, stack = _LoweredScan(low, xs, [packing.shape], length, loop.reverse, packed).run(carries)
     return (*after, *packing.split(stack))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlx.ir.dtype import i32
 from rlx.ir.shape import Shape
+from rlx.ops.control.loop_rules import ScanLoop
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, Region, lowers
 
@@ -49,19 +50,18 @@ def scan(
     results: list[Shape],
     inputs: list[Lowered],
     *,
-    num_carries: int,
-    length: tuple[int],
-    reverse: bool,
-    num_checkpoints: int | None,
+    loop: ScanLoop,
     regions: Sequence[Region],
 ) -> tuple[Lowered, ...]:
-    size, xs = length[0], inputs[num_carries:]
+    num_carries, (size,) = loop.num_carries, loop.length
+    assert type(size) is int
+    xs = inputs[num_carries:]
     stacks = [emit.full(s.static, s.dtype, 0) for s in results[num_carries:]]
     if not size:
         return (*inputs[:num_carries], *stacks)
 
     def step(count: Lowered, *state: Lowered) -> list[Lowered]:
-        position = emit.sub(emit.like(count, size - 1), count) if reverse else count
+        position = emit.sub(emit.like(count, size - 1), count) if loop.reverse else count
         yielded = regions[0](*state[:num_carries], *(_row(emit, x, position) for x in xs))
         stacked = [
             _with_row(emit, row, stack, position)
@@ -74,8 +74,7 @@ def scan(
     def goes_on(count: Lowered, *_: Lowered) -> Lowered:
         return emit.compare("lt", count, size)
 
-    loop = emit.while_([first, *inputs[:num_carries], *stacks], goes_on, step)
-    return loop[1:]
+    return emit.while_([first, *inputs[:num_carries], *stacks], goes_on, step)[1:]
 
 
 def _starts(emit: HloEmitter, position: Lowered, rank: int) -> list[Any]:
