@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
 from rlx.ops.rules import moved
 from rlx.support.errors import ShapeError
+
+V = TypeVar("V")
 
 
 def expect_dims(name: str, shape: Shape, *dims: Dim) -> None:
@@ -122,17 +126,31 @@ class SelectiveScan(Card, op="selective_scan"):
         yield case("batch", "seq", 3, 4, dtypes=("f32", "f16"))
 
 
+@dataclass(frozen=True)
+class DeltaNetInputs(ArgumentGroup, Generic[V]):
+    """The inputs of all steps of a gated delta net: shapes, arrays or tensors."""
+
+    q: V
+    k: V
+    v: V
+    g: V
+    beta: V
+
+    def __iter__(self) -> Iterator[V]:
+        return iter((self.q, self.k, self.v, self.g, self.beta))
+
+
 class GatedDeltaNetCarry(Card, op="gated_delta_net_carry"):
-    def infer(self, q: Shape, k: Shape, v: Shape, g: Shape, beta: Shape, state: Shape) -> tuple[Shape, Shape]:
-        batch, _, heads, size = _delta_net_sizes(q, k, v, g, beta)
+    def infer(self, inputs: DeltaNetInputs[Shape], state: Shape) -> tuple[Shape, Shape]:
+        batch, _, heads, size = _delta_net_sizes(inputs)
+        q = inputs.q
         same_dtype(q, state)
         expect_dims("state", state, batch, heads, size, size)
         return q, state
 
-    def evaluate(
-        self, q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray, beta: np.ndarray, state: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        query, key, value, decay, rate, s = _wide(q, k, v, g, beta, state)
+    def evaluate(self, inputs: DeltaNetInputs[np.ndarray], state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        q = inputs.q
+        query, key, value, decay, rate, s = _wide(*inputs, state)
         result = np.zeros(q.shape)
         for step in range(q.shape[1]):
             s = s * np.exp(decay[:, step])[..., None, None]
@@ -142,14 +160,14 @@ class GatedDeltaNetCarry(Card, op="gated_delta_net_carry"):
             result[:, step] = np.einsum("bhkv,bhk->bhv", s, query[:, step]) * q.shape[3] ** -0.5
         return result.astype(q.dtype), s.astype(state.dtype)
 
-    def decompose(
-        self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def decompose(self, b: Builder, inputs: DeltaNetInputs[Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
+        q = inputs.q
         batch, _, heads, size = q.shape.dims
         assert type(size) is int
         query = widened(b, q) * size**-0.5
-        decay = b.exp(widened(b, g))
-        sequences = [_swapped(b, t) for t in (query, widened(b, k), widened(b, v), decay, widened(b, beta))]
+        decay = b.exp(widened(b, inputs.g))
+        key, value, rate = (widened(b, t) for t in (inputs.k, inputs.v, inputs.beta))
+        sequences = [_swapped(b, t) for t in (query, key, value, decay, rate)]
 
         def along(x: Tensor, *dims: Dim) -> Tensor:
             return b.reshape(x, (batch, heads, *dims))
@@ -175,18 +193,20 @@ class GatedDeltaNetCarry(Card, op="gated_delta_net_carry"):
 
 
 class GatedDeltaNet(Card, op="gated_delta_net"):
-    def infer(self, q: Shape, k: Shape, v: Shape, g: Shape, beta: Shape) -> Shape:
-        _delta_net_sizes(q, k, v, g, beta)
-        return q
+    def infer(self, inputs: DeltaNetInputs[Shape]) -> Shape:
+        _delta_net_sizes(inputs)
+        return inputs.q
 
-    def evaluate(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    def evaluate(self, inputs: DeltaNetInputs[np.ndarray]) -> np.ndarray:
+        q = inputs.q
         state = np.zeros((q.shape[0], *q.shape[2:], q.shape[3]), q.dtype)
-        return GatedDeltaNetCarry().evaluate(q, k, v, g, beta, state)[0]
+        return GatedDeltaNetCarry().evaluate(*inputs, state)[0]
 
-    def decompose(self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
+    def decompose(self, b: Builder, inputs: DeltaNetInputs[Tensor]) -> Tensor:
+        q = inputs.q
         batch, _, heads, size = q.shape.dims
         state = b.expand(b.constant(0.0, dtype=q.dtype), (batch, heads, size, size))
-        return b.gated_delta_net_carry(q, k, v, g, beta, state)[0]
+        return b.gated_delta_net_carry(*inputs, state)[0]
 
     def build(
         self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor | None = None
@@ -204,14 +224,15 @@ class GatedDeltaNet(Card, op="gated_delta_net"):
         yield _delta_net_case("batch", "seq", 2, 4, state=False, dtypes=("f32",))
 
 
-def _delta_net_sizes(q: Shape, k: Shape, v: Shape, g: Shape, beta: Shape) -> tuple[Dim, ...]:
-    same_dtype(q, k, v, g, beta)
+def _delta_net_sizes(inputs: DeltaNetInputs[Shape]) -> tuple[Dim, ...]:
+    q = inputs.q
+    same_dtype(*inputs)
     dims = sizes_of("q", q, "BSHN")
     if type(dims[3]) is not int or dims[3] < 1:
         raise ShapeError(f"the size N of the heads must be a positive number, since q is divided by sqrt(N); got q {q}")
-    for name, shape in (("k", k), ("v", v)):
+    for name, shape in (("k", inputs.k), ("v", inputs.v)):
         expect_dims(name, shape, *dims)
-    for name, shape in (("g", g), ("beta", beta)):
+    for name, shape in (("g", inputs.g), ("beta", inputs.beta)):
         expect_dims(name, shape, *dims[:3])
     return dims
 
@@ -257,11 +278,18 @@ def _cell_cost(operands: Any, results: Any, gates: int) -> Cost:
     return Cost(batch * steps * hidden * work, moved_bytes(operands, results))
 
 
+@dataclass(frozen=True)
+class LstmWeights(ArgumentGroup, Generic[V]):
+    """The weights of an `lstm`: shapes, arrays or tensors."""
+
+    w_input: V
+    w_hidden: V
+    bias: V
+
+
 class Lstm(Card, op="lstm"):
-    def infer(
-        self, x: Shape, h: Shape, c: Shape, w_input: Shape, w_hidden: Shape, bias: Shape, *, reverse: bool
-    ) -> tuple[Shape, Shape, Shape]:
-        _check_cell(x, w_input, w_hidden, 4, h=h, c=c, bias=bias)
+    def infer(self, x: Shape, h: Shape, c: Shape, weights: LstmWeights[Shape], **_: Any) -> tuple[Shape, Shape, Shape]:
+        _check_cell(x, weights.w_input, weights.w_hidden, 4, h=h, c=c, bias=weights.bias)
         return x.with_dims((*x.dims[:2], h.dims[1])), h, c
 
     def evaluate(
@@ -269,13 +297,12 @@ class Lstm(Card, op="lstm"):
         x: np.ndarray,
         h: np.ndarray,
         c: np.ndarray,
-        w_input: np.ndarray,
-        w_hidden: np.ndarray,
-        bias: np.ndarray,
+        weights: LstmWeights[np.ndarray],
         *,
         reverse: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        steps, state, cell, weight, recurrent, shift = _wide(x, h, c, w_input, w_hidden, bias)
+        weight, recurrent, shift = _wide(weights.w_input, weights.w_hidden, weights.bias)
+        steps, state, cell = _wide(x, h, c)
         inputs = steps @ weight + shift
         result = np.zeros((*x.shape[:2], h.shape[1]))
         for step in range(x.shape[1])[:: -1 if reverse else 1]:
@@ -286,18 +313,9 @@ class Lstm(Card, op="lstm"):
         return result.astype(x.dtype), state.astype(x.dtype), cell.astype(x.dtype)
 
     def decompose(
-        self,
-        b: Builder,
-        x: Tensor,
-        h: Tensor,
-        c: Tensor,
-        w_input: Tensor,
-        w_hidden: Tensor,
-        bias: Tensor,
-        *,
-        reverse: bool,
+        self, b: Builder, x: Tensor, h: Tensor, c: Tensor, weights: LstmWeights[Tensor], *, reverse: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        recurrent = widened(b, w_hidden)
+        recurrent = widened(b, weights.w_hidden)
 
         def step(carry: tuple[Tensor, Tensor], inputs: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
             h, c = carry
@@ -306,7 +324,7 @@ class Lstm(Card, op="lstm"):
             h = b.sigmoid(o) * b.tanh(c)
             return (h, c), h
 
-        inputs = _projected(b, x, w_input, bias)
+        inputs = _projected(b, x, weights.w_input, weights.bias)
         last, rows = b.scan(step, (widened(b, h), widened(b, c)), inputs, reverse=reverse)
         return cast(b, _swapped(b, rows), x.dtype), cast(b, last[0], x.dtype), cast(b, last[1], x.dtype)
 
@@ -324,33 +342,27 @@ class Lstm(Card, op="lstm"):
         yield case("batch", "seq", 3, 4, dtypes=("f32",))
 
 
+@dataclass(frozen=True)
+class GruWeights(ArgumentGroup, Generic[V]):
+    """The weights of a `gru`: shapes, arrays or tensors."""
+
+    w_input: V
+    w_hidden: V
+    bias_input: V
+    bias_hidden: V
+
+
 class Gru(Card, op="gru"):
-    def infer(
-        self,
-        x: Shape,
-        h: Shape,
-        w_input: Shape,
-        w_hidden: Shape,
-        bias_input: Shape,
-        bias_hidden: Shape,
-        *,
-        reverse: bool,
-    ) -> tuple[Shape, Shape]:
-        _check_cell(x, w_input, w_hidden, 3, h=h, bias_input=bias_input, bias_hidden=bias_hidden)
+    def infer(self, x: Shape, h: Shape, weights: GruWeights[Shape], **_: Any) -> tuple[Shape, Shape]:
+        biases = {"bias_input": weights.bias_input, "bias_hidden": weights.bias_hidden}
+        _check_cell(x, weights.w_input, weights.w_hidden, 3, h=h, **biases)
         return x.with_dims((*x.dims[:2], h.dims[1])), h
 
     def evaluate(
-        self,
-        x: np.ndarray,
-        h: np.ndarray,
-        w_input: np.ndarray,
-        w_hidden: np.ndarray,
-        bias_input: np.ndarray,
-        bias_hidden: np.ndarray,
-        *,
-        reverse: bool,
+        self, x: np.ndarray, h: np.ndarray, weights: GruWeights[np.ndarray], *, reverse: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        steps, state, weight, recurrent, shift, hidden_shift = _wide(x, h, w_input, w_hidden, bias_input, bias_hidden)
+        steps, state, weight, recurrent = _wide(x, h, weights.w_input, weights.w_hidden)
+        shift, hidden_shift = _wide(weights.bias_input, weights.bias_hidden)
         inputs = steps @ weight + shift
         result = np.zeros((*x.shape[:2], h.shape[1]))
         for step in range(x.shape[1])[:: -1 if reverse else 1]:
@@ -362,18 +374,9 @@ class Gru(Card, op="gru"):
         return result.astype(x.dtype), state.astype(x.dtype)
 
     def decompose(
-        self,
-        b: Builder,
-        x: Tensor,
-        h: Tensor,
-        w_input: Tensor,
-        w_hidden: Tensor,
-        bias_input: Tensor,
-        bias_hidden: Tensor,
-        *,
-        reverse: bool,
+        self, b: Builder, x: Tensor, h: Tensor, weights: GruWeights[Tensor], *, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        recurrent, shift = widened(b, w_hidden), widened(b, bias_hidden)
+        recurrent, shift = widened(b, weights.w_hidden), widened(b, weights.bias_hidden)
 
         def step(h: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
             a_r, a_z, a_n = _gates(b, inputs, 3)
@@ -382,7 +385,8 @@ class Gru(Card, op="gru"):
             h = (1.0 - z) * b.tanh(a_n + b.sigmoid(a_r + b_r) * b_n) + z * h
             return h, h
 
-        last, rows = b.scan(step, widened(b, h), _projected(b, x, w_input, bias_input), reverse=reverse)
+        inputs = _projected(b, x, weights.w_input, weights.bias_input)
+        last, rows = b.scan(step, widened(b, h), inputs, reverse=reverse)
         return cast(b, _swapped(b, rows), x.dtype), cast(b, last, x.dtype)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
