@@ -98,19 +98,19 @@ def _scaled(b: Builder, d: Tensor, scale: Tensor, axis: int) -> Tensor:
 
 
 def _weighted_tangent(
-    b: Builder, normal: Tensor, moved: Tensor | None, scale: Tensor, weights: Any, axis: int, x: Shape
+    b: Builder, values: tuple[Tensor, Tensor | None], scale: Tensor, weights: Any, axis: int, x: Shape
 ) -> Tensor | None:
     """Return the tangent of `normal·scale + bias`, in the dtype of `x`.
 
     Args:
-        b: The builder that emits the ops.
-        normal: The normalised values.
-        moved: The tangent of the normalised values.
+        b: Where to emit.
+        values: The normalised values, and their tangent.
         scale: The scale.
         weights: The tangents of scale and bias.
         axis: The axis along which scale and bias vary.
         x: The shape of the result.
     """
+    normal, moved = values
     dscale, dbias = (None if d is None else along(b, widened(b, d), axis, x.rank) for d in weights)
     terms = [
         None if moved is None else moved * along(b, widened(b, scale), axis, x.rank),
@@ -144,8 +144,9 @@ def or_weights(b: Builder, x: Tensor, size: Dim, scale: Any, bias: Any, needs_bi
     return scale, bias
 
 
-def _over_axes(b: Builder, name: str, x: Tensor, scale: Any, bias: Any, axis: Any, eps: float) -> Tensor:
-    """Emit `layer_norm` or `rms_norm` over one axis or several joined axes. Weights have the shape of these axes."""
+def _over_axes(b: Builder, name: str, x: Tensor, given: tuple[Any, Any], axis: Any, eps: float) -> Tensor:
+    """`layer_norm` or `rms_norm` over one axis or several, which are joined; scale and bias have the shape of these axes."""
+    scale, bias = given
     if isinstance(scale, (tuple, list)) and tuple(scale) == x.shape.dims[-len(scale) :]:
         hint = f"g.{name}(x, scale{', bias' if name == 'layer_norm' else ''}, axis={tuple(range(-len(scale), 0))})"
         raise ShapeError(f"'scale' must be a tensor of weights, got the sizes {tuple(scale)}", hint=hint)
@@ -190,14 +191,14 @@ class LayerNorm(_Norm, op="layer_norm"):
     def build(
         self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5
     ) -> Tensor:
-        """The scale defaults to 1, the bias to 0. Over several axes, `axis=(-2, -1)`, weights have the shape of these axes."""
-        return _over_axes(b, self.name, x, scale, bias, axis, eps)
+        """Without a scale it is 1, without a bias 0. Over several axes, `axis=(-2, -1)`, weights have the shape of these."""
+        return _over_axes(b, self.name, x, (scale, bias), axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dx, *weights) = operands, tangents
         normal, inverse = standardised(b, widened(b, x), axis, eps)
         moved = None if dx is None else standardised_slope(b, normal, inverse, widened(b, dx), axis)
-        return _weighted_tangent(b, normal, moved, scale, weights, axis, x.shape)
+        return _weighted_tangent(b, (normal, moved), scale, weights, axis, x.shape)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dy,) = operands, cotangents
@@ -249,14 +250,14 @@ class RmsNorm(_Norm, op="rms_norm"):
     def build(
         self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1
     ) -> Tensor:
-        """The scale defaults to 1. Over several axes, `axis=(-2, -1)`, weights have the shape of these axes."""
-        return _over_axes(b, self.name, x, scale, bias, axis, eps)
+        """Without a scale it is 1. Over several axes, `axis=(-2, -1)`, weights have the shape of these."""
+        return _over_axes(b, self.name, x, (scale, bias), axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dx, *weights) = operands, tangents
         normal, inverse = over_rms(b, widened(b, x), axis, eps)
         moved = None if dx is None else over_rms_slope(b, normal, inverse, widened(b, dx), axis)
-        return _weighted_tangent(b, normal, moved, scale, weights, axis, x.shape)
+        return _weighted_tangent(b, (normal, moved), scale, weights, axis, x.shape)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dy,) = operands, cotangents
@@ -336,7 +337,7 @@ class GroupNorm(_Norm, op="group_norm"):
         if dx is not None:
             moved = standardised_slope(b, normal, inverse, in_groups(b, widened(b, dx), num_groups), axes)
             moved = b.reshape(moved, x.shape.dims)
-        return _weighted_tangent(b, b.reshape(normal, x.shape.dims), moved, scale, weights, 1, x.shape)
+        return _weighted_tangent(b, (b.reshape(normal, x.shape.dims), moved), scale, weights, 1, x.shape)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, num_groups: int, eps: float) -> Any:
         (x, scale, _), (dy,) = operands, cotangents

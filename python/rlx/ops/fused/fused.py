@@ -6,10 +6,12 @@ This file has products with their epilogues, and norms with the ops before or af
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import Matmul
@@ -17,6 +19,8 @@ from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
 from rlx.ops.lift import broadcasts_to, same_dtype
 from rlx.ops.norm import along, check_weights
 from rlx.support.errors import ShapeError
+
+V = TypeVar("V")
 
 
 def linear_shape(x: Shape, w: Shape, bias: Shape | None = None, name: str = "w") -> Shape:
@@ -178,14 +182,20 @@ class FusedSwiglu(Card, op="fused_swiglu"):
         yield sample(("n", 2, 6), gate_first=True, dtypes=("f32",))
 
 
+@dataclass(frozen=True)
+class NormWeights(ArgumentGroup, Generic[V]):
+    """The weights of a fused norm: shapes or tensors."""
+
+    scale: V
+    shift: V | None
+
+
 class _ResidualNorm(Card):
-    def infer(
-        self, x: Shape, residual: Shape, bias: Shape | None, scale: Shape, shift: Shape | None, *, eps: float
-    ) -> Shape:
+    def infer(self, x: Shape, residual: Shape, bias: Shape | None, weights: NormWeights[Shape], *, eps: float) -> Shape:
         same_dtype(x, residual)
         if x.rank < 1 or x.dims != residual.dims:
             raise ShapeError(f"x {x} and residual {residual} must have one shape of rank 1 or more")
-        check_weights(x, x.dims[-1], bias=bias, scale=scale, shift=shift)
+        check_weights(x, x.dims[-1], bias=bias, scale=weights.scale, shift=weights.shift)
         return x
 
     def samples(self) -> Any:
@@ -200,16 +210,16 @@ def _residual(x: Tensor, residual: Tensor, bias: Tensor | None) -> Tensor:
 
 class FusedResidualLayerNorm(_ResidualNorm, op="fused_residual_layer_norm"):
     def decompose(
-        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, scale: Tensor, shift: Tensor, *, eps: float
+        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, weights: NormWeights[Tensor], *, eps: float
     ) -> Tensor:
-        return b.layer_norm(_residual(x, residual, bias), scale, shift, eps=eps)
+        return b.layer_norm(_residual(x, residual, bias), weights.scale, weights.shift, eps=eps)
 
 
 class FusedResidualRmsNorm(_ResidualNorm, op="fused_residual_rms_norm"):
     def decompose(
-        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, scale: Tensor, shift: Any, *, eps: float
+        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, weights: NormWeights[Tensor], *, eps: float
     ) -> Tensor:
-        return b.rms_norm(_residual(x, residual, bias), scale, shift, eps=eps)
+        return b.rms_norm(_residual(x, residual, bias), weights.scale, weights.shift, eps=eps)
 
     def build(
         self,

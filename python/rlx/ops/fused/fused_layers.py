@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
@@ -13,6 +15,8 @@ from rlx.ops.attention.rope import Rope
 from rlx.ops.fused.fused import linear_shape, project
 from rlx.ops.norm import check_weights
 from rlx.support.errors import ShapeError
+
+V = TypeVar("V")
 
 
 def _all_or_none(**operands: Any) -> None:
@@ -26,58 +30,60 @@ def _all_or_none(**operands: Any) -> None:
         raise ShapeError(f"{', '.join(operands)} are all there or none of them; {', '.join(missing)} is missing")
 
 
+@dataclass(frozen=True)
+class AttentionHeads(ArgumentGroup):
+    """The number of heads of a fused attention, and the size of each."""
+
+    num_heads: int
+    head_dim: int
+
+    @property
+    def width(self) -> int:
+        """The sizes of all heads together."""
+        return self.num_heads * self.head_dim
+
+
+@dataclass(frozen=True)
+class AttentionBlockOperands(ArgumentGroup, Generic[V]):
+    """The operands of a `fused_attention_block`: shapes or tensors."""
+
+    hidden: V
+    qkv_w: V
+    out_w: V
+    mask: V | None
+    qkv_b: V | None
+    out_b: V | None
+    cos: V | None
+    sin: V | None
+
+
 class FusedAttentionBlock(Card, op="fused_attention_block"):
-    def infer(
-        self,
-        hidden: Shape,
-        qkv_w: Shape,
-        out_w: Shape,
-        mask: Shape | None,
-        qkv_b: Shape | None,
-        out_b: Shape | None,
-        cos: Shape | None,
-        sin: Shape | None,
-        *,
-        num_heads: int,
-        head_dim: int,
-        mask_kind: str,
-    ) -> Shape:
+    def infer(self, operands: AttentionBlockOperands[Shape], *, heads: AttentionHeads, mask_kind: str) -> Shape:
+        hidden, qkv_w, cos, sin = operands.hidden, operands.qkv_w, operands.cos, operands.sin
         _all_or_none(cos=cos, sin=sin)
         if hidden.rank != 3:
             raise ShapeError(f"hidden must be [B, S, E], got {hidden}")
-        qkv = linear_shape(hidden, qkv_w, qkv_b, "qkv_w")
-        width = num_heads * head_dim
+        qkv = linear_shape(hidden, qkv_w, operands.qkv_b, "qkv_w")
+        num_heads, head_dim, width = heads.num_heads, heads.head_dim, heads.width
         if num_heads < 1 or head_dim < 1 or qkv.dims[2] != 3 * width:
             expected = f"three times {num_heads} heads of {head_dim}"
             raise ShapeError(f"qkv_w {qkv_w} must have as many columns as {expected}, all at least 1")
         third = qkv.with_dims((*qkv.dims[:2], width))
         if cos is not None and sin is not None:
             Rope().infer(third, cos, sin, head_dim=head_dim, n_rot=head_dim, style="neox")
-        attended = Attention().infer(third, third, third, mask, **_attention(num_heads, head_dim, mask_kind))
-        return linear_shape(attended, out_w, out_b, "out_w")
+        attended = Attention().infer(third, third, third, operands.mask, **_attention(heads, mask_kind))
+        return linear_shape(attended, operands.out_w, operands.out_b, "out_w")
 
     def decompose(
-        self,
-        b: Builder,
-        hidden: Tensor,
-        qkv_w: Tensor,
-        out_w: Tensor,
-        mask: Any,
-        qkv_b: Any,
-        out_b: Any,
-        cos: Any,
-        sin: Any,
-        *,
-        num_heads: int,
-        head_dim: int,
-        mask_kind: str,
+        self, b: Builder, operands: AttentionBlockOperands[Tensor], *, heads: AttentionHeads, mask_kind: str
     ) -> Tensor:
-        qkv, width = project(b, hidden, qkv_w, qkv_b), num_heads * head_dim
+        qkv, width = project(b, operands.hidden, operands.qkv_w, operands.qkv_b), heads.width
         q, k, v = (b.narrow(qkv, -1, i * width, width) for i in range(3))
-        if cos is not None:
-            q, k = (b.rope(x, cos, sin, head_dim) for x in (q, k))
-        attended = b.attention(q, k, v, mask, **_attention(num_heads, head_dim, mask_kind))
-        return project(b, attended, out_w, out_b)
+        cos, sin = operands.cos, operands.sin
+        if cos is not None and sin is not None:
+            q, k = (b.rope(x, cos, sin, heads.head_dim) for x in (q, k))
+        attended = b.attention(q, k, v, operands.mask, **_attention(heads, mask_kind))
+        return project(b, attended, operands.out_w, operands.out_b)
 
     def build(
         self,
@@ -101,9 +107,9 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         hidden, qkv_w, out_w, mask = operands[:4]
-        width = attributes["num_heads"] * attributes["head_dim"]
-        third = hidden.with_dims((*hidden.dims[:2], width))
-        settings = _attention(attributes["num_heads"], attributes["head_dim"], attributes.get("mask_kind", "custom"))
+        heads = AttentionHeads(attributes["num_heads"], attributes["head_dim"])
+        third = hidden.with_dims((*hidden.dims[:2], heads.width))
+        settings = _attention(heads, attributes.get("mask_kind", "custom"))
         flops = Attention().cost((third, third, third, mask), (third,), settings).flops
         flops = flops + 2 * hidden.num_elements * qkv_w.dims[1] + 2 * third.num_elements * out_w.dims[1]
         return Cost(flops, moved_bytes([o for o in operands if o is not None], results))
@@ -126,44 +132,44 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         yield case((2, 5, 6), SampleOperand((5, 5)), mask_kind="bias", dtypes=("f32",))
 
 
-def _attention(num_heads: int, head_dim: int, mask_kind: str = "custom") -> dict[str, Any]:
-    """Return the attributes of a fused op's attention."""
-    plain = {"mask_kind": mask_kind, "window": None, "score_scale": None, "softcap": None}
-    return {"num_heads": num_heads, "head_dim": head_dim, **plain}
+def _attention(heads: AttentionHeads, mask_kind: str) -> dict[str, Any]:
+    """The attributes of a fused op's attention."""
+    return {**heads.named, "mask_kind": mask_kind, "window": None, "score_scale": None, "softcap": None}
+
+
+@dataclass(frozen=True)
+class TransformerLayerOperands(ArgumentGroup, Generic[V]):
+    """The operands of a `fused_transformer_layer`: shapes or tensors."""
+
+    hidden: V
+    qkv_w: V
+    out_w: V
+    ln1_scale: V
+    ln1_shift: V
+    up_w: V
+    down_w: V
+    ln2_scale: V
+    ln2_shift: V
+    mask: V
+    qkv_b: V | None
+    out_b: V | None
+    up_b: V | None
+    down_b: V | None
+
+    @property
+    def attention(self) -> tuple[V | None, ...]:
+        """The operands of its `fused_attention_block`, which has no rotary embedding."""
+        return self.hidden, self.qkv_w, self.out_w, self.mask, self.qkv_b, self.out_b, None, None
 
 
 class FusedTransformerLayer(Card, op="fused_transformer_layer"):
-    def infer(
-        self,
-        hidden: Shape,
-        qkv_w: Shape,
-        out_w: Shape,
-        ln1_scale: Shape,
-        ln1_shift: Shape,
-        up_w: Shape,
-        down_w: Shape,
-        ln2_scale: Shape,
-        ln2_shift: Shape,
-        mask: Shape,
-        qkv_b: Shape | None,
-        out_b: Shape | None,
-        up_b: Shape | None,
-        down_b: Shape | None,
-        *,
-        num_heads: int,
-        head_dim: int,
-        eps1: float,
-        eps2: float,
-        activation: str,
-    ) -> Shape:
-        _all_or_none(qkv_b=qkv_b, out_b=out_b, up_b=up_b, down_b=down_b)
-        sizes = {"num_heads": num_heads, "head_dim": head_dim}
-        attended = FusedAttentionBlock().infer(
-            hidden, qkv_w, out_w, mask, qkv_b, out_b, None, None, **sizes, mask_kind="custom"
-        )
-        norms = {"ln1_scale": ln1_scale, "ln1_shift": ln1_shift, "ln2_scale": ln2_scale, "ln2_shift": ln2_shift}
+    def infer(self, operands: TransformerLayerOperands[Shape], *, heads: AttentionHeads, **_: Any) -> Shape:
+        o, hidden = operands, operands.hidden
+        _all_or_none(qkv_b=o.qkv_b, out_b=o.out_b, up_b=o.up_b, down_b=o.down_b)
+        attended = FusedAttentionBlock().infer(*o.attention, **heads.named, mask_kind="custom")
+        norms = {name: getattr(o, name) for name in ("ln1_scale", "ln1_shift", "ln2_scale", "ln2_shift")}
         check_weights(hidden, hidden.dims[2], **norms)
-        fed_forward = linear_shape(linear_shape(hidden, up_w, up_b, "up_w"), down_w, down_b, "down_w")
+        fed_forward = linear_shape(linear_shape(hidden, o.up_w, o.up_b, "up_w"), o.down_w, o.down_b, "down_w")
         for name, part in (("the attention block", attended), ("the feed-forward part", fed_forward)):
             if part.dims != hidden.dims:
                 raise ShapeError(f"{name} gives {part}, which cannot be added to hidden {hidden}")
@@ -172,32 +178,18 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
     def decompose(
         self,
         b: Builder,
-        hidden: Tensor,
-        qkv_w: Tensor,
-        out_w: Tensor,
-        ln1_scale: Tensor,
-        ln1_shift: Tensor,
-        up_w: Tensor,
-        down_w: Tensor,
-        ln2_scale: Tensor,
-        ln2_shift: Tensor,
-        mask: Tensor,
-        qkv_b: Any,
-        out_b: Any,
-        up_b: Any,
-        down_b: Any,
+        operands: TransformerLayerOperands[Tensor],
         *,
-        num_heads: int,
-        head_dim: int,
+        heads: AttentionHeads,
         eps1: float,
         eps2: float,
         activation: str,
     ) -> Tensor:
-        sizes: dict[str, Any] = {"num_heads": num_heads, "head_dim": head_dim}
-        attended = b.fused_attention_block(hidden, qkv_w, out_w, mask, qkv_b, out_b, **sizes)
-        h = b.fused_residual_layer_norm(attended, hidden, None, ln1_scale, ln1_shift, eps=eps1)
-        fed_forward = project(b, project(b, h, up_w, up_b, activation), down_w, down_b)
-        return b.fused_residual_layer_norm(fed_forward, h, None, ln2_scale, ln2_shift, eps=eps2)
+        o = operands
+        attended = b.emit("fused_attention_block", o.attention, **heads.named, mask_kind="custom")
+        h = b.fused_residual_layer_norm(attended, o.hidden, None, o.ln1_scale, o.ln1_shift, eps=eps1)
+        fed_forward = project(b, project(b, h, o.up_w, o.up_b, activation), o.down_w, o.down_b)
+        return b.fused_residual_layer_norm(fed_forward, h, None, o.ln2_scale, o.ln2_shift, eps=eps2)
 
     def build(
         self,
