@@ -2,53 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from rlx.blocks.linear import linear_shape
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import GroupNorm, check_weights
 from rlx.support.errors import ShapeError
 
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class UnetWeights(ArgumentGroup, Generic[V]):
+    """The weights of both halves of a `unet_residual_block`: shapes or tensors."""
+
+    norm1_scale: V
+    norm1_bias: V
+    conv1_w: V
+    conv1_b: V
+    norm2_scale: V
+    norm2_bias: V
+    conv2_w: V
+    conv2_b: V
+
+
+@dataclass(frozen=True)
+class UnetExtras(ArgumentGroup, Generic[V]):
+    """The optional operands of a `unet_residual_block`: an embedding with its weights, and weights of the skip connection."""
+
+    embedding: V | None
+    embedding_w: V | None
+    embedding_b: V | None
+    skip_w: V | None
+    skip_b: V | None
+
 
 class UnetResidualBlock(Card, op="unet_residual_block"):
     def infer(
-        self,
-        x: Shape,
-        norm1_scale: Shape,
-        norm1_bias: Shape,
-        conv1_w: Shape,
-        conv1_b: Shape,
-        norm2_scale: Shape,
-        norm2_bias: Shape,
-        conv2_w: Shape,
-        conv2_b: Shape,
-        embedding: Shape | None,
-        embedding_w: Shape | None,
-        embedding_b: Shape | None,
-        skip_w: Shape | None,
-        skip_b: Shape | None,
-        *,
-        num_groups: int,
-        eps: float,
+        self, x: Shape, weights: UnetWeights[Shape], extras: UnetExtras[Shape], *, num_groups: int, eps: float
     ) -> Shape:
+        w, skip_w = weights, extras.skip_w
         if x.rank != 4:
             raise ShapeError(f"x must be [N, C, H, W], got {x}")
         batch, channels, *pixels = x.dims
-        out_channels = conv1_w.dims[0] if conv1_w.rank == 4 else 0
-        _check_kernel("conv1_w", x, conv1_w, (out_channels, channels, 3, 3))
-        _check_kernel("conv2_w", x, conv2_w, (out_channels, out_channels, 3, 3))
+        out_channels = w.conv1_w.dims[0] if w.conv1_w.rank == 4 else 0
+        _check_kernel("conv1_w", x, w.conv1_w, (out_channels, channels, 3, 3))
+        _check_kernel("conv2_w", x, w.conv2_w, (out_channels, out_channels, 3, 3))
         result = x.with_dims((batch, out_channels, *pixels))
-        GroupNorm().infer(x, norm1_scale, norm1_bias, num_groups=num_groups, eps=eps)
-        GroupNorm().infer(result, norm2_scale, norm2_bias, num_groups=num_groups, eps=eps)
-        check_weights(x, out_channels, conv1_b=conv1_b, conv2_b=conv2_b, skip_b=skip_b)
-        _check_embedding(result, embedding, embedding_w, embedding_b)
+        GroupNorm().infer(x, w.norm1_scale, w.norm1_bias, num_groups=num_groups, eps=eps)
+        GroupNorm().infer(result, w.norm2_scale, w.norm2_bias, num_groups=num_groups, eps=eps)
+        check_weights(x, out_channels, conv1_b=w.conv1_b, conv2_b=w.conv2_b, skip_b=extras.skip_b)
+        _check_embedding(result, extras.embedding, extras.embedding_w, extras.embedding_b)
         if skip_w is not None:
             _check_kernel("skip_w", x, skip_w, (out_channels, channels, 1, 1))
-        elif skip_b is not None:
+        elif extras.skip_b is not None:
             raise ShapeError("skip_b needs skip_w")
         elif out_channels != channels:
             raise ShapeError(f"skip_w is missing: {channels} channels become {out_channels}")
@@ -58,19 +71,8 @@ class UnetResidualBlock(Card, op="unet_residual_block"):
         self,
         b: Builder,
         x: Tensor,
-        norm1_scale: Tensor,
-        norm1_bias: Tensor,
-        conv1_w: Tensor,
-        conv1_b: Tensor,
-        norm2_scale: Tensor,
-        norm2_bias: Tensor,
-        conv2_w: Tensor,
-        conv2_b: Tensor,
-        embedding: Tensor | None,
-        embedding_w: Tensor | None,
-        embedding_b: Tensor | None,
-        skip_w: Tensor | None,
-        skip_b: Tensor | None,
+        weights: UnetWeights[Tensor],
+        extras: UnetExtras[Tensor],
         *,
         num_groups: int,
         eps: float,
@@ -79,14 +81,15 @@ class UnetResidualBlock(Card, op="unet_residual_block"):
             active = b.silu(b.group_norm(x, scale, bias, num_groups=num_groups, eps=eps))
             return b.conv(active, w, padding=1) + _at_every_pixel(b, shift)
 
-        h = half(x, norm1_scale, norm1_bias, conv1_w, conv1_b)
-        if embedding is not None and embedding_w is not None:
-            h = h + _at_every_pixel(b, b.linear(b.silu(embedding), embedding_w, embedding_b))
-        h = half(h, norm2_scale, norm2_bias, conv2_w, conv2_b)
-        if skip_w is not None:
-            x = b.conv(x, skip_w)
-        if skip_b is not None:
-            x = x + _at_every_pixel(b, skip_b)
+        w = weights
+        h = half(x, w.norm1_scale, w.norm1_bias, w.conv1_w, w.conv1_b)
+        if extras.embedding is not None and extras.embedding_w is not None:
+            h = h + _at_every_pixel(b, b.linear(b.silu(extras.embedding), extras.embedding_w, extras.embedding_b))
+        h = half(h, w.norm2_scale, w.norm2_bias, w.conv2_w, w.conv2_b)
+        if extras.skip_w is not None:
+            x = b.conv(x, extras.skip_w)
+        if extras.skip_b is not None:
+            x = x + _at_every_pixel(b, extras.skip_b)
         return x + h
 
     def samples(self) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from rlx.blocks.linear import linear_shape
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
@@ -14,6 +16,8 @@ from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
 from rlx.support.errors import ShapeError
 
+V = TypeVar("V")
+
 
 def _residual(x: Shape, result: Shape) -> Shape:
     if result.dims != x.dims:
@@ -21,48 +25,77 @@ def _residual(x: Shape, result: Shape) -> Shape:
     return x
 
 
+@dataclass(frozen=True)
+class LlamaWeights(ArgumentGroup, Generic[V]):
+    """The weights of a `llama_decoder_block`: shapes or tensors."""
+
+    ln1_scale: V
+    ln1_bias: V
+    wq: V
+    wk: V
+    wv: V
+    wo: V
+    ln2_scale: V
+    ln2_bias: V
+    gate: V
+    up: V
+    down: V
+
+
+@dataclass(frozen=True)
+class PositionInputs(ArgumentGroup, Generic[V]):
+    """The operands of a decoder block that depend on positions: the tables of its rotary embedding, and a mask."""
+
+    cos: V
+    sin: V
+    mask: V | None
+
+
+@dataclass(frozen=True)
+class GroupedAttention(ArgumentGroup):
+    """The attributes of the attention of a decoder block, whose keys and values may have fewer heads."""
+
+    num_heads: int
+    head_dim: int
+    num_kv_heads: int
+    mask_kind: str
+    window: int | None
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of its `attention`, which finds the heads of keys and values by their width."""
+        return {name: value for name, value in self.named.items() if name != "num_kv_heads"}
+
+
 class LlamaDecoderBlock(Card, op="llama_decoder_block"):
     def infer(
         self,
         x: Shape,
-        ln1_scale: Shape,
-        ln1_bias: Shape,
-        wq: Shape,
-        wk: Shape,
-        wv: Shape,
-        wo: Shape,
-        ln2_scale: Shape,
-        ln2_bias: Shape,
-        gate: Shape,
-        up: Shape,
-        down: Shape,
-        cos: Shape,
-        sin: Shape,
-        mask: Shape | None,
+        weights: LlamaWeights[Shape],
+        positions: PositionInputs[Shape],
         *,
-        num_heads: int,
-        head_dim: int,
-        num_kv_heads: int,
-        eps: float,
-        mask_kind: str,
-        window: int | None,
+        attention: GroupedAttention,
+        **_: Any,
     ) -> Shape:
         if x.rank != 3:
             raise ShapeError(f"x must be [B, S, E], got {x}")
-        check_weights(x, x.dims[2], ln1_scale=ln1_scale, ln1_bias=ln1_bias, ln2_scale=ln2_scale, ln2_bias=ln2_bias)
-        for name, weight, heads in (("wq", wq, num_heads), ("wk", wk, num_kv_heads), ("wv", wv, num_kv_heads)):
+        _check_norms(x, weights)
+        head_dim, kv_heads, projections = attention.head_dim, attention.num_kv_heads, ("wq", "wk", "wv")
+        shapes: list[Shape] = [getattr(weights, name) for name in projections]
+        for name, weight, heads in zip(projections, shapes, (attention.num_heads, kv_heads, kv_heads), strict=True):
             if weight.dims != (x.dims[2], heads * head_dim):
                 raise ShapeError(f"{name} must be [{x.dims[2]}, {heads * head_dim}], got {weight}")
-        q, k, v = (linear_shape(x, w) for w in (wq, wk, wv))
+        q, k, v = (linear_shape(x, w) for w in shapes)
         for part in (q, k):
-            Rope().infer(part, cos, sin, head_dim=head_dim, n_rot=head_dim, style="neox")
+            Rope().infer(part, positions.cos, positions.sin, head_dim=head_dim, n_rot=head_dim, style="neox")
+        mask, mask_kind = positions.mask, attention.mask_kind
         if mask_kind in ("custom", "bias") and mask is None:
             raise ShapeError(f"mask_kind '{mask_kind}' needs 15 operands, got 14: the mask is missing")
         if mask_kind not in ("custom", "bias") and mask is not None:
             raise ShapeError(f"mask_kind '{mask_kind}' needs 14 operands, got 15: it takes no mask")
-        kind = {"num_heads": num_heads, "head_dim": head_dim, "mask_kind": mask_kind, "window": window}
-        attended = Attention().infer(q, k, v, mask, **kind)
-        _residual(x, linear_shape(attended, wo))
+        attended = Attention().infer(q, k, v, mask, **attention.attributes)
+        _residual(x, linear_shape(attended, weights.wo))
+        gate, up, down = weights.gate, weights.up, weights.down
         if up.dims != gate.dims:
             raise ShapeError(f"up {up} and gate {gate} must have one shape")
         same_dtype(x, gate, up, down)
@@ -72,36 +105,20 @@ class LlamaDecoderBlock(Card, op="llama_decoder_block"):
         self,
         b: Builder,
         x: Tensor,
-        ln1_scale: Tensor,
-        ln1_bias: Tensor,
-        wq: Tensor,
-        wk: Tensor,
-        wv: Tensor,
-        wo: Tensor,
-        ln2_scale: Tensor,
-        ln2_bias: Tensor,
-        gate: Tensor,
-        up: Tensor,
-        down: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        mask: Tensor | None,
+        weights: LlamaWeights[Tensor],
+        positions: PositionInputs[Tensor],
         *,
-        num_heads: int,
-        head_dim: int,
-        num_kv_heads: int,
+        attention: GroupedAttention,
         eps: float,
-        mask_kind: str,
-        window: int | None,
     ) -> Tensor:
-        normal = b.rms_norm(x, ln1_scale, ln1_bias, eps=eps)
-        q = b.rope(b.matmul(normal, wq), cos, sin, head_dim)
-        k = b.rope(b.matmul(normal, wk), cos, sin, head_dim)
-        v = b.matmul(normal, wv)
-        kind = {"num_heads": num_heads, "head_dim": head_dim, "mask_kind": mask_kind, "window": window}
-        h = x + b.matmul(b.attention(q, k, v, mask, **kind), wo)
-        normal = b.rms_norm(h, ln2_scale, ln2_bias, eps=eps)
-        return h + b.swiglu_ffn(normal, up, gate, down)
+        w, cos, sin = weights, positions.cos, positions.sin
+        normal = b.rms_norm(x, w.ln1_scale, w.ln1_bias, eps=eps)
+        q = b.rope(b.matmul(normal, w.wq), cos, sin, attention.head_dim)
+        k = b.rope(b.matmul(normal, w.wk), cos, sin, attention.head_dim)
+        v = b.matmul(normal, w.wv)
+        h = x + b.matmul(b.attention(q, k, v, positions.mask, **attention.attributes), w.wo)
+        normal = b.rms_norm(h, w.ln2_scale, w.ln2_bias, eps=eps)
+        return h + b.swiglu_ffn(normal, w.up, w.gate, w.down)
 
     def samples(self) -> Any:
         def case(x: Any, table: Any, mask: Any = None, **attributes: Any) -> Any:
@@ -119,73 +136,76 @@ class LlamaDecoderBlock(Card, op="llama_decoder_block"):
         yield case(("batch", "seq", 8), ("seq", 1), dtypes=("f32",))
 
 
+@dataclass(frozen=True)
+class EncoderWeights(ArgumentGroup, Generic[V]):
+    """The weights of a `transformer_encoder_block`: shapes or tensors."""
+
+    wq: V
+    bq: V
+    wk: V
+    bk: V
+    wv: V
+    bv: V
+    wo: V
+    bo: V
+    ln1_scale: V
+    ln1_bias: V
+    w_up: V
+    b_up: V
+    w_down: V
+    b_down: V
+    ln2_scale: V
+    ln2_bias: V
+
+    @property
+    def projections(self) -> tuple[tuple[V, V], ...]:
+        """Weights and biases of queries, keys and values."""
+        return (self.wq, self.bq), (self.wk, self.bk), (self.wv, self.bv)
+
+
+@dataclass(frozen=True)
+class EncoderOptions(ArgumentGroup):
+    """The attributes of a `transformer_encoder_block`."""
+
+    num_heads: int
+    activation: str
+    eps: float
+    mask_kind: str
+
+    def attention(self, q: Shape) -> dict[str, Any]:
+        """The attributes of its attention, for queries of a shape."""
+        width = q.dims[2]
+        if type(width) is not int or self.num_heads < 1 or width % self.num_heads:
+            raise ShapeError(f"{q} does not divide into {self.num_heads} heads")
+        return {"num_heads": self.num_heads, "head_dim": width // self.num_heads, "mask_kind": self.mask_kind}
+
+
 class TransformerEncoderBlock(Card, op="transformer_encoder_block"):
-    def infer(
-        self,
-        x: Shape,
-        wq: Shape,
-        bq: Shape,
-        wk: Shape,
-        bk: Shape,
-        wv: Shape,
-        bv: Shape,
-        wo: Shape,
-        bo: Shape,
-        ln1_scale: Shape,
-        ln1_bias: Shape,
-        w_up: Shape,
-        b_up: Shape,
-        w_down: Shape,
-        b_down: Shape,
-        ln2_scale: Shape,
-        ln2_bias: Shape,
-        mask: Shape | None,
-        *,
-        num_heads: int,
-        activation: str,
-        eps: float,
-        mask_kind: str,
-    ) -> Shape:
+    def infer(self, x: Shape, weights: EncoderWeights[Shape], mask: Shape | None, *, options: EncoderOptions) -> Shape:
         if x.rank != 3:
             raise ShapeError(f"x must be [B, S, E], got {x}")
-        check_weights(x, x.dims[2], ln1_scale=ln1_scale, ln1_bias=ln1_bias, ln2_scale=ln2_scale, ln2_bias=ln2_bias)
-        q, k, v = (linear_shape(x, w, bias) for w, bias in ((wq, bq), (wk, bk), (wv, bv)))
-        attended = Attention().infer(q, k, v, mask, **_attention(q, num_heads, mask_kind), window=None)
-        _residual(x, linear_shape(attended, wo, bo))
-        return _residual(x, linear_shape(linear_shape(x, w_up, b_up), w_down, b_down))
+        w = weights
+        _check_norms(x, w)
+        q, k, v = (linear_shape(x, *projection) for projection in w.projections)
+        attended = Attention().infer(q, k, v, mask, **options.attention(q), window=None)
+        _residual(x, linear_shape(attended, w.wo, w.bo))
+        return _residual(x, linear_shape(linear_shape(x, w.w_up, w.b_up), w.w_down, w.b_down))
 
     def decompose(
         self,
         b: Builder,
         x: Tensor,
-        wq: Tensor,
-        bq: Tensor,
-        wk: Tensor,
-        bk: Tensor,
-        wv: Tensor,
-        bv: Tensor,
-        wo: Tensor,
-        bo: Tensor,
-        ln1_scale: Tensor,
-        ln1_bias: Tensor,
-        w_up: Tensor,
-        b_up: Tensor,
-        w_down: Tensor,
-        b_down: Tensor,
-        ln2_scale: Tensor,
-        ln2_bias: Tensor,
+        weights: EncoderWeights[Tensor],
         mask: Tensor | None,
         *,
-        num_heads: int,
-        activation: str,
-        eps: float,
-        mask_kind: str,
+        options: EncoderOptions,
     ) -> Tensor:
-        q, k, v = (b.linear(x, w, bias) for w, bias in ((wq, bq), (wk, bk), (wv, bv)))
-        attended = b.attention(q, k, v, mask, **_attention(q.shape, num_heads, mask_kind))
-        h = b.layer_norm(b.linear(attended, wo, bo) + x, ln1_scale, ln1_bias, eps=eps)
-        wide = b.linear(h, w_up, b_up, activation=activation)
-        return b.layer_norm(b.linear(wide, w_down, b_down) + h, ln2_scale, ln2_bias, eps=eps)
+        w, eps = weights, options.eps
+        q, k, v = (b.linear(x, *projection) for projection in w.projections)
+        attended = b.attention(q, k, v, mask, **options.attention(q.shape))
+        h = b.layer_norm(b.linear(attended, w.wo, w.bo) + x, w.ln1_scale, w.ln1_bias, eps=eps)
+        wide = b.linear(h, w.w_up, w.b_up, activation=options.activation)
+        return b.layer_norm(b.linear(wide, w.w_down, w.b_down) + h, w.ln2_scale, w.ln2_bias, eps=eps)
 
     def samples(self) -> Any:
         def case(x: Any, mask: Any = None, **attributes: Any) -> Any:
@@ -206,12 +226,7 @@ class TransformerEncoderBlock(Card, op="transformer_encoder_block"):
         )
 
 
-def _attention(q: Shape, num_heads: int, mask_kind: str) -> dict[str, Any]:
-    width = q.dims[2]
-    if type(width) is not int or num_heads < 1 or width % num_heads:
-        raise ShapeError(f"{q} does not divide into {num_heads} heads")
-    return {
-        "num_heads": num_heads,
-        "head_dim": width // num_heads,
-        "mask_kind": mask_kind,
-    }
+def _check_norms(x: Shape, weights: LlamaWeights[Shape] | EncoderWeights[Shape]) -> None:
+    """Check the weights of both norms of a layer."""
+    names = ("ln1_scale", "ln1_bias", "ln2_scale", "ln2_bias")
+    check_weights(x, x.dims[2], **{name: getattr(weights, name) for name in names})
