@@ -358,19 +358,26 @@ class HloEmitter:
         indices: Lowered,
         dims: Sequence[int],
         *,
+        axis: int,
         offset_dims: Sequence[int],
-        collapsed: Sequence[int],
-        start_index_map: Sequence[int],
-        slice_sizes: Sequence[int],
-        batch: Sequence[int] = (),
-        indices_batch: Sequence[int] = (),
+        batch: int = 0,
     ) -> Lowered:
-        """`stablehlo.gather`; the index vector is the last axis of `indices`. Starts are clamped so that slices fit."""
+        """`stablehlo.gather` of entries of one axis. Indices are clamped.
+
+        Args:
+            x: The table.
+            indices: Integers; their last axis has size 1.
+            dims: The sizes of the result.
+            axis: The axis of x that indices are for.
+            offset_dims: The axes of the result that come from other axes of x.
+            batch: The number of leading axes that x and the indices share.
+        """
         numbers = (
-            f"#stablehlo.gather<offset_dims = {list(offset_dims)}, collapsed_slice_dims = {list(collapsed)}, "
-            f"operand_batching_dims = {list(batch)}, start_indices_batching_dims = {list(indices_batch)}, "
-            f"start_index_map = {list(start_index_map)}, index_vector_dim = {indices.rank - 1}>"
+            f"#stablehlo.gather<offset_dims = {list(offset_dims)}, collapsed_slice_dims = {[axis]}, "
+            f"operand_batching_dims = {list(range(batch))}, start_indices_batching_dims = {list(range(batch))}, "
+            f"start_index_map = {[axis]}, index_vector_dim = {indices.rank - 1}>"
         )
+        slice_sizes = [1 if i == axis or i < batch else d for i, d in enumerate(x.dims)]
         attributes = {"dimension_numbers": attribute(numbers), "slice_sizes": sizes(slice_sizes)}
         kind = _moved_as(x.dtype)
         return self.bitcast(self.one("gather", [self.bitcast(x, kind), indices], dims, kind, attributes), x.dtype)

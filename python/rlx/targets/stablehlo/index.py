@@ -31,15 +31,4 @@ def _gather(emit: HloEmitter, result: Shape, table: Lowered, indices: Lowered, a
     positions = emit.reshape(positions, (*indices.dims, 1))
     before = range(axis - batch)  # table axes that come before the axes of the indices
     after = range(axis - batch + indices.rank, len(result.dims))
-    slice_sizes = [1 if i == axis or i < batch else d for i, d in enumerate(table.dims)]
-    return emit.gather(
-        table,
-        positions,
-        result.static,
-        offset_dims=[*before, *after],
-        collapsed=[axis],
-        start_index_map=[axis],
-        slice_sizes=slice_sizes,
-        batch=range(batch),
-        indices_batch=range(batch),
-    )
+    return emit.gather(table, positions, result.static, axis=axis, offset_dims=[*before, *after], batch=batch)

@@ -49,16 +49,8 @@ def _targets(emit: HloEmitter, tuples: Lowered, sizes: tuple[int, ...]) -> Lower
 
 def _last(emit: HloEmitter, table: Lowered, targets: Lowered, updates: Lowered) -> Lowered:
     """Rows replaced, each by the last of its updates: the one with the greatest number."""
-    (rows, width), number = table.dims, updates.dims[0]
+    rows, number = table.dims[0], updates.dims[0]
     numbers = emit.iota((number, 1), 0, i32)
     last = emit.scatter(emit.full((rows, 1), i32, -1), targets, numbers, "maximum")
-    chosen = emit.gather(
-        updates,
-        clamped(emit, last, number),
-        table.dims,
-        offset_dims=[1],
-        collapsed=[0],
-        start_index_map=[0],
-        slice_sizes=[1, width],
-    )
+    chosen = emit.gather(updates, clamped(emit, last, number), table.dims, axis=0, offset_dims=[1])
     return emit.select(emit.broadcast(emit.compare("ge", last, 0), table.dims), chosen, table)
