@@ -85,19 +85,14 @@ class Embedding(Module):
 class _ConvLayer(Module):
     """Common base of both convolutions, which differ in the layout of the weight and in the op."""
 
-    dimensions: int | None = None  # the number of spatial axes; None means the length of the kernel size
+    dimensions: int | None = None  # of the layer; None for as many as the kernel has
+    _first: int  # of the channels of input and result those that are the first axis of the weight
 
     def _declare(
-        self,
-        channels: tuple[int, int],
-        kernel_size: Any,
-        window: Any,
-        bias: bool,
-        dtype: Any,
-        weight_init: Any,
-        first: int,
+        self, channels: tuple[int, int], kernel_size: Any, window: Any, bias: bool, dtype: Any, weight_init: Any
     ) -> None:
-        """Set attributes and parameters. The weight is `[channels[first], channels of the other side per group, kernel…]`."""
+        """Set attributes and parameters; the weight is `[channels[first], those of the other side in a group, kernel…]`."""
+        first = self._first
         self.in_channels, self.out_channels = channels
         self.kernel_size = self._kernel(kernel_size)
         self.stride, self.padding, self.dilation, self.groups = window
@@ -140,6 +135,8 @@ class Conv(_ConvLayer):
     Parameters: `weight [out, in/groups, kernel…]`, `bias [out]`.
     """
 
+    _first = 1
+
     def __init__(
         self,
         in_channels: int,
@@ -154,7 +151,7 @@ class Conv(_ConvLayer):
         weight_init: Any = None,
     ):
         window = stride, padding, dilation, groups
-        self._declare((in_channels, out_channels), kernel_size, window, bias, dtype, weight_init, first=1)
+        self._declare((in_channels, out_channels), kernel_size, window, bias, dtype, weight_init)
 
     def forward(self, x: Tensor) -> Tensor:
         rank = len(self.kernel_size) + 2
@@ -182,6 +179,8 @@ class ConvTranspose(_ConvLayer):
     Parameters: `weight [in, out/groups, kernel…]`, `bias [out]`.
     """
 
+    _first = 0
+
     def __init__(
         self,
         in_channels: int,
@@ -198,7 +197,7 @@ class ConvTranspose(_ConvLayer):
     ):
         self.output_padding = output_padding
         window = stride, padding, dilation, groups
-        self._declare((in_channels, out_channels), kernel_size, window, bias, dtype, weight_init, first=0)
+        self._declare((in_channels, out_channels), kernel_size, window, bias, dtype, weight_init)
 
     def forward(self, x: Tensor) -> Tensor:
         rank = len(self.kernel_size) + 2
