@@ -29,12 +29,12 @@ _MARGINS = {"constant": None, "reflect": 1, "replicate": None, "circular": 0}
 class PadEdges(ArgumentGroup):
     """What a `pad` adds: the number of elements before and after each axis, and which elements these are."""
 
-    low: Sequence[Dim]
-    high: Sequence[Dim]
+    low: Sequence[Any]  # dimensions
+    high: Sequence[Any]
     mode: str
 
     @property
-    def pairs(self) -> list[tuple[Dim, Dim]]:
+    def pairs(self) -> list[tuple[Any, Any]]:
         """The numbers of elements added before and after each axis."""
         return list(zip(self.low, self.high, strict=True))
 

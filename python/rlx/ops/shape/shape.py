@@ -174,8 +174,8 @@ def range_requirements(start: Dim, limit: Dim, size: Dim, axis: int) -> Iterator
 class SliceRanges(ArgumentGroup):
     """The elements that a `slice` takes, for each axis."""
 
-    starts: Sequence[Dim]
-    limits: Sequence[Dim]
+    starts: Sequence[Any]  # dimensions
+    limits: Sequence[Any]
     strides: Sequence[int]
 
 

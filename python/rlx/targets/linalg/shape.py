@@ -8,6 +8,7 @@ from rlx import mlir
 from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
+from rlx.ops.shape.shape import SliceRanges
 from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, typed
 from rlx.targets.linalg.rules import Lowered, lowers
 
@@ -58,16 +59,8 @@ def narrow(
 
 
 @lowers("slice")
-def slice_(
-    low: LoopEmitter,
-    results: list[Shape],
-    x: Lowered,
-    *,
-    starts: tuple[Dim, ...],
-    limits: tuple[Dim, ...],
-    strides: tuple[int, ...],
-) -> mlir.Value:
-    return extract(low, x.value, starts, results[0].dims, strides)
+def slice_(low: LoopEmitter, results: list[Shape], x: Lowered, *, ranges: SliceRanges) -> mlir.Value:
+    return extract(low, x.value, ranges.starts, results[0].dims, ranges.strides)
 
 
 @lowers("concat")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlx.ir.shape import Shape
+from rlx.ops.shape.shape import SliceRanges
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
@@ -25,16 +26,8 @@ def narrow(
 
 
 @lowers("slice")
-def slice_(
-    emit: HloEmitter,
-    results: list[Shape],
-    x: Lowered,
-    *,
-    starts: tuple[int, ...],
-    limits: tuple[int, ...],
-    strides: tuple[int, ...],
-) -> Lowered:
-    return emit.slice(x, starts, limits, strides)
+def slice_(emit: HloEmitter, results: list[Shape], x: Lowered, *, ranges: SliceRanges) -> Lowered:
+    return emit.slice(x, ranges.starts, ranges.limits, ranges.strides)
 
 
 @lowers("concat")

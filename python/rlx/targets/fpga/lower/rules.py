@@ -5,12 +5,14 @@ An operand is a `Stream`, or an array where it is a constant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.dtype import DType, dtype, i32
+from rlx.ops.convolution.geometry import ConvGeometry, PoolGeometry
+from rlx.ops.quantization.quant_compute import ProductQuantization, QuantizedOperands
 from rlx.ops.quantization.requantize import FixedPoint, Requantization
 from rlx.passes.check_lir import INSTEAD
 from rlx.support.errors import UnsupportedError
@@ -27,14 +29,15 @@ from rlx.targets.fpga.lower.window import WindowLayer
 # --- convolutions, pools ----------------------------------------------------------------------------
 
 
-def _sums(operands: Sequence[Operand | None], attributes: Mapping[str, Any]) -> tuple[Stream, np.ndarray, np.ndarray]:
+def _sums(
+    operands: QuantizedOperands[Operand], quantization: ProductQuantization
+) -> tuple[Stream, np.ndarray, np.ndarray]:
     """Operands of a quantised product: x, its weights without their zero point, and what is added to each channel."""
-    x, w, bias, multiplier = operands
-    if multiplier is not None or attributes["dtype"] != i32:
+    if operands.multiplier is not None or quantization.dtype != i32:
         raise UnsupportedError("only sums in i32 are made", hint="use dtype=i32 without a multiplier, and requantize")
-    weights = constant(w, "w").astype(np.int64) - attributes["w_zero_point"]
+    weights, bias = constant(operands.w, "w").astype(np.int64) - quantization.w_zero_point, operands.bias
     added = np.zeros((), np.int64) if bias is None else constant(bias, "bias").astype(np.int64)
-    return stream(x), weights, added
+    return stream(operands.x), weights, added
 
 
 def with_offset(site: LayerSite, sums: Stream, offset: np.ndarray, axis: int) -> Stream:
@@ -46,17 +49,24 @@ def with_offset(site: LayerSite, sums: Stream, offset: np.ndarray, axis: int) ->
 
 
 @rule("q_conv2d")
-def _q_conv2d(site: LayerSite, *operands: Operand | None, **attributes: Any) -> Operand:
-    x, weights, bias = _sums(operands, attributes)
-    groups, zero = attributes["groups"], attributes["x_zero_point"]
+def _q_conv2d(
+    site: LayerSite,
+    operands: QuantizedOperands[Operand],
+    *,
+    geometry: ConvGeometry,
+    quantization: ProductQuantization,
+) -> Operand:
+    x, weights, bias = _sums(operands, quantization)
+    groups, zero = geometry.groups, quantization.x_zero_point
     images, channels = x.shape[:2]
     results, depth = weights.shape[:2]
     x, places = _by_pixels(site, x)
     depthwise = depth == 1 and results == channels
     if groups > 1 and not depthwise and not np.array_equal(places, np.arange(channels)):
         x, places = site.ordered(x, usual(x.shape)), np.arange(channels)
-    geometry = _geometry(x.shape, site.dims, weights.shape[2:], attributes)
-    common: dict[str, Any] = {"geometry": geometry, "fill": zero, "dtype": i32, "shape": site.dims, "images": images}
+    windows = PoolGeometry(weights.shape[2:], geometry.stride, geometry.padding)
+    common: dict[str, Any] = {"fill": zero, "dtype": i32, "shape": site.dims, "images": images}
+    common["geometry"] = _geometry(x.shape, site.dims, windows, geometry.dilation)
     if depthwise:
         order = _pixel_order(site.dims, places)
         kernels = weights[places, 0]
@@ -85,27 +95,25 @@ def _pixel_order(shape: tuple[int, ...], places: np.ndarray) -> np.ndarray:
     return tensor[..., places].ravel()
 
 
-def _geometry(
-    image: Sequence[int], results: Sequence[int], kernel: Sequence[int], attributes: Mapping[str, Any]
-) -> Geometry:
+def _geometry(image: Sequence[int], results: Sequence[int], windows: PoolGeometry, dilation: Sequence[int]) -> Geometry:
     def pair(values: Sequence[int]) -> tuple[int, int]:
         return (1, values[0]) if len(values) == 1 else (values[0], values[1])
 
-    before = tuple(attributes["padding"][::2])
+    before = windows.padding[::2]
     padding = (0, before[0]) if len(before) == 1 else (before[0], before[1])
-    dilation = attributes.get("dilation", (1,) * len(kernel))
-    sizes = (pair(image[2:]), image[1], pair(kernel), pair(attributes["stride"]), padding, pair(dilation))
+    sizes = (pair(image[2:]), image[1], pair(windows.kernel), pair(windows.stride), padding, pair(dilation))
     return Geometry(*sizes, results=pair(results[2:]))
 
 
 @rule("pool")
-def _pool(site: LayerSite, x: Operand, *, kind: str, kernel: Any, **attributes: Any) -> Operand:
+def _pool(site: LayerSite, x: Operand, *, kind: str, windows: PoolGeometry, **_: Any) -> Operand:
     x = stream(x)
     if kind not in ("max", "sum") or len(x.shape) == 5:
         raise UnsupportedError(f"a {kind} pool of rank {len(x.shape)} has no layer")
     x, places = _by_pixels(site, x)
     layer = WindowLayer(
-        site.named("pool"), site.place, [x], kind=kind, geometry=_geometry(x.shape, site.dims, kernel, attributes),
+        site.named("pool"), site.place, [x], kind=kind,
+        geometry=_geometry(x.shape, site.dims, windows, (1,) * len(windows.kernel)),
         weights=None, fill=dtype_range(x.dtype)[0] if kind == "max" else 0, dtype=i32 if kind == "sum" else x.dtype,
         order=_pixel_order(site.dims, places), shape=site.dims, images=x.shape[0],
     )  # fmt: skip
