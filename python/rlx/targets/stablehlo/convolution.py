@@ -9,6 +9,7 @@ from rlx import mlir
 from rlx.ir.dtype import f64
 from rlx.ir.shape import Shape
 from rlx.ops.convolution.geometry import ConvGeometry
+from rlx.targets.stablehlo.attributes import attribute, full_precision, integer, sizes
 from rlx.targets.stablehlo.contraction import accumulator
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
