@@ -191,7 +191,7 @@ class LayerNorm(_Norm, op="layer_norm"):
     def build(
         self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5
     ) -> Tensor:
-        """Without a scale it is 1, without a bias 0. Over several axes, `axis=(-2, -1)`, weights have the shape of these."""
+        """The scale defaults to 1, the bias to 0. Over several axes, `axis=(-2, -1)`, weights have the shape of these axes."""
         return _over_axes(b, self.name, x, (scale, bias), axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
@@ -250,7 +250,7 @@ class RmsNorm(_Norm, op="rms_norm"):
     def build(
         self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1
     ) -> Tensor:
-        """Without a scale it is 1. Over several axes, `axis=(-2, -1)`, weights have the shape of these."""
+        """The scale defaults to 1. Over several axes, `axis=(-2, -1)`, weights have the shape of these axes."""
         return _over_axes(b, self.name, x, (scale, bias), axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:

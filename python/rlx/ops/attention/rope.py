@@ -101,7 +101,7 @@ class Rope(Card, op="rope"):
         (x, cos, sin), (dy,) = operands, cotangents
 
         def of_table(table: Tensor, is_sine: bool) -> Tensor | None:
-            """The scalar product of the lanes that the table multiplies with the cotangents of the products."""
+            """Return the cotangent of a table: the products of its lanes with their cotangents, summed over heads."""
             if layout.n_rot == 0:
                 return None
             (first, second), (dfirst, dsecond) = (_lanes(b, t, layout) for t in (x, dy))
@@ -148,7 +148,7 @@ def _heads(b: Builder, x: Tensor, head_dim: int) -> Tensor:
 
 
 def _lanes(b: Builder, x: Tensor, layout: RopeLayout) -> tuple[Tensor, Tensor]:
-    """The lanes that are rotated with each other, both `[…, n_rot/2]`, in f32 for f16 and bf16."""
+    """Return the pairs of lanes that are rotated together, both `[…, n_rot/2]`; f16 and bf16 are widened to f32."""
     head_dim, n_rot = layout.head_dim, layout.n_rot
     heads, half = _heads(b, x, head_dim), n_rot // 2
     rotated = widened(b, b.narrow(heads, -1, 0, n_rot) if n_rot < head_dim else heads)

@@ -177,7 +177,10 @@ class ScanRules(Card):
         return num_checkpoints is not None
 
     def reversible(self, b: Builder, inputs: list[Tensor], *, loop: ScanLoop, regions: Sequence[Any]) -> Any:
-        """With checkpoints: a scan over segments of a scan, which keeps the carries between segments only."""
+        """With checkpoints, return a scan over segments, each of which is a scan.
+
+        Only the carries between segments are stored.
+        """
         return _segmented(b, inputs, regions[0], loop)
 
     def pullback(self, b: Builder, operands: Any, wanted: Any, *, loop: ScanLoop, regions: Any) -> Any:

@@ -382,7 +382,7 @@ class AxialRope2d(Card, op="axial_rope_2d"):
 
 
 def _turned(b: Builder, x: Tensor, sense: int, grid: AxialGrid) -> Tensor:
-    """`axial_rope_2d`, forwards (1) or backwards (-1)."""
+    """Return `axial_rope_2d`, forwards (1) or backwards (-1)."""
     head_dim = grid.head_dim
     wide, dims = widened(b, x), x.shape.dims
     tokens: Any
@@ -401,7 +401,7 @@ def _turned(b: Builder, x: Tensor, sense: int, grid: AxialGrid) -> Tensor:
 
 
 def rotations(grid: AxialGrid) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines `[S, D/2]` in f64: how far each token turns each pair of lanes."""
+    """Return cosines and sines `[S, D/2]` in f64 of the rotation angle of each pair of lanes, for each token."""
     token, head_dim, end_x, end_y = np.arange(grid.num_tokens), grid.head_dim, grid.end_x, grid.end_y
     column, row = token % max(end_x, 1), token % max(end_x * end_y, 1) // max(end_x, 1)
     frequency = grid.theta ** (-4 * np.arange(head_dim // 4) / head_dim)

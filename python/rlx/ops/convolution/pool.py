@@ -148,7 +148,7 @@ class Pool(Card, op="pool"):
 
 
 def _max_gradient(b: Builder, x: Tensor, dy: Tensor, geometry: PoolGeometry) -> Tensor:
-    """The cotangent of `x`; of one spatial axis as `max_pool2d_backward`, whose own gradient is in closed form."""
+    """Return the cotangent of `x`. One spatial axis uses `max_pool2d_backward`, whose own gradient is in closed form."""
     if x.rank != 3:
         return collected_by_winners(b, x, dy, geometry)
     rows = with_row(b, x), with_row(b, dy)
@@ -156,13 +156,13 @@ def _max_gradient(b: Builder, x: Tensor, dy: Tensor, geometry: PoolGeometry) -> 
 
 
 def pooled(sizes: Any, geometry: PoolGeometry) -> tuple[Dim, ...]:
-    """The number of windows along each spatial axis."""
+    """Return the number of windows along each spatial axis."""
     axes = zip(sizes, geometry.kernel, geometry.stride, geometry.edges, strict=True)
     return tuple(out_size(d, k, s, *edge, 1) for d, k, s, edge in axes)
 
 
 def window_counts(sizes: Any, geometry: PoolGeometry) -> list[np.ndarray]:
-    """How many elements that are not padding each window holds, along each spatial axis."""
+    """Return the number of elements that are not padding in each window, along each spatial axis."""
     counts = []
     windows: Any = pooled(sizes, geometry)
     axes = zip(sizes, geometry.kernel, geometry.stride, geometry.edges, windows, strict=True)

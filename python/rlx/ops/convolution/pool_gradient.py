@@ -39,8 +39,10 @@ def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, geometry: PoolGeomet
 
 
 def taken_from_winners(b: Builder, x: Tensor, values: Tensor, result: Shape, geometry: PoolGeometry) -> Tensor:
-    """The adjoint of `collected_by_winners`: the elements of `values`, which has the shape of `x`, at the first largest
-    element of each window of `x`, and 0 for a window without one. The shape is `result`.
+    """Return the adjoint of `collected_by_winners`, in the shape `result`.
+
+    It reads `values`, which has the shape of `x`, at the first largest element of each window of `x`. A window without
+    such an element gives 0.
     """
     if x.shape.num_elements == 0 or result.num_elements == 0:
         return rules.zeros(b, result)
@@ -79,7 +81,10 @@ class _Tiles:
 
     @staticmethod
     def of(size: Sequence[Dim], windows: Shape, geometry: PoolGeometry) -> _Tiles | None:
-        """The windows of a pooling, if none overlap and there is no padding; symbols have to be multiples of the sizes."""
+        """Return the windows of a pooling without overlap and padding, else None.
+
+        Symbolic sizes must be multiples of the kernel.
+        """
         if tuple(geometry.stride) != tuple(geometry.kernel) or any(geometry.padding):
             return None
         tiles = _Tiles(size, windows, geometry.kernel)
@@ -153,7 +158,7 @@ class _Windows(Taps):
 
 
 def _windows(b: Builder, x: Shape, result: Shape, geometry: PoolGeometry) -> list[_Windows]:
-    """The spatial axes of a pooling."""
+    """Return the spatial axes of a pooling."""
     axes = zip(x.dims[2:], result.dims[2:], geometry.kernel, geometry.stride, geometry.edges, strict=True)
     return [_Windows(b, *axis) for axis in axes]
 

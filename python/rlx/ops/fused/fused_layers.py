@@ -133,7 +133,7 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
 
 
 def _attention(heads: AttentionHeads, mask_kind: str) -> dict[str, Any]:
-    """The attributes of a fused op's attention."""
+    """Return the attributes of a fused op's attention."""
     return {**heads.named, "mask_kind": mask_kind, "window": None, "score_scale": None, "softcap": None}
 
 

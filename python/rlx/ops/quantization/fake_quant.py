@@ -171,7 +171,7 @@ class FakeQuantize(Card, op="fake_quantize"):
 
 
 def _through(b: Builder, x: Tensor, d: Tensor | None, results: Any, quantization: FakeQuantization) -> Tensor | None:
-    """A tangent or cotangent through `fake_quantize`, whose derivative is diagonal."""
+    """Propagate a tangent or cotangent through `fake_quantize`, whose Jacobian is diagonal."""
     axis, ste = quantization.axis, quantization.ste
     if d is None or ste == "identity":
         return d
@@ -251,7 +251,7 @@ def _shifted(axis: int | None) -> int | None:
 
 
 def _joined(b: Builder, operands: Any, batched: Any, size: Dim, axis: int | None) -> tuple[Tensor, Tensor | None, int]:
-    """A batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
+    """Return a batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
     (x, scale), (x_batched, scale_batched) = operands, batched
     x = rules.batch(b, x, x_batched, size)
     scale = None if scale is None else rules.batch(b, scale, scale_batched, size)

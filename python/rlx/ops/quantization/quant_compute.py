@@ -50,7 +50,7 @@ class ProductQuantization(ArgumentGroup):
 
 
 def _result(shape: Shape, columns: Dim, operands: QuantizedOperands[Shape], quantization: ProductQuantization) -> Shape:
-    """The shape of a product, in the dtype that is asked for."""
+    """Return the shape of a product, in the requested dtype."""
     bias, multiplier = operands.bias, operands.multiplier
     if bias is not None and bias.dims != (columns,):
         raise ShapeError(f"'bias' must have shape [{columns}], got {bias}")
@@ -84,7 +84,7 @@ def _scaled_array(
 def _scaled(
     b: Builder, total: Tensor, multiplier: Tensor | None, axis: int, quantization: ProductQuantization
 ) -> Tensor:
-    """The same with ops."""
+    """The same as `_scaled_array`, as ops."""
     if multiplier is None:
         return total
     scaled = b.cast(total, f32) * spread(b, multiplier, axis if multiplier.rank else None, total.rank)

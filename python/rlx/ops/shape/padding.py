@@ -104,7 +104,7 @@ class Pad(Card, op="pad"):
 
 
 def _requirements(x: Shape, edges: PadEdges) -> Iterator[tuple[Dim, str]]:
-    """The numbers that must not be negative, each with the message for the case that it is."""
+    """Yield the numbers that must not be negative, each with the error message."""
     mode = edges.mode
     margin = _MARGINS[mode]
     for axis, (d, *amounts) in enumerate(zip(x.dims, edges.low, edges.high, strict=True)):

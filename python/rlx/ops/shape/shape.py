@@ -205,7 +205,7 @@ class Slice(_Movement, op="slice"):
     linear = ("x",)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, ranges: SliceRanges) -> Any:
-        """Each element goes back to its place: zeros between the elements, then zeros around them."""
+        """Return each element to its original position: insert zeros between the elements, then around them."""
         starts, limits, strides = ranges.starts, ranges.limits, ranges.strides
         dims, (dy,) = operands[0].shape.dims, cotangents
         changed = [i for i, d in enumerate(dims) if (starts[i], limits[i], strides[i]) != (0, d, 1)]
