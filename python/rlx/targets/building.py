@@ -1,4 +1,4 @@
-"""Helpers of compiling for all back ends: timing, and the cache on disk."""
+"""Shared helpers for compiling: timing, and the cache on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("rlx")
 
 @cache
 def code_fingerprint(module: str) -> str:
-    """A hash of all code of the package that a module is in: a cached program is used only with equal code."""
+    """Return a hash of all code of a module's package. A cached program is used only by the same code."""
     package = sys.modules[module.partition(".")[0]]
     folders = [Path(folder) for folder in getattr(package, "__path__", ())]
     sources = [path for folder in folders for kind in ("*.py", "*.mlir") for path in sorted(folder.rglob(kind))]
@@ -46,7 +46,7 @@ class timed:
 
 
 def cached(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
-    """The artifact of a cache entry; None if there is no entry, or if it is for another graph."""
+    """Return the artifact of a cache entry, or None if there is no entry or it is for another graph."""
     stored = disk.get(key)
     if stored is None:
         return None
@@ -60,13 +60,13 @@ def cached(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
 
 
 def with_locations(artifact: Artifact, graph: Graph, lir: Callable[[], Graph]) -> Artifact:
-    """A cached artifact with the user's lines of this graph: the cache has those of the graph that was compiled first."""
+    """Return a cached artifact with the source locations of this graph instead of those of the graph compiled first."""
     stored = {(expression, meaning) for expression, meaning, _ in artifact.info["requirements"]}
     if not stored:
         return artifact
     needs = requirements(graph.module)
     if not stored <= {
         (str(r.expression), r.meaning) for r in needs
-    }:  # some are requirements of ops after decomposition
+    }:  # some requirements are on ops that decomposition adds
         needs = requirements(graph.module, lir().module)
     return replace(artifact, info=artifact.info | {"requirements": [r.to_json() for r in needs]})

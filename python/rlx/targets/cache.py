@@ -72,10 +72,10 @@ class DiskCache:
     """Payloads by hexadecimal key. Usable from several threads and several processes at once.
 
     Args:
-        directory: The folder of the entries; by default ``default_directory()``. It is made when the first entry is
-            written. Only this user may be able to change it and the folders above it; otherwise the cache is not used.
-        max_bytes: Above this size the least recently used entries are removed. An entry that is larger itself, or larger than
-            512 MiB, is not kept.
+        directory: The folder of the entries; by default ``default_directory()``. It is created when the first entry is
+            written. If other users can change it or a folder above it, the cache is not used.
+        max_bytes: Above this total size the least recently used entries are removed. An entry larger than this, or larger
+            than 512 MiB, is not stored.
 
     Raises:
         Error: The directory is not a path, or is empty.
@@ -95,7 +95,7 @@ class DiskCache:
         self._estimated_size: int | None = None
 
     def get(self, key: str) -> bytes | None:
-        """The payload put under ``key``, or ``None``. An entry that is not intact is removed."""
+        """Return the payload stored under ``key``, or ``None``. A damaged entry is removed."""
         part, name = _folder_and_name(key)
         try:
             with self._opened() as folder, folder.folder(part, create=False) as inner:
@@ -118,7 +118,7 @@ class DiskCache:
             return None
 
     def put(self, key: str, payload: bytes) -> bool:
-        """Keep ``payload`` under ``key``; returns whether that was possible. Problems with the disk raise no exception."""
+        """Store ``payload`` under ``key``, and return whether that succeeded. Disk errors do not raise an exception."""
         part, name = _folder_and_name(key)
         if _HEADER.size + len(payload) > self._largest:
             return False
@@ -132,7 +132,7 @@ class DiskCache:
         return True
 
     def problem(self) -> str | None:
-        """Why the folder cannot be used; None if it can. The folder is made if it does not exist."""
+        """The reason why the folder cannot be used, or None if it can. The folder is created if it does not exist."""
         try:
             with self._opened(create=True):
                 return None
@@ -147,7 +147,7 @@ class DiskCache:
             self._estimated_size = None
 
     def size(self) -> int:
-        """The bytes that all entries take."""
+        """The size of all entries in bytes."""
         return sum(status.st_size for _, _, status in self._entries())
 
     def __len__(self) -> int:
@@ -157,7 +157,7 @@ class DiskCache:
         return private_folder(self.directory, lambda name: bool(_SUBFOLDER.fullmatch(name)), create=create)
 
     def _read(self, folder: Folder, name: str, key: str) -> bytes | None:
-        """The payload of an entry, or None. It is read into memory only after its checksum was found to be correct."""
+        """Return the payload of an entry, or None. It is read into memory only after its checksum has been verified."""
         with open(folder.open(name), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             header = file.read(_HEADER.size)
@@ -227,7 +227,7 @@ def _write(folder: Folder, name: str, key: str, payload: bytes) -> None:
     digest.update(payload)
     header = _HEADER.pack(_MAGIC, _VERSION, len(payload), digest.digest())
     temporary, handle = _create_locked(folder)
-    # No fsync: an entry that a loss of power has damaged is a miss, and compiling again costs less than
+    # No fsync: an entry damaged by a power loss is a cache miss, and compiling again is cheaper than
     # an fsync for every entry.
     with open(handle, "wb") as file:
         try:
@@ -244,7 +244,7 @@ def _write(folder: Folder, name: str, key: str, payload: bytes) -> None:
 
 
 def _create_locked(folder: Folder) -> tuple[str, int]:
-    """A new file, which is locked while it is open, so that no other process removes it as an abandoned one."""
+    """Create a file that is locked while it is open, so that no other process removes it as abandoned."""
     while True:
         temporary = secrets.token_hex(8) + _TEMPORARY_SUFFIX
         handle = folder.create(temporary)
@@ -255,7 +255,7 @@ def _create_locked(folder: Folder) -> tuple[str, int]:
 
 
 def _sweep(folder: Folder) -> None:
-    """Remove the temporary files of processes that were killed: these are not locked any more."""
+    """Remove the temporary files of killed processes. These files are no longer locked."""
     for name in folder.names():
         if name.endswith(_TEMPORARY_SUFFIX):
             remove_abandoned(folder.name(name), dir_fd=folder.handle)

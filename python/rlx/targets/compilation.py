@@ -1,4 +1,4 @@
-"""`Compilation`: compiles a graph for a target, and has the graph at every stage."""
+"""`Compilation`: a graph at every stage of compiling it for a target."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ class Compilation:
     Where the environment variable `RLX_IR_DUMP` names a folder, the module is written there after each pass that changes it.
 
     Args:
-        graph: HIR or MIR, with outputs. It must not be changed as long as the compilation is used.
+        graph: HIR or MIR, with outputs. It must not be changed while the compilation is in use.
         target: The target; see `registry.target_of`.
         policy: `"direct"` fuses ops at MIR, unless the module declares otherwise; `"fusable"` leaves primitives.
         passes: A pipeline to run first.
-        bind: Sizes of symbols that are fixed; the others stay symbolic.
+        bind: Sizes for symbols. Other symbols stay symbolic.
         precision: `"f16"` or `"bf16"`, or the dtype; None and f32 do not change the graph.
-        opt: The level of optimisation, 0 to 3: `rlx.passes.levels`.
+        opt: The optimisation level, 0 to 3: `rlx.passes.levels`.
         fast_math: Whether floats are simplified as if they were real numbers.
-        dispatch: The composite ops that the target lowers by rules of its own: a `KernelDispatchPolicy`, or its text.
+        dispatch: The composite ops that the target lowers with its own rules: a `KernelDispatchPolicy`, or its text.
 
     Attributes:
-        given: The graph that was given.
+        given: The graph passed to the constructor.
         target: The target.
-        opt: The level of optimisation.
-        dispatch_policy: The composite ops that the target lowers by rules of its own.
-        phases: The seconds that each phase took; it has an entry `cached` if the program comes from the cache.
+        opt: The optimisation level.
+        dispatch_policy: The composite ops that the target lowers with its own rules.
+        phases: The seconds that each phase took. An entry `cached` marks a program from the cache.
 
     Raises:
         Error: An option is of the wrong kind.
@@ -107,7 +107,7 @@ class Compilation:
 
     @property
     def passes_to_mir(self) -> str:
-        """The passes from the graph as given to MIR, as text."""
+        """The passes from the given graph to MIR, as text."""
         return str(PassPipeline.of([*preparing(*self._preparing), self._to_mir]))
 
     @property
@@ -125,7 +125,7 @@ class Compilation:
 
     @cached_property
     def mir(self) -> Graph:
-        """The graph with blocks lowered, and in the dtype to compute in.
+        """The graph with blocks lowered, in the dtype of the computation.
 
         Raises:
             Error: As for `prepared`.
@@ -134,10 +134,10 @@ class Compilation:
 
     @cached_property
     def lir(self) -> Graph:
-        """The graph as the target takes it: ops that the target does not claim are decomposed, and the graph is verified.
+        """The graph in the target's ops: ops without a rule in the target are decomposed, and the graph is verified.
 
         Raises:
-            UnsupportedError: The target does not take some ops; the error lists them with their locations.
+            UnsupportedError: The target does not support some ops; the error lists them with their locations.
             CompileError: The pipeline of the target does not end at LIR.
             Error: As for `prepared`.
         """
@@ -183,7 +183,7 @@ class Compilation:
 
         Args:
             cache: The cache of compiled programs. For a program that is in it, only the user's passes are run.
-            timeout: The seconds that an attempt of the compiler may take.
+            timeout: The time limit in seconds for each attempt of the compiler.
 
         Raises:
             CompileError: The graph cannot be expressed or compiled for the target.
@@ -215,7 +215,7 @@ class Compilation:
         return artifact
 
     def check_unchanged(self) -> None:
-        """Check that the stages that are still to be computed are those of the program.
+        """Check that stages computed from now on still belong to the compiled program.
 
         Raises:
             Error: The program came from the cache, and the graph has been changed since.
@@ -224,7 +224,7 @@ class Compilation:
             raise Error(f"graph '{self.given.name}' has been changed since it was compiled", hint="compile it again")
 
     def key(self) -> str | None:
-        """A hash of everything that the program depends on; None if that is not known, as for an op defined at a prompt."""
+        """A hash of everything that the program depends on; None if that is unknown, as for an op defined at a prompt."""
         graph, compiler = self.prepared, self.compiler
         custom = sources(graph.module, check_of(self.target.pipeline).lowering_rules)
         if custom is None:

@@ -1,4 +1,4 @@
-"""Checks that a back end keeps to `protocol.py`: a mistake of another package's is an error that names it."""
+"""Checks that a back end follows `protocol.py`. An error names the package of the back end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rlx.ir.interface import Output
     from rlx.ir.shape import Shape
 
-# What an attribute of a target is, where anything else would be taken for it: a letter of a name for a name.
+# The types of target attributes whose misuse would otherwise go unnoticed, each with its description for messages.
 _KINDS: dict[str, tuple[Any, str]] = {
     "name": (str, "a string"),
     "arch": (str, "a string"),
@@ -32,10 +32,10 @@ def functions(protocol: type) -> list[str]:
 
 
 def check_functions(compiler: Any, protocol: type) -> None:
-    """A back end has the functions of a protocol, and they can be called as it says.
+    """Check that a back end has the functions of a protocol, with compatible signatures.
 
     Raises:
-        Error: It lacks some, or one takes other arguments.
+        Error: A function is missing, or takes other arguments.
     """
     names = functions(protocol)
     lacking = [name for name in names if not callable(getattr(compiler, name, None))]
@@ -45,7 +45,7 @@ def check_functions(compiler: Any, protocol: type) -> None:
         declared = list(inspect.signature(getattr(protocol, name)).parameters.values())[1:]
         try:
             signature = inspect.signature(getattr(compiler, name))
-        except (TypeError, ValueError):  # of a function in another language nothing is known
+        except (TypeError, ValueError):  # functions in other languages have no signature
             continue
         by_name = {p.name: p for p in declared if p.kind is p.POSITIONAL_OR_KEYWORD}
         by_place = [p for p in declared if p.kind is p.POSITIONAL_ONLY]
@@ -59,10 +59,10 @@ def check_functions(compiler: Any, protocol: type) -> None:
 
 
 def names_of(given: Any, what: str) -> tuple[str, ...]:
-    """The names that a back end gives: a collection of strings in lower case.
+    """Return the names declared by a back end, which must be a collection of strings in lower case.
 
     Raises:
-        Error: It is something else, such as one string.
+        Error: The value is something else, such as one string.
     """
     if isinstance(given, str) or not is_iterable(given):
         raise Error(f"{what} must return a tuple of names, got {given!r:.60}")
@@ -77,10 +77,10 @@ def names_of(given: Any, what: str) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def calling(backend: object, what: str, error: type[Error] = CompileError) -> Generator[None]:
-    """The context in which a function of a back end is called: exceptions become errors that name the back end.
+    """Call a function of a back end in this context. Its exceptions become errors that name the back end.
 
     Raises:
-        Error: It raised an exception that is no error of ours and none of the system.
+        Error: The function raised an exception that is neither an RLX error nor a system error.
     """
     try:
         yield
@@ -92,10 +92,10 @@ def calling(backend: object, what: str, error: type[Error] = CompileError) -> Ge
 
 
 def check_target(backend: object, target: Any, name: str) -> None:
-    """A target has all that the protocol says.
+    """Check that a target has all attributes of the protocol.
 
     Raises:
-        CompileError: It lacks something, or something is of the wrong kind.
+        CompileError: An attribute is missing, or has the wrong type.
     """
     members = [name for name in vars(Target) if name[0] != "_"]
     lacking = [member for member in members if not hasattr(target, member)]
@@ -108,10 +108,10 @@ def check_target(backend: object, target: Any, name: str) -> None:
 
 
 def check_compiled(backend: object, compiled: Any) -> None:
-    """What `compile_program` returned is a program.
+    """Check that `compile_program` returned a program.
 
     Raises:
-        CompileError: It is something else.
+        CompileError: It returned something else.
     """
     if not isinstance(compiled, Compiled):
         raise CompileError(f"{backend}: compile_program must return a Compiled, got {type(compiled).__name__}")
@@ -122,10 +122,10 @@ def check_compiled(backend: object, compiled: Any) -> None:
 
 
 def check_info(backend: object, compiler: Compiler, info: Mapping[str, Any]) -> None:
-    """The facts about a program are those that `info_fields` describes: a file with others is not read.
+    """Check that `info` has the entries declared by `info_fields`. A file with other entries could not be loaded.
 
     Raises:
-        CompileError: They are others, or no JSON.
+        CompileError: The entries differ, or are not JSON values.
     """
     try:
         record(compiler.info_fields())(json.loads(json.dumps(dict(info), allow_nan=False)), "info")
@@ -138,15 +138,15 @@ def check_info(backend: object, compiler: Compiler, info: Mapping[str, Any]) -> 
 
 
 def check_results(backend: object, results: Any, outputs: Sequence[Output]) -> None:
-    """What the first call of a program returned is an array for each output, of its dtype and shape.
+    """Check that the first call of a program returned an array for each output, of its dtype and shape.
 
     Args:
-        backend: For messages.
-        results: What it returned.
+        backend: The back end, for messages.
+        results: The value that the call returned.
         outputs: The outputs of the program.
 
     Raises:
-        ExecutionError: It is something else.
+        ExecutionError: The results do not match the outputs.
     """
     if type(results) is not list:
         raise ExecutionError(f"{backend}: its program must return a list of arrays, got {type(results).__name__}")

@@ -1,4 +1,4 @@
-"""`KernelDispatchPolicy`: which composite ops a target lowers by rules of its own, and which it gets decomposed."""
+"""`KernelDispatchPolicy`: the choice between a target's own rules for composite ops and their decomposition."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ WAYS = ("native", "common")
 
 @dataclass(frozen=True)
 class KernelDispatchPolicy:
-    """Which composite ops a target lowers by rules of its own (native), and which it gets decomposed (common).
+    """A choice for each composite op: the target's own rule (native), or decomposition (common).
 
-    Primitives have no decomposition, so no policy concerns them.
+    Primitives have no decomposition, so the policy does not affect them.
 
     Args:
-        default: `"prefer-native"`: a target lowers what it has rules for, and gets the rest decomposed. `"force-common"`: it
-            gets all composite ops decomposed, as a check of its rules, or of what they are worth. `"force-native"`: it gets
-            none decomposed, and a graph with an op that it has no rule for is refused.
+        default: `"prefer-native"` uses the target's rules where they exist, and decomposes all other composite ops.
+            `"force-common"` decomposes all composite ops, to test or benchmark the target's rules. `"force-native"`
+            decomposes none, and rejects a graph with an op that has no rule.
         overrides: `"native"` or `"common"` for single ops, by name.
 
     Raises:
-        Error: There is no such default or way, no such op, or an op is a primitive.
+        Error: The default, an override or an op is unknown, or an op is a primitive.
     """
 
     default: str = "prefer-native"
@@ -52,7 +52,7 @@ class KernelDispatchPolicy:
 
     @classmethod
     def parse(cls, text: str) -> KernelDispatchPolicy:
-        """The policy that `str` writes, such as `"force-common"` or `"prefer-native,softmax=common"`.
+        """Parse the text form of a policy, as `str` returns it: `"force-common"`, `"prefer-native,softmax=common"`.
 
         Raises:
             Error: The text is not of that form.
@@ -87,10 +87,10 @@ class KernelDispatchPolicy:
         return self.default == "force-common" or (self.default == "prefer-native" and name not in claimed)
 
     def applied(self, pipeline: str) -> str:
-        """The pipeline of a target, with another `rlx-decompose`.
+        """Return the pipeline of a target, with its `rlx-decompose` changed to this policy.
 
         Raises:
-            Error: It has none.
+            Error: The pipeline has no `rlx-decompose`.
         """
         if self == KernelDispatchPolicy():
             return pipeline
@@ -110,10 +110,10 @@ class KernelDispatchPolicy:
 
 
 def policy_of(given: KernelDispatchPolicy | str | None) -> KernelDispatchPolicy:
-    """A policy as users give it: itself, its text, or None for the default.
+    """Return the policy for a user's argument: a policy, its text, or None for the default.
 
     Raises:
-        Error: It is something else, or the text is wrong.
+        Error: The argument is of another type, or the text is wrong.
     """
     if given is None or isinstance(given, KernelDispatchPolicy):
         return given or KernelDispatchPolicy()

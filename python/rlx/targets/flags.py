@@ -1,6 +1,6 @@
-"""Flags of targets that commands have as options of their own: `--preset=latency` stands for `--flag=--preset=latency`.
+"""Target flags that commands also accept as options: `--preset=latency` is short for `--flag=--preset=latency`.
 
-A back end of RLX declares them in a module `flags`, which is imported for every command and so imports nothing.
+A back end of RLX declares them in a module `flags`. Every command imports this module, so it imports no other module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _DECLARING = ("rlx.targets.fpga.flags", "rlx.targets.xla.flags")
 
 
 def declared() -> dict[str, tuple[str, str]]:
-    """By name, with the dashes: what to call the value in help, and the help."""
+    """Return the flags by name, including the dashes. Each has a name for its value, and a help text."""
     flags: dict[str, tuple[str, str]] = {}
     for module in _DECLARING:
         flags |= importlib.import_module(module).COMMAND_LINE
@@ -20,15 +20,15 @@ def declared() -> dict[str, tuple[str, str]]:
 
 
 def check_own(target: str, flags: Sequence[str], own: Collection[str] = ()) -> None:
-    """No flag is one that only other targets have.
+    """Check that no flag belongs only to other targets.
 
     Args:
         target: The name of the target.
-        flags: What it is given.
-        own: The flags among those that commands have as options that it has as well.
+        flags: The flags passed to it.
+        own: The flags of `declared` that this target has.
 
     Raises:
-        CompileError: One is.
+        CompileError: A flag belongs only to other targets.
     """
     from rlx.support.errors import CompileError
 

@@ -1,4 +1,4 @@
-"""SHA-256 of files and of what things are made of."""
+"""SHA-256 of files and of cache keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlx.support.errors import Error
 
 
 def fingerprint(*parts: str | bytes) -> str:
-    """A key: SHA-256 over each part with its length, so ``"ab", "c"`` differs from ``"a", "bc"``."""
+    """Return the SHA-256 over all parts and their lengths, so that ``"ab", "c"`` and ``"a", "bc"`` differ."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -23,7 +23,7 @@ def check_sha256(data: Any, expected: str, name: str) -> None:
     """Check that the SHA-256 of a file is the expected one.
 
     Raises:
-        Error: It is another one, or `expected` is not a SHA-256.
+        Error: The SHA-256 differs, or `expected` is not a SHA-256.
     """
     if not isinstance(expected, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", expected):
         raise Error(f"a SHA-256 has 64 hexadecimal digits, got {expected!r}", hint=f"sha256sum {name} prints it")

@@ -1,4 +1,4 @@
-"""Ops of a LIR by number, so that what a compiler has made of them can be told: compilers keep locations."""
+"""Numbers of LIR ops in their locations. Compilers preserve locations, so compiled code can be attributed to ops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"\brlx\.op\.(\d+)\b")
 
 
 def location_name(number: int) -> str:
-    """What the location of an op says."""
+    """Return the name in the location of an op."""
     return f"rlx.op.{number}"
 
 
@@ -26,5 +26,5 @@ def numbered(lir: Graph) -> Graph:
 
 
 def numbers_in(text: str) -> frozenset[int]:
-    """The numbers of the ops whose locations stand in a text."""
+    """Return the numbers of all ops whose locations occur in a text."""
     return frozenset(map(int, _NUMBER.findall(text)))

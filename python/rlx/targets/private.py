@@ -1,8 +1,8 @@
-"""Folders in which only this user can have written files: programs that are read from them are run.
+"""Folders to which only this user can write. Programs read from them are executed.
 
-A folder is opened step by step from the root, each step relative to the handle of the previous folder, so that nobody can
-replace a folder in between. Windows has no such handles, and other permissions, which are not checked: there, by default other
-users cannot access a user's own folders.
+A folder is opened step by step from the root, each step relative to the handle of the previous folder, so that another user
+cannot replace a folder meanwhile. Windows has neither these handles nor these permissions, and the checks are skipped there:
+by default, other users cannot access a user's own folders.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class UnsafeFolder(OSError):
 
 
 class Folder:
-    """An open folder. Its files are accessed through its handle, even if the folder is renamed or replaced meanwhile."""
+    """An open folder. Its files are accessed through its handle, so renaming or replacing the folder has no effect."""
 
     def __init__(self, path: Path, handle: int | None):
         self.path, self.handle = path, handle
@@ -54,7 +54,7 @@ class Folder:
             os.close(self.handle)
 
     def name(self, name: str) -> Any:
-        """The path of a file in the folder, for functions of `os` together with `dir_fd=folder.handle`."""
+        """The path of a file in the folder, for functions of `os` that take `dir_fd=folder.handle`."""
         return name if self.handle is not None else self.path / name
 
     def names(self) -> list[str]:
@@ -65,7 +65,7 @@ class Folder:
         """A handle to read a file of this user.
 
         Raises:
-            OSError: There is no such file; or it is a link, a pipe, a device, a folder, or belongs to another user.
+            OSError: The file does not exist, is a link, pipe, device or folder, or belongs to another user.
         """
         handle = os.open(self.name(name), os.O_RDONLY | _NO_REDIRECTION, dir_fd=self.handle)
         status = os.fstat(handle)
@@ -156,7 +156,7 @@ def _open_path(path: Path, create: bool) -> int:
 
 
 def _step(name: str, handle: int, create: bool) -> int:
-    """A handle of the next folder on a path, which is made if that is wanted."""
+    """A handle of the next folder on a path. It is created if `create` is true."""
     try:
         return os.open(name, _STEP | _NO_REDIRECTION, dir_fd=handle)
     except FileNotFoundError:
@@ -168,7 +168,7 @@ def _step(name: str, handle: int, create: bool) -> int:
 
 
 def _link_target(name: str, handle: int, place: Path, sticky: bool) -> Path | None:
-    """The path that a symbolic link points to; None if there is no link of this name."""
+    """The target of a symbolic link, or None if there is no link of this name."""
     try:
         status = os.stat(name, dir_fd=handle, follow_symlinks=False)
     except FileNotFoundError:
@@ -197,15 +197,15 @@ def _check_step(status: os.stat_result, place: Path, in_sticky: bool) -> bool:
 def _trusted(owner: int, in_sticky: bool) -> bool:
     """Whether files of an owner can be changed only by this user and root.
 
-    In containers without privileges, root of the host has no number inside of the container: `/` and `/home` belong to
-    "nobody". Such an owner is treated as root, except in a sticky folder, where every user may create files.
+    In unprivileged containers, root of the host has no user id inside the container: `/` and `/home` belong to the
+    overflow user. This owner is treated as root, except in a sticky folder, where every user may create files.
     """
     return owner in (0, os.geteuid()) or (not in_sticky and owner == _unmapped_owner())
 
 
 @cache
 def _unmapped_owner() -> int | None:
-    """The number that represents all users without a number in this user namespace; None if all users have one."""
+    """The overflow user id, which represents all users without an id in this user namespace; None if all have one."""
     try:
         number = int(Path("/proc/sys/kernel/overflowuid").read_text())
         ranges = [list(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
@@ -223,7 +223,7 @@ def _checked(handle: int, path: Path, is_own: Callable[[str], bool]) -> Folder:
         if _writable_by_others(status):
             raise UnsafeFolder(f"{path} is writable by others, who may have put files into it")
         if status.st_mode & _OTHERS and all(map(is_own, os.listdir(handle))):
-            with contextlib.suppress(OSError):  # a read-only file system: nobody else can write to it either
+            with contextlib.suppress(OSError):  # a read-only file system: other users cannot write to it either
                 os.fchmod(handle, 0o700)
         return Folder(path, handle)
     except BaseException:
@@ -238,7 +238,7 @@ def _writable_by_others(status: os.stat_result) -> bool:
 
 @cache
 def _is_own_group(number: int) -> bool:
-    """Whether a group has only this user in it and the user's name, as many systems make for each user."""
+    """Whether a group has this user as its only member, and the user's name. Many systems create one for each user."""
     import grp
     import pwd
 

@@ -36,31 +36,31 @@ class Target(Protocol):
 
     @property
     def fusions(self) -> Collection[str]:
-        """The fusions that `rlx-fuse{target=…}` makes, those that are weighed where they pay: `swiglu` stands for
-        `rlx-fuse-swiglu`.
+        """The fusions of `rlx-fuse{target=…}`: `swiglu` means `rlx-fuse-swiglu`. A fusion with a cost model is applied where
+        it pays.
         """
         ...
 
     @property
     def costs(self) -> Costs | None:
-        """What work costs on the target, by which fusions are weighed; None makes them wherever they match."""
+        """The cost model of the target, which decides about fusions. With None, fusions are applied wherever they match."""
         ...
 
     @property
     def alternatives(self) -> Collection[Sequence[str]]:
-        """Sets of flags for `Compiler.target` that tuning tries: they keep what is computed, within rounding."""
+        """Sets of flags for `Compiler.target` that tuning tries. They change results only by rounding."""
         ...
 
     @property
     def pipeline(self) -> str:
-        """The passes that take a module at MIR to the target's LIR, as text: see `stages.to_lir`.
+        """The passes from MIR to the target's LIR, as text: see `stages.to_lir`.
 
-        The options of its `rlx-check-lir` say which ops and dtypes the target takes.
+        The options of its `rlx-check-lir` declare the ops and dtypes that the target supports.
         """
         ...
 
     def fingerprint(self) -> str:
-        """Text of all that programs depend on in addition to name, architecture and pipeline of the target, such as flags."""
+        """All inputs of compiling except name, architecture and pipeline of the target, as text: for example its flags."""
         ...
 
 
@@ -69,9 +69,9 @@ class Compiled:
     """The result of compiling a graph.
 
     Attributes:
-        program: The code, in any form that the back end loads, or that users can use elsewhere.
+        program: The code, in any form that the back end can load, or that users can use elsewhere.
         info: Facts about it, as JSON values: see `Compiler.info_fields`.
-        lasting: Whether it is kept in the cache: False if compiling it again later may give a better program.
+        lasting: Whether it is stored in the cache: False if compiling it again later may give a better program.
     """
 
     program: bytes
@@ -91,12 +91,12 @@ class Compiler(Protocol):
         """The target with a name, for an architecture or the default one.
 
         Raises:
-            CompileError: There is no such architecture, or a flag is wrong.
+            CompileError: The architecture is unknown, or a flag is wrong.
         """
         ...
 
     def version(self) -> str:
-        """The version of the compiler, on which programs depend: of all its code but the Python and MLIR files of its package.
+        """The version of all code that compiles programs, except the Python and MLIR files of the back end's package.
 
         Raises:
             CompileError: It is not installed.
@@ -108,7 +108,7 @@ class Compiler(Protocol):
 
         Args:
             compilation: The compilation; seconds of more phases may be added to its `phases`.
-            timeout_s: The seconds that an attempt of a compiler may take.
+            timeout_s: The time limit in seconds for each attempt of a compiler.
 
         Raises:
             CompileError: The graph cannot be expressed or compiled for the target.
@@ -120,7 +120,7 @@ class Compiler(Protocol):
         ...
 
     def emit(self, kind: str, compilation: Compilation) -> str | bytes | None:
-        """The input of the compiler, as text or as bytes for another tool; None if the target has no form of that name."""
+        """The input of the compiler in a format: text, or bytes for another tool. None if the target lacks the format."""
         ...
 
     def notes(self, artifact: Artifact) -> Sequence[str]:
@@ -129,7 +129,7 @@ class Compiler(Protocol):
 
 
 class Loader(Protocol):
-    """What reading and running a program takes of its back end: the part of it that needs no compiler."""
+    """The part of a back end that reads and runs programs. It does not need the compiler."""
 
     @property
     def target(self) -> Callable[..., Target]:
@@ -143,19 +143,19 @@ class Loader(Protocol):
 
 @runtime_checkable
 class FileSet(Protocol):
-    """The part of a back end whose programs are several files for use elsewhere; most are one, and have it not."""
+    """The part of a back end whose programs are exported as several files. Most programs are one file, and do not need it."""
 
     def files(self, artifact: Artifact) -> Mapping[str, bytes]:
-        """The files that a program stands for: contents by names without folders. `rlx compile -o FOLDER` writes them."""
+        """The files of a program: contents by file name, without folders. `rlx compile -o FOLDER` writes them."""
         ...
 
 
 @runtime_checkable
 class Reporting(Protocol):
-    """The part of a back end that says what a program takes of the hardware that it becomes; most have it not."""
+    """The part of a back end that reports the hardware resources of a program. Most back ends lack it."""
 
     def report(self, artifact: Artifact) -> str:
-        """The report, as text. The target has been given the flag `--report`."""
+        """The report, as text. The target has the flag `--report`."""
         ...
 
 
@@ -180,33 +180,36 @@ class Program(Protocol):
 
 @runtime_checkable
 class TakingStates(Protocol):
-    """A program that can take the value of a state from another one where it lies, without a way through the host."""
+    """A program that can take the value of a state from another program on the device, without a copy through the host."""
 
     def take_state(self, name: str, other: Program, /) -> bool:
-        """Give a state the value that it has in another program; False, and nothing is changed, if that lies elsewhere."""
+        """Set a state to its value in another program. Returns False, without any change, if that value is elsewhere."""
         ...
 
 
 @runtime_checkable
 class KeepingResults(Protocol):
-    """A program whose arguments and results may lie in the memory of its device. Those of others lie in that of the process;
-    where they only pass through it, the program says so by an attribute `in_host_memory` that is False.
+    """A program whose arguments and results may stay in device memory.
+
+    Arguments and results of other programs are in host memory. If they are copied to a device from there, the program has
+    an attribute `in_host_memory` that is False.
     """
 
     def call_on_device(self, arrays: Sequence[Any], /) -> list[Any]:
-        """Run it; each argument is a NumPy array or a result of such a call, of any program of this back end.
+        """Run it. Each argument is a NumPy array, or a result of this method of any program of this back end.
 
-        The results are computed when it returns. They have `shape`, `dtype`, `__array__`, `__dlpack__` and `__dlpack_device__`.
+        The call returns after the results are computed. They have `shape`, `dtype`, `__array__`, `__dlpack__` and
+        `__dlpack_device__`.
         """
         ...
 
 
 @runtime_checkable
 class Remarking(Protocol):
-    """A program that has something to say of its last call, such as the cycles of a simulation; most have not."""
+    """A program that reports facts about its last call, such as the cycles of a simulation. Most programs do not."""
 
     def remarks(self) -> Sequence[str]:
-        """What the last call took, one line each."""
+        """Facts about the last call, one line each."""
         ...
 
 
@@ -252,14 +255,14 @@ class Runtime(Protocol):
 
 @runtime_checkable
 class Judging(Protocol):
-    """The part of a runtime that knows which programs of a file with several this machine can run; not every one has it."""
+    """The part of a runtime that chooses among several programs in a file for this machine. Not every runtime has it."""
 
     def lacks(self, artifact: Artifact) -> str | None:
-        """Why this machine cannot run a program; None if nothing is known to be in its way. Its info has been checked."""
+        """The reason why this machine cannot run a program; None if no reason is known. Its info has been checked."""
         ...
 
     def rank(self, artifact: Artifact) -> int:
-        """Among programs for one device that this machine can run, the one with the highest rank is the best."""
+        """The rank of a program among those for one device that this machine can run. The highest rank is the best."""
         ...
 
 
@@ -268,16 +271,15 @@ class Judging(Protocol):
 
 @dataclass(frozen=True)
 class KernelEvent:
-    """One call of a kernel, or another thing that a program spends time with, such as a copy.
+    """One call of a kernel, or another activity of a program that takes time, such as a copy.
 
     Attributes:
-        kernel: The name that the compiler has given to it.
-        ops: The ops of the LIR that it computes: their places in the order of `opview.operations`. Empty for what belongs to
-            no op.
-        layout: Whether it only changes how a tensor lies in memory, for the sake of these ops.
+        kernel: Its name in the compiled program.
+        ops: The LIR ops that it computes: their indices in the order of `opview.operations`. Empty if it belongs to no op.
+        layout: Whether it only changes the layout of a tensor in memory for these ops.
         run: The run of the program that it belongs to, from 0.
-        start: When it began, in seconds; only differences of these mean something.
-        seconds: How long it took.
+        start: The start time in seconds. Only differences between start times have a meaning.
+        seconds: The duration.
     """
 
     kernel: str
@@ -290,14 +292,14 @@ class KernelEvent:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured of a program.
+    """The measurements of a program.
 
     Attributes:
         driver: The driver that ran it.
-        threads: The number of threads that it may have used.
+        threads: The maximal number of threads.
         runs: The number of runs.
-        seconds: The mean time of a run, with the profiler at work.
-        events: All that was recorded, in order of time.
+        seconds: The mean time of a run with the profiler enabled.
+        events: All recorded events, in order of time.
     """
 
     driver: str
@@ -320,16 +322,16 @@ class Profiler(Protocol):
         runs: int,
         threads: int | None = None,
     ) -> Measurement:
-        """Run a program some times, and record the calls of its kernels.
+        """Run a program several times, and record its kernel calls.
 
         Args:
             compilation: The program, whose `lir` has the ops.
             arrays: The inputs, in order.
             parameters: The weights, by name.
-            runs: The number of runs to record; one more comes before them.
+            runs: The number of runs to record. One unrecorded run precedes them.
             threads: The number of threads, as for `Runtime.load`.
 
         Raises:
-            Error: It cannot be measured.
+            Error: The program cannot be measured.
         """
         ...

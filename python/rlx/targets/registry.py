@@ -2,7 +2,7 @@
 
 The metadata of such a package has an entry `toy = "toy_backend"` in that group: a module, or `module:object`, with the
 functions of `protocol.Compiler`. It is loaded when a target is used that RLX itself does not have. A back end that cannot be
-loaded, or whose names are taken, is left out: all others can be used, and `rlx doctor` says why it is left out.
+loaded, or whose names are taken, is left out. All others can be used, and `rlx doctor` reports the reason.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rlx.targets.protocol import Compiler, Loader, Runtime, Target
 
 GROUP = "rlx.backends"
 RLX = "rlx"  # the origin of the back ends that come with RLX
-# Packages with a module `backend`, and a module `targets` that is quick to import and has the names. Some have a module
-# `program` besides, which runs programs and needs no compiler.
+# Packages with a module `backend`, and a module `targets` that is quick to import and has the names. Some also have a module
+# `program`, which runs programs without the compiler.
 _BUILT_IN = {
     "iree": "rlx.targets.iree",
     "xla": "rlx.targets.xla",
@@ -65,7 +65,7 @@ class Registered:
 
     @cached_property
     def loader(self) -> Loader:
-        """The part that reads and runs its programs, which is imported now: without the compiler, where that is possible."""
+        """The part that reads and runs its programs. It is imported now, without the compiler if possible."""
         return self.compiler if self._load_program is None else self._load_program()
 
     @property
@@ -79,7 +79,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class BackendProblem:
-    """Why a back end of another package is left out."""
+    """The reason why a back end of another package is left out."""
 
     backend: str
     message: str
@@ -122,7 +122,7 @@ def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
     backend = backend_of(name)
     with calling(backend, "target"):
         target = backend.loader.target(name, arch, tuple(flags))
-    if backend.origin != RLX:  # those of RLX are held to the protocol by the type checker
+    if backend.origin != RLX:  # the type checker checks those of RLX against the protocol
         check_target(backend, target, name)
     return target
 
@@ -173,7 +173,7 @@ def problems() -> tuple[BackendProblem, ...]:
 
 @cache
 def _present() -> tuple[str, ...]:
-    """The names of the back ends that come with RLX: a distribution that only runs programs has not all."""
+    """The names of the back ends that come with RLX. A distribution that only runs programs lacks some of them."""
     return tuple(name for name, package in _BUILT_IN.items() if importlib.util.find_spec(package) is not None)
 
 
@@ -222,7 +222,7 @@ def _checked(name: str, origin: str, compiler: Any) -> Registered:
 
 
 def _clash(backend: Registered, loaded: list[Registered]) -> str:
-    """A message if another back end has a name of this one; empty if none has."""
+    """An error message if this back end shares a name with another one, else an empty string."""
     for other in (*map(_built_in, _present()), *loaded):
         if other is not backend:
             if other.name == backend.name:

@@ -27,21 +27,21 @@ def check_policy(policy: str) -> None:
     """Check that a policy exists.
 
     Raises:
-        Error: It does not.
+        Error: The policy does not exist.
     """
     if not isinstance(policy, str) or policy not in POLICIES:
         raise Error(f"policy {shown(policy)} is not one of {', '.join(POLICIES)}")
 
 
 def graph_of(graph: Any, what: str) -> Graph:
-    """The graph that a user gives, itself or in a `GraphModule`, at the stage that it has.
+    """Return the `Graph` of a user's argument, at its current stage.
 
     Args:
         graph: A `Graph` or `GraphModule`.
         what: The method that was called, for the message.
 
     Raises:
-        Error: It is neither, or has no outputs.
+        Error: The argument is neither, or has no outputs.
     """
     if isinstance(graph, GraphModule):
         graph = graph.as_hir or graph.graph
@@ -67,13 +67,13 @@ def prepared(
     *,
     instruments: Sequence[Instrument] = (),
 ) -> Graph:
-    """A graph with the first steps that its user asks for: sizes are bound, then passes are run.
+    """Return a copy of a graph after the steps that its user requests: binding sizes, then running passes.
 
     Args:
         graph: HIR or MIR; it is not changed.
         bind: Sizes of symbols.
         passes: A pipeline.
-        instruments: What observes them.
+        instruments: The instruments that observe the passes.
 
     Raises:
         ShapeError: An argument has more bytes than can be addressed.
@@ -92,10 +92,10 @@ def prepared(
 
 
 def check_options(bind: Any = None, passes: Any = None, precision: Any = None) -> None:
-    """Check the options of a user: `bind` is sizes by symbol, `passes` is text, `precision` is a dtype to compute in.
+    """Check the options of a user: `bind` maps symbols to sizes, `passes` is text, `precision` is a dtype to compute in.
 
     Raises:
-        Error: One is not.
+        Error: An option is of another type.
     """
     if bind is not None:
         _check_sizes(bind)
@@ -111,19 +111,19 @@ def preparing(bind: Mapping[str, int] | None, passes: str | None) -> list[str]:
 
 
 def to_lir(legal: CheckLir) -> str:
-    """The pipeline of a target to LIR: ops that it does not take are decomposed, and then the module is checked.
+    """Return the pipeline of a target to LIR: it decomposes the ops that the target lacks, and then checks the module.
 
     Args:
-        legal: The check, whose options say what the target takes.
+        legal: The check. Its options declare the ops and dtypes that the target supports.
     """
     return str(PassPipeline([Decompose(legal.for_, except_=legal.ops, without=legal.without), *_CLEAN_UP, legal]))
 
 
 def check_of(pipeline: str) -> CheckLir:
-    """The check in the pipeline of a target, whose options say what the target takes.
+    """Return the check in the pipeline of a target. Its options declare what the target supports.
 
     Raises:
-        Error: There is none.
+        Error: The pipeline has no check.
     """
     checks = [step.ours for step in PassPipeline.parse(pipeline).steps if isinstance(step.ours, CheckLir)]
     if not checks:

@@ -1,8 +1,8 @@
-"""The file of compiled programs, `.rlxa`: a signature, a program for each of some targets, and the values of parameters.
+"""The file of compiled programs, `.rlxa`: a signature, programs for one or more targets, and the values of parameters.
 
-It is an archive (`container.py`) of a manifest, the programs, and perhaps parameters. The manifest has the size and the hash of
-every member and of itself, so that all that is used is what was written. It is checked here that a file is complete and
-consistent. A program is code: whether to trust it, only the user can decide, who may give the SHA-256 of the file.
+It is an archive (`container.py`) of a manifest, the programs, and optional parameters. The manifest has the size and the hash
+of every member and of itself, so that damage is detected. This module checks that a file is complete and consistent. A program
+is code, and only the user can decide whether to trust it: loading accepts the expected SHA-256 of the file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOST_PROGRAMS = 64
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """A program in a file, of which nothing but its checksum has been checked."""
+    """A program in a file. Only its checksum has been verified."""
 
     target: str
     arch: str
@@ -55,24 +55,24 @@ class StoredProgram:
 
 
 class Written:
-    """What is written as a file of members."""
+    """Base class of the contents of a file."""
 
     def _members(self) -> dict[str, Any]:
         raise NotImplementedError(f"{type(self).__name__} has no members")
 
     def to_bytes(self) -> bytes:
-        """The content of the file. What is equal has equal files.
+        """Return the content of the file. Equal contents give equal bytes.
 
         Raises:
-            Error: It has more than 2 GiB.
+            Error: The file is larger than 2 GiB.
         """
         return packed(self._members())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, completely or not at all.
+        """Write the file atomically.
 
         Raises:
-            Error: It cannot be written, or has more than 2 GiB.
+            Error: The file cannot be written, or is larger than 2 GiB.
         """
         with replacing(path) as temporary, open(temporary, "wb") as file:
             write(file, self._members())
@@ -80,14 +80,14 @@ class Written:
 
 @dataclass(frozen=True)
 class Archive(Written):
-    """What a file of compiled programs holds.
+    """The content of a file of compiled programs.
 
     Attributes:
-        signature: The arguments and outputs, which all programs share.
-        programs: The programs; the first ones are preferred.
-        parameters: Values of parameters; None if there are none.
-        name: What to call it in messages.
-        folder: The folder that it was read from.
+        signature: The arguments and outputs of all programs.
+        programs: The programs, in order of preference.
+        parameters: Values of parameters, or None.
+        name: The name in messages.
+        folder: The folder that the file was read from.
     """
 
     signature: Signature
@@ -100,10 +100,10 @@ class Archive(Written):
 
     @classmethod
     def of(cls, artifacts: Sequence[Artifact], parameters: Parameters | None = None) -> Archive:
-        """A file with some programs.
+        """Return a file with some programs.
 
         Raises:
-            Error: They are of different signatures, or two are for the same target and architecture.
+            Error: Signatures differ, or two programs are for the same target and architecture.
         """
         first = artifacts[0].signature
         for artifact in artifacts:
@@ -126,15 +126,15 @@ class Archive(Written):
 
     @classmethod
     def from_bytes(cls, data: Any, name: str = "artifact", *, expected_sha256: str | None = None) -> Archive:
-        """Read what `to_bytes` gave. All checksums are compared.
+        """Read the result of `to_bytes`. All checksums are verified.
 
         Args:
-            data: The content of the file: what supports the buffer protocol. It must not change as long as this is used.
-            name: What to call it in messages.
-            expected_sha256: The SHA-256 that it must have, in hexadecimal.
+            data: The content of the file, an object with the buffer protocol. It must not change while the archive is used.
+            name: The name in messages.
+            expected_sha256: The expected SHA-256, in hexadecimal.
 
         Raises:
-            Error: The data is damaged, of another format, or is not what was expected.
+            Error: The data is damaged, has another format, or does not have the expected SHA-256.
         """
         manifest, members = read_members(data, name, expected_sha256)
         try:
@@ -144,14 +144,14 @@ class Archive(Written):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, expected_sha256: str | None = None) -> Archive:
-        """Read a file, which is mapped: it must not be written to as long as its programs or parameters are used.
+        """Map a file into memory. It must not be written to while its programs or parameters are used.
 
         Args:
             path: The file.
-            expected_sha256: The SHA-256 that it must have, in hexadecimal. It is checked before anything else in the file.
+            expected_sha256: The expected SHA-256, in hexadecimal. It is checked before anything else in the file.
 
         Raises:
-            Error: It cannot be read, is damaged, or is not what was expected.
+            Error: The file cannot be read, is damaged, or does not have the expected SHA-256.
         """
         file = file_name(path)
         archive = cls.from_bytes(content_of(file), file, expected_sha256=expected_sha256)
@@ -163,7 +163,7 @@ class Archive(Written):
         """One of the programs, checked by its back end.
 
         Raises:
-            Error: There is no such back end here, or what is said about the program is not what its back end writes.
+            Error: The back end is not installed, or the information about the program does not match its back end.
         """
         try:
             checked(stored.target, stored.arch, stored.info)
@@ -174,15 +174,15 @@ class Archive(Written):
         return Artifact(stored.target, stored.arch, self.signature, bytes(stored.code), dict(stored.info))
 
     def choose(self, target: str | None = None) -> Artifact:
-        """The program for this machine: of the first target that it has a device of, the one that makes most use of it.
+        """Return the best program for this machine: the first target with a device here, and its highest-ranked program.
 
-        A file with one program gives that one; whether this machine can run it is said when it is loaded on its device.
+        If the file has only one program, that one is returned. Loading it on its device checks whether this machine can run it.
 
         Args:
-            target: The name of the only target to choose among.
+            target: Considers only programs for this target.
 
         Raises:
-            Error: There is none; the message says for each program why not.
+            Error: No program can run here; the message has a reason for each.
         """
         candidates = [p for p in self.programs if target is None or p.target == target]
         if not candidates:
@@ -220,16 +220,16 @@ HasParameters = TypeVar("HasParameters", bound="Archive | Bundle")
 def with_parameters(
     archive: HasParameters, path: str, arrays: Mapping[str, np.ndarray], file: str | os.PathLike[str] | None = None
 ) -> HasParameters:
-    """A file with the values of parameters.
+    """Return an archive with the values of its parameters.
 
     Args:
-        archive: The file without them.
-        path: Where it will be written to.
+        archive: The archive without them.
+        path: The path that the archive will be written to.
         arrays: The values, by name.
-        file: The file to write the values to now, beside the other one; None puts them into that.
+        file: A separate file in the same folder for the values, which is written now. None stores them in the archive.
 
     Raises:
-        Error: The file is in another folder, is the same one, or cannot be written.
+        Error: `file` is in another folder, equals `path`, or cannot be written.
     """
     if file is None:
         return replace(archive, parameters=parameters.written(arrays))
@@ -240,30 +240,30 @@ def with_parameters(
 
 
 def _judge(target: str) -> Judging | None:
-    """What says whether this machine can run a program for a target."""
+    """Return the judge of a target's programs, or None if its back end has none."""
     loader: Any = backend_of(target).loader
     return loader if isinstance(loader, Judging) else None
 
 
 def member(index: int, target: str, arch: str) -> str:
-    """The name of a program in the archive: for people who take it out."""
+    """Return the member name of a program. It is readable, for users who extract it."""
     return f"{PROGRAMS}/{index}-" + re.sub(r"[^A-Za-z0-9_-]", "_", f"{target}-{arch}")[:60]
 
 
 def programs_to_json(programs: Sequence[StoredProgram]) -> list[dict[str, Any]]:
-    """What a manifest says of programs."""
+    """Return the entries of programs in a manifest."""
     return [{"target": p.target, "arch": p.arch, "info": p.info} for p in programs]
 
 
 def written_members(
     head: Mapping[str, Any], programs: Mapping[str, Any], parameters: Parameters | None
 ) -> dict[str, Any]:
-    """The members of a file, with its manifest.
+    """Return the members of a file, including its manifest.
 
     Args:
         head: The first entries of the manifest.
-        programs: The programs, by the names of their members.
-        parameters: The values of parameters, if there are any.
+        programs: The programs, by member name.
+        parameters: The values of parameters, or None.
     """
     others = dict(programs)
     if parameters is not None and parameters.file is None:
@@ -280,10 +280,10 @@ def written_members(
 def read_members(
     data: Any, name: str, expected_sha256: str | None = None, formats: Sequence[int] = (FORMAT,)
 ) -> tuple[Any, dict[str, memoryview]]:
-    """The manifest of a file, of which nothing but its format has been checked, and the other members.
+    """Return the manifest of a file and the other members. Only the format number of the manifest has been checked.
 
     Raises:
-        Error: The data is no such file, is damaged, of another format, or is not what was expected.
+        Error: The data is not this kind of file, is damaged, has another format, or does not have the expected SHA-256.
     """
     if expected_sha256 is not None:
         check_sha256(data, expected_sha256, name)
@@ -303,13 +303,13 @@ def read_members(
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """The checksum that a manifest has of itself."""
+    """Return the checksum of a manifest, which the manifest contains."""
     others = {key: value for key, value in manifest.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
 def unchanged(value: Any, what: str) -> Any:
-    return value  # it is checked elsewhere
+    return value  # checked elsewhere
 
 
 def _facts(value: Any, what: str) -> dict[str, Any]:
@@ -333,15 +333,15 @@ _CONTENT: Callable[[Any, str], dict[str, Any]] = record(
 
 
 def check_members(manifest: Mapping[str, Any], content: Mapping[str, Any], members: Mapping[str, memoryview]) -> None:
-    """Check that a file has the members that its manifest lists, with their sizes and hashes.
+    """Check that a file has the members listed in its manifest, with their sizes and hashes.
 
     Args:
         manifest: The manifest.
-        content: The same, checked.
-        members: The members of the file without it.
+        content: The manifest after its fields were checked.
+        members: The members of the file, except the manifest.
 
     Raises:
-        Error: It has not.
+        Error: A member is missing, or has another size or hash.
     """
     if content["sha256"] != checksum(manifest):
         raise Error("the checksum of its manifest is that of another one")
@@ -354,16 +354,16 @@ def check_members(manifest: Mapping[str, Any], content: Mapping[str, Any], membe
 def stored_values(
     described: Any, signature: Signature, programs: Sequence[str], members: Mapping[str, memoryview]
 ) -> Parameters | None:
-    """The values of parameters that a manifest describes.
+    """Return the values of parameters that a manifest describes.
 
     Args:
-        described: What it says of them.
-        signature: Has the parameters.
+        described: Their entry in the manifest.
+        signature: The signature with the parameters.
         programs: The names of the members that are programs.
         members: All members.
 
     Raises:
-        Error: There are other members than these programs and the values, or the values do not fit.
+        Error: There are members other than these programs and the values, or the values do not match the signature.
     """
     values = None if described is None else Parameters.from_json(described, signature)
     is_inside = values is not None and values.file is None

@@ -1,4 +1,4 @@
-"""`Artifact`: a compiled program with everything that is needed to load it elsewhere. Its file is that of `archive.py`."""
+"""`Artifact`: a compiled program with everything needed to load it elsewhere. `archive.py` has its file format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMON_INFO = {"requirements": listed(requirement), "rlx": name}
 
 
 class NoBackEndError(Error):
-    """A program is for a target of a package that is not installed here."""
+    """The target of a program belongs to a package that is not installed."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Artifact:
         target: The name of the target that it is compiled for.
         arch: Its architecture.
         signature: The arguments and outputs of the program.
-        program: The code; for IREE's targets a VM module.
-        info: Facts for people and for loading. The entries are those of the back end's `info_fields`, and `requirements`, the
+        program: The code. For IREE's targets it is a VM module.
+        info: Facts for users and for loading. The entries are those of the back end's `info_fields`, plus `requirements`, the
             requirements on the sizes of symbols, and `rlx`, the version that compiled it.
     """
 
@@ -44,7 +44,7 @@ class Artifact:
         """The file with this program and no parameters.
 
         Raises:
-            Error: It has more than 2 GiB.
+            Error: The file is larger than 2 GiB.
         """
         from rlx.targets.artifacts.archive import Archive
 
@@ -63,7 +63,7 @@ class Artifact:
         return Archive.from_bytes(data, name, expected_sha256=expected_sha256).choose()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artifact to a file, completely or not at all."""
+        """Write the artifact to a file atomically."""
         from rlx.targets.artifacts.archive import Archive
 
         Archive.of([self]).save(path)
@@ -77,11 +77,11 @@ class Artifact:
 
 
 def checked(target: str, arch: str, info: Mapping[str, Any]) -> None:
-    """Check what a file says about a program: target and architecture are spelled as by their back end, and facts are its own.
+    """Check a file's information about a program: the spelling of target and architecture, and the back end's own entries.
 
     Raises:
-        NoBackEndError: No back end here has the target.
-        Error: Something is otherwise.
+        NoBackEndError: No installed back end has the target.
+        Error: The information does not match the back end.
     """
     try:
         backend = backend_of(target)

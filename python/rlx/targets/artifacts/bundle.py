@@ -1,7 +1,7 @@
 """The file of several compiled entry points, which share parameters and states by name.
 
-It is the archive of `archive.py` with another manifest, which lists the entries, each with its signature and its programs for
-some targets. Values of parameters are in it once.
+It is the archive of `archive.py` with another manifest. This manifest lists the entries, each with its signature and its
+programs for one or more targets. The value of each parameter is stored once.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ MOST_ENTRIES = 64
 
 @dataclass(frozen=True)
 class Bundle(Written):
-    """What a file of several entry points holds.
+    """The content of a file of several entry points.
 
     Attributes:
         entries: The programs of each entry point, without parameters.
-        parameters: Values of parameters of any of them; None if there are none.
-        name: What to call it in messages.
-        folder: The folder that it was read from.
+        parameters: Values of the parameters of all entry points, or None.
+        name: The name in messages.
+        folder: The folder that the file was read from.
     """
 
     entries: Mapping[str, Archive]
@@ -59,10 +59,10 @@ class Bundle(Written):
 
     @classmethod
     def of(cls, artifacts: Mapping[str, Sequence[Artifact]]) -> Bundle:
-        """A file with the programs of some entry points.
+        """Return a file with the programs of some entry points.
 
         Raises:
-            Error: There are too many, they do not share what has one name, or those of an entry do not go together.
+            Error: There are too many, arguments with the same name differ, or the programs of one entry are inconsistent.
         """
         if len(artifacts) > MOST_ENTRIES:
             raise Error(f"{len(artifacts)} entry points in one file; at most {MOST_ENTRIES} are allowed")
@@ -84,7 +84,7 @@ class Bundle(Written):
         """The programs of one entry, with the values of its parameters.
 
         Raises:
-            Error: There is no such entry; the message lists those that there are.
+            Error: The entry does not exist; the message lists all entries.
         """
         known = ", ".join(map(ascii, self.entries))
         if name is None:
@@ -111,13 +111,13 @@ class Bundle(Written):
 
 
 def shared_arguments(entries: Mapping[str, Iterable[Argument]]) -> dict[str, Argument]:
-    """The parameters and states of several entry points, by name: those of one name are one.
+    """Return the parameters and states of several entry points, by name. Equal names mean the same parameter or state.
 
     Args:
         entries: The arguments of each entry point.
 
     Raises:
-        Error: Two of one name differ in kind, shape, dtype or initial value; the message names both entry points.
+        Error: Two with the same name differ in kind, shape, dtype or initial value; the message names both entry points.
     """
     found: dict[str, tuple[str, Argument]] = {}
     for entry, arguments in entries.items():
@@ -157,15 +157,15 @@ _CONTENT: Callable[[Any, str], dict[str, Any]] = record(
 
 
 def from_bytes(data: Any, name: str = "artifact", *, expected_sha256: str | None = None) -> Archive | Bundle:
-    """Read a file of either kind: what `Archive.to_bytes` or `Bundle.to_bytes` gave. All checksums are compared.
+    """Read the result of `Archive.to_bytes` or `Bundle.to_bytes`. All checksums are verified.
 
     Args:
-        data: The content of the file: what supports the buffer protocol. It must not change as long as this is used.
-        name: What to call it in messages.
-        expected_sha256: The SHA-256 that it must have, in hexadecimal.
+        data: The content of the file, an object with the buffer protocol. It must not change while the result is used.
+        name: The name in messages.
+        expected_sha256: The expected SHA-256, in hexadecimal.
 
     Raises:
-        Error: The data is damaged, of another format, or is not what was expected.
+        Error: The data is damaged, has another format, or does not have the expected SHA-256.
     """
     manifest, members = read_members(data, name, expected_sha256, (FORMAT, SEVERAL_FORMAT))
     if not isinstance(manifest, dict) or manifest["format"] == FORMAT:
@@ -177,10 +177,10 @@ def from_bytes(data: Any, name: str = "artifact", *, expected_sha256: str | None
 
 
 def load(path: str | os.PathLike[str], *, expected_sha256: str | None = None) -> Archive | Bundle:
-    """Read a file of either kind, which is mapped: see `Archive.load`.
+    """Map a file of either kind into memory: see `Archive.load`.
 
     Raises:
-        Error: It cannot be read, is damaged, or is not what was expected.
+        Error: The file cannot be read, is damaged, or does not have the expected SHA-256.
     """
     file = file_name(path)
     found = from_bytes(content_of(file), file, expected_sha256=expected_sha256)

@@ -1,8 +1,8 @@
-"""Several files in one: a zip archive without compression, which `unzip` can read too, and of which nothing is left to chance.
+"""A deterministic zip archive without compression, which `unzip` can also read.
 
-Members lie one behind the other without gaps, each at a multiple of 64 bytes, so that a file that is mapped into memory gives
-arrays that compiled code can use as they are. Whoever reads gets views of these bytes: nothing is inflated, copied, or
-written to a disk, so that a name in an archive is nothing but a name.
+Members are contiguous, and each begins at a multiple of 64 bytes. Compiled code can therefore use arrays in a memory-mapped
+file directly. Reading returns views of the bytes. No member is inflated, copied or written to disk, so a member name is never
+used as a path.
 
 Source of the layout: PKWARE's APPNOTE.TXT, 4.3.
 """
@@ -19,32 +19,32 @@ from typing import Any, BinaryIO
 from rlx.support.errors import Error
 
 ALIGNMENT = 64
-LARGEST = (1 << 31) - 1  # bytes of an archive: for larger ones zip uses other records
+LARGEST = (1 << 31) - 1  # bytes of an archive; larger zip files use other records
 MOST = 256  # members
 
-# The end of an archive: signature, two numbers of disks, members on this disk and in total, size and place of their table,
+# The end of an archive: signature, two disk numbers, members on this disk and in total, size and offset of their table,
 # length of the comment.
 _END = struct.Struct("<4s4H2LH")
-# An entry of the table: signature, two versions, flags, method, time, date, CRC, size as stored, size, lengths of name, extra
-# field and comment, disk, two fields of attributes, place of the member.
+# An entry of the table: signature, two versions, flags, method, time, date, CRC, stored size, size, lengths of name, extra
+# field and comment, disk, two fields of attributes, offset of the member.
 _ENTRY = struct.Struct("<4s6H3L5H2L")
-# What stands before the bytes of a member: signature, version, flags, method, time, date, CRC, sizes, lengths of name and
+# The header before the bytes of a member: signature, version, flags, method, time, date, CRC, sizes, lengths of name and
 # extra field.
 _HEADER = struct.Struct("<4s5H3L2H")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99})?")
-_PADDING = 0xD935  # the identifier of an extra field that Android's `zipalign` pads with
-_TABLE_ENTRY = 512  # at most, of a name, an extra field and 46 bytes
+_PADDING = 0xD935  # the identifier of the extra field that Android's `zipalign` uses for padding
+_TABLE_ENTRY = 512  # the maximal size: a name, an extra field and 46 bytes
 
 
 def write(file: BinaryIO, members: Mapping[str, Any]) -> None:
     """Write an archive. Equal members give equal bytes, on every system.
 
     Args:
-        file: A file that is open, and empty.
-        members: What supports the buffer protocol, by name.
+        file: An open, empty file.
+        members: Objects with the buffer protocol, by name.
 
     Raises:
-        Error: They are too large.
+        Error: The archive would be too large.
     """
     if sum(memoryview(data).nbytes for data in members.values()) > LARGEST - len(members) * _TABLE_ENTRY:
         raise Error(
@@ -73,12 +73,12 @@ def members_of(data: Any, most: int = MOST) -> dict[str, memoryview]:
     """The members of an archive that `write` made, in order, as views of its bytes.
 
     Args:
-        data: The whole archive: what supports the buffer protocol.
-        most: The number of members that it may have.
+        data: The whole archive, an object with the buffer protocol.
+        most: The maximal number of members.
 
     Raises:
-        Error: It is damaged, was cut off, or is an archive of another kind: with members that are compressed, encrypted,
-            overlap, have one name twice or one that is a path to elsewhere, or with bytes that belong to no member.
+        Error: The archive is damaged or truncated. Or it is of another kind: members are compressed, encrypted or
+            overlapping, a name occurs twice or is a path out of the folder, or some bytes do not belong to any member.
     """
     view = memoryview(data).toreadonly().cast("B")
     if not _END.size <= len(view) <= LARGEST:
@@ -101,18 +101,18 @@ def members_of(data: Any, most: int = MOST) -> dict[str, memoryview]:
 def _member(
     view: memoryview, place: int, table_end: int, start: int, limit: int, members: dict[str, memoryview]
 ) -> tuple[int, int]:
-    """Check one entry of the table, and what it says of a member; add that.
+    """Check one entry of the table and the member that it describes, and add the member.
 
     Args:
         view: The archive.
-        place: Where the entry begins.
-        table_end: Where the table ends.
-        start: Where the header of the member has to be.
-        limit: Where the last member ends.
-        members: Those before.
+        place: The offset of the entry.
+        table_end: The end of the table.
+        start: The required offset of the member's header.
+        limit: The end of the last member.
+        members: The previous members.
 
     Returns:
-        Where the next entry begins, and where the header of the next member does.
+        The offsets of the next entry and of the next member's header.
     """
     if place + _ENTRY.size > table_end:
         raise Error("its table of members is cut off")
@@ -141,7 +141,7 @@ def _member(
 
 
 def _name(view: memoryview, start: int, length: int, limit: int) -> str:
-    """A name that is a plain one: letters, digits and a few signs, in one folder at most."""
+    """Return a member name after checking it: letters, digits and a few other characters, in at most one folder."""
     if start + length > limit:
         raise Error("the name of a member is cut off")
     name = bytes(view[start : start + min(length, 300)]).decode("latin-1")
@@ -151,10 +151,10 @@ def _name(view: memoryview, start: int, length: int, limit: int) -> str:
 
 
 def unpacked(data: Any, names: Sequence[str]) -> dict[str, bytes]:
-    """Copies of the members of an archive that has members with these names, in this order, and no others.
+    """Return copies of the members of an archive, which must have exactly these names, in this order.
 
     Raises:
-        Error: It is damaged, or has other members.
+        Error: The archive is damaged, or has other members.
     """
     members = members_of(data)
     if list(members) != list(names):

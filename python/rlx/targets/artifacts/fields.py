@@ -24,7 +24,7 @@ def parsed(data: bytes, limit: int) -> Any:
     """The value of a JSON text. All numbers must be finite, and no object may have two entries with the same name.
 
     Raises:
-        Error: It is longer than `limit`, or is not JSON.
+        Error: The text is longer than `limit`, or is not JSON.
     """
     if len(data) > limit:
         raise Error(f"{len(data)} bytes of JSON, expected at most {limit}")
@@ -124,7 +124,7 @@ def number_to_json(value: float) -> float | str:
 
 
 def one_of(*values: str) -> Check:
-    """One of some texts."""
+    """One of several texts."""
 
     def check(value: Any, what: str) -> str:
         if type(value) is not str or value not in values:
@@ -151,7 +151,7 @@ def listed(check: Check, at_most: int = _LONGEST_LIST) -> Check:
 
 
 def row(*checks: Check) -> Check:
-    """A list with one element for each of some checks, which passes it."""
+    """A list with one element for each check, where each element passes its check."""
 
     def check_all(value: Any, what: str) -> list[Any]:
         if type(value) is not list or len(value) != len(checks):

@@ -1,7 +1,7 @@
-"""The values of parameters in a file of compiled programs, or beside it: an archive in IREE's format, `.irpa`.
+"""The values of parameters, in a file of compiled programs or next to it: an archive in IREE's format, `.irpa`.
 
-IREE's runtime writes it, so that IREE's own tools read it (`iree-run-module --parameters=model=weights.irpa`). Where each
-value lies is in the manifest of the programs, so that nothing of the archive has to be parsed to use it: it is mapped, and
+IREE's runtime writes the archive, so IREE's own tools can read it (`iree-run-module --parameters=model=weights.irpa`). The
+manifest of the programs has the offset of each value. The archive is therefore not parsed: it is mapped into memory, and
 arrays are views of it.
 """
 
@@ -25,14 +25,14 @@ from rlx.targets.artifacts.fields import integer, listed, name, optional, record
 from rlx.targets.artifacts.signature import Signature
 from rlx.weights.mapped import content_of
 
-_ALIGNMENT = 64  # of values in an archive of IREE's
+_ALIGNMENT = 64  # of values in IREE's archives
 _LARGEST = 1 << 62
 _MOST_AXES = 64
 
 
 @dataclass(frozen=True)
 class ByteRange:
-    """Where the value of a parameter lies: the first of its bytes, and its sizes."""
+    """The location of a parameter's value: its byte offset and its dimensions."""
 
     offset: int
     sizes: tuple[int, ...]
@@ -43,11 +43,11 @@ class Parameters:
     """Values of parameters.
 
     Attributes:
-        places: Where each lies, by the name of the parameter.
-        size: The bytes of the archive.
+        places: The location of each value, by the name of the parameter.
+        size: The size of the archive in bytes.
         sha256: The hash of the archive, in hexadecimal.
-        file: The name of the file that has the archive, beside that of the programs; None if it is a member of that.
-        content: The archive; None for one in a file, which is opened when the values are needed.
+        file: The name of a separate file with the archive, next to the file of the programs; None if it is a member of that.
+        content: The archive; None if it is a separate file, which is opened when the values are needed.
     """
 
     places: Mapping[str, ByteRange]
@@ -65,7 +65,7 @@ class Parameters:
         """The parameters that `to_json` was called on, without their content.
 
         Raises:
-            Error: The data is of another form, or is not for this signature.
+            Error: The data has another form, or does not match the signature.
         """
         entries = _PARAMETERS(data, "parameters")
         file = entries["file"]
@@ -90,15 +90,14 @@ class Parameters:
         return cls(places, entries["size"], entries["sha256"], file)
 
     def arrays(self, signature: Signature, folder: str | None = None) -> dict[str, np.ndarray]:
-        """The values, as arrays that cannot be written to: views of the content, or of the file; those of less
-        than 8 bits are copies.
+        """Return the values as read-only arrays. They are views of the archive, except dtypes of less than 8 bits: copies.
 
         Args:
-            signature: That of the programs.
-            folder: Where the file of the programs lies.
+            signature: The signature of the programs.
+            folder: The folder of the file with the programs.
 
         Raises:
-            Error: The file with the values is missing, or is another one than was written with the programs.
+            Error: The file with the values is missing, or is not the one that was written with the programs.
         """
         content = self.content if self.file is None else self._opened(folder)
         shapes = {argument.name: argument.shape for argument in signature.of_kind("param")}
@@ -123,10 +122,10 @@ class Parameters:
 
 
 def check(content: Any, size: int, sha256: str, what: str) -> None:
-    """Check that something has the size and the hash that it is said to have.
+    """Check that some content has the declared size and hash.
 
     Raises:
-        Error: It has not.
+        Error: Its size or hash differs.
     """
     view = memoryview(content)
     if view.nbytes != size:
@@ -142,7 +141,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _unchanged(value: Any, what: str) -> Any:
-    return value  # it is checked elsewhere
+    return value  # checked elsewhere
 
 
 _PLACE = row(integer(0, _LARGEST), listed(integer(0, _LARGEST), _MOST_AXES))
@@ -150,11 +149,11 @@ _PARAMETERS = record({"file": optional(name), "size": integer(0, _LARGEST), "sha
 
 
 def written(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str] | None = None) -> Parameters:
-    """An archive with the values of parameters.
+    """Return an archive with the values of parameters.
 
     Args:
         arrays: The values, by name.
-        path: The file to write it to, completely or not at all; without one, it is the content of the result.
+        path: The file to write the archive to, atomically. Without a path, the archive is the content of the result.
 
     Raises:
         Error: The file cannot be written, or IREE's runtime is not installed.
@@ -163,7 +162,7 @@ def written(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str] | Non
         with tempfile.TemporaryDirectory(prefix="rlx-") as folder:
             temporary = os.path.join(folder, "parameters.irpa")
             _create(arrays, temporary)
-            content = content_of(temporary)  # stays, though its name goes
+            content = content_of(temporary)  # remains valid after the file is unlinked
             return _described(arrays, temporary, content, None)
     with replacing(path) as temporary:
         _create(arrays, temporary)

@@ -1,4 +1,4 @@
-"""`Signature`: the arguments and outputs of a compiled function as data, which is checked when it is read."""
+"""`Signature`: the arguments and outputs of a compiled function. It is checked when it is read from a file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Signature:
         """The signature that `to_json` was called on.
 
         Raises:
-            Error: The data is of another form, or cannot be the signature of a program.
+            Error: The data has another form, or cannot be the signature of a program.
         """
         content = _SIGNATURE(data, "signature")
         signature = cls(content["name"], tuple(content["arguments"]), tuple(content["outputs"]))

@@ -1,4 +1,4 @@
-"""The back end for C: it writes programs, and for the target `c` compiles and runs them here."""
+"""The back end for C. For the target `c` it also compiles the programs and runs them on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LARGEST = 1 << 40
 
 
 def version() -> str:
-    """The version of the compiler that builds programs for this machine; files need none."""
+    """Return the version of the C compiler that builds programs for this machine. Files do not depend on it."""
     try:
         command = toolchain.compiler()
     except CompileError:
@@ -34,15 +34,15 @@ def version() -> str:
 
 
 def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
-    """Write a graph as C, and compile that if its programs run here.
+    """Write a graph as C, and compile it if its programs run on this machine.
 
     Args:
         compilation: The compilation.
-        timeout_s: The seconds that the C compiler may take.
+        timeout_s: The time limit in seconds for the C compiler.
 
     Raises:
-        UnsupportedError: The graph has symbols, or something that C cannot say.
-        CompileError: It needs more memory than it may have, or there is no compiler.
+        UnsupportedError: The graph has symbols, or an element that C cannot express.
+        CompileError: The program exceeds the memory limits, or there is no compiler.
     """
     target = compilation.target
     assert isinstance(target, Target)
@@ -67,10 +67,10 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
 
 def _check_size(source: Source, target: Target) -> None:
-    """The program fits into the memory of its target.
+    """Check that a program fits into the memory of its target.
 
     Raises:
-        CompileError: It does not; the message says by how much.
+        CompileError: It does not fit; the message has the excess in bytes.
     """
     needs = source.arena_size + source.state_bytes
     if target.ram is not None and needs > target.ram:
@@ -97,20 +97,20 @@ def files(artifact: Artifact) -> Mapping[str, bytes]:
 
 
 def info_fields() -> dict[str, Check]:
-    """The entries of an artifact's `info`: its files, and bytes of arena, states and constants."""
+    """The entries of an artifact's `info`: its files, and the bytes of its arena, states and constants."""
     sizes = {n: integer(0, _LARGEST) for n in ("arena", "arena_bound", "states", "constants")}
     return {"files": listed(name, 100), **sizes}
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """The C, all files one behind the other."""
+    """Return the C code: all files concatenated."""
     if kind != "c":
         return None
     return "\n".join(f"/* ---- {n} ---- */\n{text}" for n, text in files_of(Source(compilation.lir)).items())
 
 
 def notes(artifact: Artifact) -> list[str]:
-    """The memory that it needs."""
+    """Return a line on the memory of the program."""
     info = artifact.info
     return [
         f"arena: {info['arena']} bytes (no plan has less than {info['arena_bound']}); states: {info['states']} bytes; "
@@ -119,7 +119,7 @@ def notes(artifact: Artifact) -> list[str]:
 
 
 def devices() -> list[DeviceInfo]:
-    """The C compiler of this machine, or why there is none. Never raises."""
+    """Return the C compiler of this machine, or the reason why there is none. Never raises."""
     try:
         command = toolchain.compiler()
         described = toolchain.version_of(command)
@@ -132,8 +132,8 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """Load a program into this process.
 
     Raises:
-        Error: Threads is neither None nor 1.
-        ExecutionError: It is no program for this machine.
+        Error: `threads` is neither None nor 1.
+        ExecutionError: The program is not for this machine.
     """
     if threads not in (None, 1):
         raise Error(f"programs in C use one thread, not {threads}", hint="leave threads out, or say 1")

@@ -1,6 +1,6 @@
-"""Programs in C on an emulated Cortex-M: built by Clang, run by Unicorn, and watched.
+"""Emulation of C programs on a Cortex-M: Clang builds them, and Unicorn runs them and counts instructions.
 
-Instructions are counted, not cycles: the emulator has no model of time.
+Cycles are not counted, because the emulator has no timing model.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlx.targets.c.host import SOURCE, harness
 from rlx.targets.c.lower.files import files_of
 from rlx.targets.c.lower.program import CSource as Source
 
-# What Clang and Unicorn call the cores; m0 has no DSP extension, so that it runs what is written for all other processors.
+# The names of the cores in Clang and Unicorn. m0 has no DSP extension, so it runs the portable code.
 _CORES = {
     "m0": ("cortex_m0", "CORTEX_M0", "eabi"),
     "m4": ("cortex_m4", "CORTEX_M4", "eabihf"),
@@ -92,12 +92,12 @@ CLEAR(__aeabi_memclr) CLEAR(__aeabi_memclr4) CLEAR(__aeabi_memclr8)
 
 @dataclass(frozen=True)
 class Image:
-    """A program that is built for a core.
+    """A program built for a core.
 
     Attributes:
         core: The core.
         elf: The linked file.
-        code: Bytes of instructions, without those of the harness.
+        code: Bytes of instructions, without the harness.
         constants: Bytes of constants.
     """
 
@@ -109,12 +109,12 @@ class Image:
 
 @dataclass(frozen=True)
 class EmulatedRun:
-    """What a call did.
+    """The results and costs of a call.
 
     Attributes:
         results: The outputs, in order.
-        instructions: How many were executed.
-        stack: Bytes of stack that were in use at most.
+        instructions: The number of executed instructions.
+        stack: The maximal stack use in bytes.
     """
 
     results: list[np.ndarray]
@@ -123,7 +123,7 @@ class EmulatedRun:
 
 
 def available() -> bool:
-    """Whether the packages that it needs are installed."""
+    """Whether the packages for the emulator are installed."""
     return all(importlib.util.find_spec(name) for name in ("ziglang", "unicorn", "elftools"))
 
 
@@ -186,7 +186,7 @@ class EmulatedMachine:
 
     Args:
         image: The program.
-        source: What it was made of.
+        source: The source of the program.
         parameters: Arrays for the parameters of the graph, by name.
 
     Raises:
@@ -202,7 +202,7 @@ class EmulatedMachine:
         self._uc.ctl_set_cpu_model(getattr(self._arm, f"UC_CPU_ARM_{core}"))
         self._load(_elf(image.elf))
         self._uc.mem_map(_STACK, _STACK_SIZE)
-        # CP10 and CP11: the floating-point unit is switched off at reset.
+        # CP10 and CP11: the floating-point unit is disabled at reset.
         if image.core != "m0":
             self._uc.reg_write(self._arm.UC_ARM_REG_FPEXC, 0x4000_0000)
         states = sum(a.kind == "state" for a, _ in source.arguments)
@@ -234,7 +234,7 @@ class EmulatedMachine:
                 self._uc.mem_map(page, _PAGE)
 
     def _place(self, data: bytes) -> int:
-        """Put bytes into memory, with a margin of known bytes on both sides; where they are."""
+        """Copy bytes into memory, with a margin of known bytes on both sides, and return their address."""
         start = -(-(self._data_end + _MARGIN) // 64) * 64
         self._data_end = start + len(data) + _MARGIN
         self._map(start // _PAGE * _PAGE - _PAGE if start > _DATA + _PAGE else _DATA, (len(data) // _PAGE + 3) * _PAGE)
@@ -245,7 +245,7 @@ class EmulatedMachine:
         """Call the program with arrays for its inputs, in order.
 
         Raises:
-            ExecutionError: It reads or writes where it has nothing to do.
+            ExecutionError: The program accesses memory outside its buffers.
         """
         start = self._data_end
         given = [_bytes(a) for a in arrays]
@@ -270,7 +270,7 @@ class EmulatedMachine:
         return EmulatedRun(results, instructions, stack)
 
     def _call(self, function: str, arguments: Sequence[int]) -> tuple[int, int]:
-        """Call a function; the number of instructions, and bytes of stack."""
+        """Call a function, and return the number of instructions and the stack use in bytes."""
         u, arm, uc = self._unicorn, self._arm, self._uc
         uc.mem_write(_STACK, bytes([_CANARY]) * _STACK_SIZE)
         stack = _STACK + _STACK_SIZE
@@ -313,5 +313,5 @@ def _instructions(code: bytes) -> int:
 
 
 def _bytes(array: np.ndarray) -> bytes:
-    # An array without elements has one in C.
+    # An empty array has one element in C.
     return np.ascontiguousarray(array).tobytes() or bytes(8)

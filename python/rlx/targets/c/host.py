@@ -1,4 +1,4 @@
-"""A program in C that runs in this process: the library that is built of it, and its calls."""
+"""C programs in this process: loading the library of a program, and calling it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = "host.c"
 
 
 def harness(source: Source) -> str:
-    """C that calls a program with arrays of pointers, and says how large its state is and where what lies in it."""
+    """Return C code that calls a program with arrays of pointers, and exports the size and the offsets of its states."""
     w, name = Writer(), source.name
     states = [source.names[v] for a, v in source.arguments if a.kind == "state"]
     params = [v for a, v in source.arguments if a.kind == "param"]
@@ -56,7 +56,7 @@ class Program:
     """A loaded program with its parameters and states.
 
     Args:
-        artifact: What was compiled.
+        artifact: The compiled artifact.
         library: The library for this machine.
         parameters: Arrays by name.
 
@@ -82,7 +82,7 @@ class Program:
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._check()
-        # An array without elements has one in C.
+        # An empty array has one element in C.
         results = [np.empty(o.shape.static, o.shape.dtype.numpy) for o in self.outputs]
         given = [np.ascontiguousarray(a) for a in arrays]
         groups = [_pointers(group) for group in (self._parameters, given, results)]
@@ -121,7 +121,7 @@ def _pointers(arrays: Sequence[np.ndarray]) -> Any:
 
 
 def _loaded(library: bytes) -> ctypes.CDLL:
-    """A library from its bytes. The file is gone when this returns: the library stays mapped."""
+    """Load a library from its bytes. Its file is removed afterwards; the library stays mapped."""
     handle, path = tempfile.mkstemp(suffix=".so", prefix="rlx-c-")
     try:
         with os.fdopen(handle, "wb") as file:

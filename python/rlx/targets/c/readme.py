@@ -12,7 +12,7 @@ README = "README.md"
 
 
 def readme(program: CSource, target: Target) -> str:
-    """What a user of the files has to know: the call, the memory, and how to compile them."""
+    """Return instructions for users of the files: the call, the memory, and how to compile them."""
     name, plan = program.name, program.memory.plan
     inputs = [(a, program.names[v]) for a, v in program.arguments if a.kind == "input"]
     outputs = [(o, n) for o, n in zip(program.graph.results, program.outputs, strict=True) if o.updates is None]

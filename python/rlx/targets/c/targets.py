@@ -1,4 +1,4 @@
-"""The targets for which C is written. Importing this imports neither MLIR nor a compiler."""
+"""The targets of the C back end. Importing this imports neither MLIR nor a compiler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.ir.op.costs import Costs
 from rlx.support.errors import CompileError
 
 CORTEXM, HOST = "cortexm", "c"
-# What `-mcpu` of GCC and Clang is for a core; the code is the same for all, and the preprocessor picks what a core has.
+# The value of `-mcpu` in GCC and Clang for each core. All cores get the same code; the preprocessor selects instructions.
 CORES = {"m4": "cortex-m4", "m7": "cortex-m7", "m33": "cortex-m33", "generic": ""}
 _ARCHS = {CORTEXM: tuple(CORES), HOST: ("host",)}
 
@@ -33,7 +33,7 @@ class Microcontroller:
 
 
 _KI = 1024
-# Some that are easy to buy, from their data sheets; RAM that a linker script can use as one piece.
+# Common parts, from their data sheets. RAM is the largest contiguous part, as a linker script can use it.
 PARTS = {
     "nrf52832": Microcontroller("m4", 64 * _KI, 512 * _KI),
     "nrf52840": Microcontroller("m4", 256 * _KI, 1024 * _KI),
@@ -53,13 +53,13 @@ class Target:
     """C for a kind of processor.
 
     Attributes:
-        name: `"cortexm"`, a kind of file, or `"c"`, whose programs run here.
+        name: `"cortexm"`, which writes files, or `"c"`, whose programs run on this machine.
         arch: A core, or `"host"`.
-        ram: The bytes that state and arena may have; None if that is not limited.
-        flash: The bytes that constants may have.
-        fusions: None: what is computed together is said by the lowering.
-        costs: Not known.
-        alternatives: None.
+        ram: The limit in bytes for state and arena; None means no limit.
+        flash: The limit in bytes for constants; None means no limit.
+        fusions: Empty. The lowering groups the ops of a kernel.
+        costs: None: there is no cost model.
+        alternatives: Empty.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Target:
         return _pipeline(self.name, self.arch)
 
     def fingerprint(self) -> str:
-        """The limits, as what does not keep to them is not compiled."""
+        """The limits. A program that exceeds them is not compiled."""
         return f"{self.ram} {self.flash}"
 
 
@@ -94,15 +94,15 @@ def target_names() -> tuple[str, ...]:
 
 
 def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-    """The target of a name.
+    """Return the target with a name.
 
     Args:
         name: `"cortexm"` or `"c"`.
-        arch: A core, of which `m4` is the default, or `host`.
-        extra_flags: `--ram=64k` and `--flash=512k`, what the program may need, or `--part=nrf52840`, which has both.
+        arch: A core, by default `m4`, or `host`.
+        extra_flags: The limits `--ram=64k` and `--flash=512k`, or `--part=nrf52840`, which sets both.
 
     Raises:
-        CompileError: There is no such architecture or part, or a flag is wrong.
+        CompileError: The architecture or part is unknown, or a flag is wrong.
     """
     if arch is not None and arch not in _ARCHS[name]:
         raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {', '.join(_ARCHS[name])}")

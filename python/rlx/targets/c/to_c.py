@@ -1,4 +1,4 @@
-"""`rlx-to-c`: rlx ops into C, as text in the module."""
+"""`rlx-to-c`: lowering of rlx ops to C, as text in the module."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rlx.targets.lowering.table import empty_module
 
 @dataclass(frozen=True)
 class ToC(Pass, name="rlx-to-c"):
-    """Lower rlx ops to C99, which stands in the module as `emitc.verbatim`: one for each file.
+    """Lower rlx ops to C99, as one `emitc.verbatim` in the module for each file.
 
-    Every op must be one that the lowering claims: run rlx-lower-blocks and rlx-decompose{for=rlx-to-c} first.
+    Every op must have a lowering rule: run rlx-lower-blocks and rlx-decompose{for=rlx-to-c} first.
     """
 
     @classmethod

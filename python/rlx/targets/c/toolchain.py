@@ -1,4 +1,4 @@
-"""C compilers of this machine."""
+"""The C compilers of this machine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _SECONDS = 120.0
 
 
 def zig() -> tuple[str, ...] | None:
-    """Clang of the package `ziglang`, if that is installed."""
+    """Return the command of Clang in the package `ziglang`, or None if it is not installed."""
     return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
 
 
 def compiler() -> tuple[str, ...]:
-    """The command of the C compiler: that of `CC`, else `cc`, `gcc` or `clang`, else Clang of the package `ziglang`.
+    """Return the command of the C compiler: `CC`, else `cc`, `gcc` or `clang`, else Clang of the package `ziglang`.
 
     Raises:
-        CompileError: There is none.
+        CompileError: No compiler is installed.
     """
     return _compiler(os.environ.get("CC"), os.environ.get("PATH"))
 
@@ -53,7 +53,7 @@ def _compiler(chosen: str | None, path: str | None) -> tuple[str, ...]:
 
 
 def version_of(command: Sequence[str]) -> str:
-    """The first line of what a compiler says of itself."""
+    """Return the first line of a compiler's version text."""
     return _version(tuple(command))
 
 
@@ -65,13 +65,13 @@ def _version(command: tuple[str, ...]) -> str:
 def library(
     files: Mapping[str, str], flags: Sequence[str] = (), command: Sequence[str] = (), timeout_s: float | None = None
 ) -> bytes:
-    """A shared library for this machine.
+    """Compile a shared library for this machine, and return its bytes.
 
     Args:
         files: Sources and headers, by name.
-        flags: More flags.
+        flags: Additional flags.
         command: The compiler; `compiler()` by default.
-        timeout_s: The seconds that it may take.
+        timeout_s: The time limit in seconds.
 
     Raises:
         CompileError: There is no compiler, or it fails.
@@ -89,10 +89,10 @@ def library(
 
 
 def build(command: Sequence[str], folder: str | os.PathLike[str], timeout_s: float | None = None) -> str:
-    """Run a compiler in a folder; what it says.
+    """Run a compiler in a folder, and return its output.
 
     Raises:
-        CompileError: It fails, or takes too long.
+        CompileError: The compiler fails, or takes too long.
     """
     result = _run(command, folder, timeout_s or _SECONDS)
     if result.returncode:

@@ -1,4 +1,4 @@
-"""What the lowerings to all dialects and languages share: tables of rules, and names."""
+"""Shared helpers for the lowerings to all dialects and languages: tables of rules, and names."""
 
-# Whole before its parts: see passes/__init__.py.
+# The package is imported before its modules: see passes/__init__.py.
 import rlx.blocks  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -1,4 +1,4 @@
-"""Names in the language of a lowering: like those of a graph, and none twice."""
+"""Unique names in the language of a lowering, similar to the names in the graph."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 
 class UniqueNames:
-    """Names of one scope. Two names differ in more than case: some become names of files.
+    """Names of one scope. Two names differ in more than case, because some become file names.
 
     Args:
-        identifier: Gives the identifier of the language for a name, or for a fallback where nothing of the name is left.
-        taken: Names that are taken from the start.
+        identifier: Returns a valid identifier for a name, or for a fallback if no character of the name is valid.
+        taken: Names that are in use from the start.
     """
 
     def __init__(self, identifier: Callable[[str, str], str], taken: Iterable[str] = ()) -> None:
@@ -21,7 +21,7 @@ class UniqueNames:
         return name.lower() in self._taken
 
     def take(self, name: str, fallback: str = "x") -> str:
-        """Return an identifier like a name, which is not taken, and take it."""
+        """Return an unused identifier similar to a name, and mark it as used."""
         base = self._identifier(name, fallback)
         found, number = base, 2
         while found in self:

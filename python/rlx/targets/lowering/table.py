@@ -1,4 +1,4 @@
-"""What lowerings share: a table of rules by op, and the walk over a module that calls them."""
+"""The table of lowering rules by op, and the walk over a module that applies them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rule = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A lowered value with the shape that it has in rlx."""
+    """A lowered value with its shape in the rlx dialect."""
 
     value: mlir.Value
     shape: Shape
@@ -43,17 +43,17 @@ class Lowered:
         return self.shape.dtype
 
 
-# By their rlx values; those of a region in a map in front of those around it.
+# Lowered values by rlx value. Each region has its own map, chained before the maps of the enclosing regions.
 _Values = ChainMap[mlir.Value, Lowered]
-# Emits a region's ops for given arguments, and gives what it yields.
+# Emits a region's ops for the given arguments, and returns the yielded values.
 Region = Callable[..., list[Lowered]]
 
 
 class LoweringTable:
-    """The rules of a lowering, by op name: one for each primitive op, and for composites that are better lowered whole.
+    """The rules of a lowering, by op name: for all primitive ops, and for composite ops with an efficient direct lowering.
 
     Args:
-        dialect: What the rules emit, for messages.
+        dialect: The dialect that the rules emit, for messages.
     """
 
     def __init__(self, dialect: str):
@@ -63,14 +63,15 @@ class LoweringTable:
     def lowers(self, op: str) -> Callable[[Rule], Rule]:
         """Register `rule(build, results, *operands, **attributes)` for an op.
 
-        `build` emits ops, `results` are the result shapes; operands are `Lowered`, None, or lists of them. An op with
-        regions has one more keyword argument, `regions`: for each region a function that takes what stands for its
-        arguments, `Lowered` or bare values, emits its ops at the insertion point, and returns a list of what it yields;
-        None for an empty region. Operands and attributes may be grouped (`rlx.ir.op.argument_groups`). The rule returns an
-        MLIR value or a `Lowered`, or a tuple of them. Their number, types and shapes are checked.
+        `build` emits ops, and `results` are the result shapes. Operands are `Lowered`, None, or lists of them. An op with
+        regions has an additional keyword argument `regions`: a function for each region, or None for an empty region. The
+        function takes the region's lowered arguments, as `Lowered` or bare values. It emits the region's ops at the
+        insertion point, and returns a list of the yielded values. Operands and attributes may be grouped
+        (`rlx.ir.op.argument_groups`). The rule returns an MLIR value or a `Lowered`, or a tuple of them. Their number, types
+        and shapes are checked.
 
         Raises:
-            Error: There is no such op, or it is one of the dialect and has a rule already.
+            Error: The op does not exist, or it is an op of the dialect and already has a rule.
         """
         if not registry.card(op).spec.custom and op in self.rules:  # the file of a user's op may be run twice
             raise Error(f"rlx.{op} has a lowering to {self.dialect} already", hint="rules are for custom ops")
@@ -82,14 +83,14 @@ class LoweringTable:
         return register
 
     def claimed(self) -> frozenset[str]:
-        """Names of the ops that have a rule here; all others must be decomposed first."""
+        """Names of the ops that have a rule. All others must be decomposed first."""
         return frozenset(self.rules)
 
     def check(self, module: mlir.Module) -> None:
-        """Every rlx op of a module has a rule.
+        """Check that every rlx op of a module has a rule.
 
         Raises:
-            UnsupportedError: It lists every op that has none, with its location.
+            UnsupportedError: Some ops have no rule; the error lists them with their locations.
         """
         missing: list[str] = []
         for function in bodies(module):
@@ -105,13 +106,13 @@ class LoweringTable:
     def lower_block(
         self, build: Any, block: mlir.Block, arguments: Sequence[Any], values: _Values | None = None
     ) -> list[Lowered]:
-        """Emit a block's ops at the insertion point, and give what it returns or yields.
+        """Emit a block's ops at the insertion point, and return the operands of its terminator.
 
         Args:
-            build: What the rules build with; `build.type_of(shape)` is the type of a lowered tensor.
+            build: The builder of the rules; `build.type_of(shape)` is the type of a lowered tensor.
             block: A block of rlx ops.
-            arguments: What stands for its arguments.
-            values: Lowered values by their rlx values, of the blocks around this one; those of the block are added.
+            arguments: The lowered arguments of the block.
+            values: Lowered values of the enclosing blocks, by rlx value. The values of the block are added.
         """
         values = ChainMap() if values is None else values
         values.update(_paired(block.arguments, arguments))
@@ -134,15 +135,15 @@ class LoweringTable:
         values.update(_paired(op.results, results))
 
     def _lower_region(self, build: Any, block: mlir.Block, values: _Values, *arguments: Any) -> list[Lowered]:
-        # A rule may lower a region more than once; each time its values are new.
+        # A rule may lower a region more than once, so each call has its own values.
         return self.lower_block(build, block, arguments, values.new_child())
 
 
 def _check(build: Any, results: Sequence[Any], shapes: Sequence[Shape]) -> None:
-    """Check what a rule returns.
+    """Check the results of a rule.
 
     Raises:
-        Error: It is not a value of the right type for each result.
+        Error: A result is missing, or has the wrong type.
     """
     if len(results) != len(shapes):
         raise Error(f"it returns {len(results)} values; the op has {len(shapes)} results")
@@ -158,7 +159,7 @@ def _check(build: Any, results: Sequence[Any], shapes: Sequence[Shape]) -> None:
 
 
 def _paired(values: Sequence[Any], lowered: Sequence[Any]) -> dict[mlir.Value, Lowered]:
-    """What stands for each of some rlx values."""
+    """Map rlx values to their lowered values."""
     paired: dict[mlir.Value, Lowered] = {}
     for value, one in zip(values, lowered, strict=True):
         shape = shape_of(value)
@@ -170,7 +171,7 @@ def _paired(values: Sequence[Any], lowered: Sequence[Any]) -> dict[mlir.Value, L
 
 
 def empty_module(module: mlir.Module) -> Any:
-    """A module without ops, of the name and the place of another one."""
+    """Return an empty module with the name and the location of another one."""
     ir = mlir.ir
     made = ir.Module.create(loc=module.operation.location)
     symbol = module.operation.attributes

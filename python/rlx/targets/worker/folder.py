@@ -1,7 +1,7 @@
 """The temporary folder of a worker process. It is private, and its name is harmless in a shell.
 
-A compiler may run its linker through a shell without quoting paths. Then the name of a temporary folder such as ``$(…)`` would
-be run as a command, and with a space in the name linking would fail.
+A compiler may run its linker through a shell without quoting paths. The shell would then execute a folder name such as
+``$(…)``, and linking would fail if the name has a space.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def make_folder() -> Path:
 
 
 def open_stderr(folder: Path) -> IO[bytes]:
-    """The file for a worker's standard error. It is locked: while a process has it open, the folder is not removed."""
+    """Open the file for a worker's standard error. It is locked, so the folder is not removed while it is open."""
     file = open(folder / "stderr", "w+b", buffering=0)  # noqa: SIM115
     lock(file.fileno(), wait=False, shared=True)
     return file
@@ -62,7 +62,7 @@ def open_stderr(folder: Path) -> IO[bytes]:
 def _system_folder() -> str:
     try:
         return tempfile.gettempdir()
-    except OSError:  # none of the usual places can be written to
+    except OSError:  # none of the usual temporary folders is writable
         return ""
 
 
@@ -86,7 +86,7 @@ def _is_safe_parent(parent: str) -> bool:
 
 
 def _remove_abandoned(parent: str) -> None:
-    """Remove folders of workers that were killed together with their parents."""
+    """Remove the folders of workers that were killed together with their parents."""
     if os.name != "posix":
         return
     with contextlib.suppress(OSError):

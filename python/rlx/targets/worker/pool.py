@@ -1,7 +1,7 @@
 """A small pool of worker processes that are kept running.
 
-Callers may be interrupted at any step. So a caller only waits: the work with a process of the pool is done in separate threads
-(``shielded.py``), which interrupts do not reach, and which always give the process back to the pool.
+Callers may be interrupted at any step. So a caller only waits. Separate threads (``shielded.py``) communicate with the
+processes of the pool. Interrupts do not reach these threads, so they always return the process to the pool.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from rlx.targets.worker.process import Command, Reply, Worker, WorkerDied
 from rlx.targets.worker.shielded import ThreadCall
 
-# Native code may not free all memory that it allocates. A process that has used more than this is ended after its request.
+# Native code may leak memory. A process that has used more than this is ended after its request.
 _RETIRE_ABOVE_MIB = 2048
 # How often a thread that waits for a process checks whether its caller has given up.
 _SLICE_S = 0.25
@@ -24,11 +24,11 @@ _SLICE_S = 0.25
 
 @dataclass(frozen=True, eq=False)
 class _PoolSlot:
-    """The place in the pool of a process that is being started.
+    """The slot in the pool of a process that is being started.
 
     Attributes:
-        command: What it runs.
-        is_prewarmed: Whether it is started before somebody waits for it.
+        command: The command of the process.
+        is_prewarmed: Whether it is started before a caller waits for it.
     """
 
     command: Command
@@ -68,7 +68,7 @@ class WorkerPool:
             command: The command that the process must run.
             header: The header of the request, a JSON object.
             body: The body of the request.
-            timeout_s: The seconds that the process may work on it.
+            timeout_s: The time limit in seconds.
             affinity: A process whose last request had the same affinity is preferred.
 
         Raises:
@@ -126,7 +126,7 @@ class WorkerPool:
 
     # --- these run in threads of `ThreadCall` -----------------------------------------------------------
 
-    # Starting and ending a process takes time. Both are done without the lock, and the process has its place meanwhile.
+    # Starting and ending a process takes time. Both are done without the lock, and the process keeps its slot meanwhile.
 
     def _acquire(self, command: Command, affinity: Any, call: ThreadCall[Any]) -> Worker:
         chosen = None
@@ -145,7 +145,7 @@ class WorkerPool:
         return worker
 
     def _choose(self, command: Command, affinity: Any) -> tuple[Worker | _PoolSlot | None, Worker | None]:
-        """An idle process, or a place for a new one; else an idle process that is to be ended first. The lock is held."""
+        """An idle process, or a slot for a new one; else an idle process that must be ended first. The lock is held."""
         idle = self._idle
         fitting = [w for w in idle if w.command == command]
         leaving = next((w for w in idle if not w.alive), None)
@@ -173,7 +173,7 @@ class WorkerPool:
         self._end(worker)
 
     def _end(self, worker: Worker) -> None:
-        """Close a process that nobody uses, then free its place."""
+        """Close an unused process, then free its slot."""
         worker.close()
         with self._changed:
             if worker in self._workers:

@@ -1,4 +1,4 @@
-"""One worker process: the side of its parent."""
+"""The parent's side of one worker process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REAP_S = 10.0
 
 @dataclass(frozen=True)
 class Command:
-    """What a worker process runs. A request can be sent to any process with an equal command.
+    """The command of a worker process. A request can be sent to any process with an equal command.
 
     Attributes:
         handler: The path of a Python file with `make(*arguments)`; see ``serve.py``.
@@ -59,7 +59,7 @@ class HandlerFailed(Exception):
     """The handler raised an exception; the process can be used again.
 
     Attributes:
-        stderr: The last that it printed, a traceback.
+        stderr: The end of its output, a traceback.
     """
 
     def __init__(self, message: str, stderr: str):
@@ -84,7 +84,7 @@ class WorkerDied(Exception):
 
     @property
     def reason(self) -> str:
-        """What happened, as text: ``crashed with signal 11 (SIGSEGV)``."""
+        """The cause as text: ``crashed with signal 11 (SIGSEGV)``."""
         if self.returncode >= 0:
             return f"ended with exit status {self.returncode}"
         number = -self.returncode
@@ -97,7 +97,7 @@ class WorkerDied(Exception):
 
     @property
     def killed_from_outside(self) -> bool:
-        """Whether a user ended it, or the kernel because memory was full: the cause may not be the request."""
+        """Whether a user ended it, or the kernel because memory was full. The request may not be the cause."""
         return not self.timed_out and -self.returncode in _FROM_OUTSIDE
 
 
@@ -110,15 +110,15 @@ _FROM_OUTSIDE = frozenset(
 
 
 class Worker:
-    """One process. Not thread-safe: only one thread may use it at a time, a thread that interrupts do not reach.
+    """One process. It is not thread-safe: one thread at a time may use it, and interrupts must not reach this thread.
 
     Raises:
-        Error: It cannot be started.
+        Error: The process cannot be started.
     """
 
     def __init__(self, command: Command) -> None:
         self.command = command
-        self.affinity: Any = None  # that of the last request
+        self.affinity: Any = None  # of the last request
         self.peak_mib = 0
         self._unread_replies = 0
         self._timed_out = False
@@ -151,7 +151,7 @@ class Worker:
             stderr=self._stderr,
             env={**os.environ, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self._folder)},
             bufsize=0,
-            start_new_session=_POSIX,  # its child processes can be ended with it, and Ctrl-C in a terminal does not end it
+            start_new_session=_POSIX,  # its child processes can be ended with it, and Ctrl-C in a terminal does not reach it
         )
 
     @property
@@ -183,7 +183,7 @@ class Worker:
         Args:
             header: The request's header.
             body: Its body.
-            timeout_s: The process is ended after so many seconds.
+            timeout_s: The process is ended after this number of seconds.
             signals: When an item is put into this queue, the process is ended immediately.
 
         Raises:
@@ -204,7 +204,7 @@ class Worker:
             raise
         finally:
             signals.put("answered")
-            watcher_ended.acquire()  # the watching thread has ended, and does not kill the process any more
+            watcher_ended.acquire()  # the watching thread has ended, and can no longer kill the process
         if reply is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_REAP_S)  # it may be ending by itself: wait for its exit status
@@ -255,7 +255,7 @@ class Worker:
         serve.write_frame(self._process.stdin, dict(header), body)  # type: ignore[arg-type]
 
     def _watch(self, timeout_s: float | None, signals: SimpleQueue[str], ended: Any) -> None:
-        """In a separate thread: end the process when its time is over, or when the caller does not wait any more."""
+        """In a separate thread: end the process at its time limit, or when the caller stops waiting."""
         try:
             try:
                 if signals.get(timeout=timeout_s) == "answered":

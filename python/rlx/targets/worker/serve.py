@@ -1,9 +1,9 @@
-"""The side of the worker: reads requests from standard input, calls a handler, and writes replies to standard output.
+"""The worker's side: it reads requests from standard input, calls a handler, and writes replies to standard output.
 
-This file is run as a script, and imports only the standard library. Its only argument is a JSON object: ``folder``, which
-the parent has made and this process removes at its end; ``handler``, the path of a Python file; its ``arguments``; and
-``path``, folders that are added to ``sys.path``. The handler's file has a function ``make(*arguments)`` that returns a
-function from the header and body of a request to those of the reply.
+This file is run as a script, and imports only the standard library. Its only argument is a JSON object with four entries:
+``folder``, created by the parent and removed by this process at its end; ``handler``, the path of a Python file; the handler's
+``arguments``; and ``path``, folders that are added to ``sys.path``. The handler's file has a function ``make(*arguments)`` that
+returns a function from the header and body of a request to those of the reply.
 
 A frame is ``magic, header length, body length``, followed by a JSON header and raw bytes. The header of a request has a
 ``kind``. The kinds ``ping`` and, for tests, ``sleep`` (with ``seconds``) and ``abort`` are answered here, all others by the
@@ -72,7 +72,7 @@ def _read_exactly(stream: BinaryIO, length: int) -> bytearray | None:
 def _peak_mib() -> int:
     """The largest resident set of this process so far, in MiB; 0 if it is not known.
 
-    On Linux `ru_maxrss` is not less than the size that the process had which started this one, so it is read elsewhere.
+    On Linux, `ru_maxrss` is at least the size of the process that started this one, so another source is used.
     """
     if sys.platform == "linux":
         try:
@@ -89,7 +89,7 @@ def _peak_mib() -> int:
 
 
 def _private_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The streams of the protocol. After this, everything that native code prints goes to standard error."""
+    """Return the streams of the protocol, and redirect all output of native code to standard error."""
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -112,7 +112,7 @@ def _leave(folder: str) -> None:
     """End this process and its child processes immediately, even while a request is being handled."""
     import shutil
 
-    # Under another name nobody can put a file into it any more, as a linker would that is at work: it could not be removed.
+    # The folder is renamed first: a linker that is still running could otherwise add files, and removing would fail.
     left = f"{folder}-left"
     with contextlib.suppress(OSError):
         os.rename(folder, left)
@@ -162,7 +162,7 @@ def main(settings: dict[str, Any]) -> None:
     while True:
         try:
             header, body = _answer(handler, *requests.get())
-        except Exception as problem:  # of one request: the process stays for others
+        except Exception as problem:  # only this request fails; the process serves others
             traceback.print_exc()
             header, body = {"outcome": "error", "message": f"{type(problem).__name__}: {problem}"}, b""
         write_frame(replies, {**header, "peak_mib": _peak_mib()}, body)

@@ -69,7 +69,7 @@ class ThreadCall(Generic[T]):
         return self._value
 
     def cancel(self) -> None:
-        """Tell the function that its caller does not wait any more."""
+        """Tell the function that its caller has stopped waiting."""
         self.cancelled = True
         self.signals.put("cancelled")
 

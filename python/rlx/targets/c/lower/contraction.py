@@ -1,5 +1,5 @@
-"""Sums of products, one by one: what works for every shape. `fused_matmul.py` and
-`fused_conv.py` have faster loops for weights that are constants.
+"""Contractions with one product at a time, for all shapes. `fused_matmul.py` and
+`fused_conv.py` have faster loops for constant weights.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from rlx.targets.c.lower.values import Affine, Index, Scalar, broadcast, compute
 class Products:
     """A variable with a sum of products, in the dtype of the result.
 
-    Integers are multiplied without a sign where the sum might not fit, and get it back at the end.
+    Where the sum might overflow, integers are multiplied as unsigned, and the sum is converted back at the end.
 
     Args:
-        body: Where to write.
-        dtype: Of the result.
-        bounds: The least and greatest sum that there may be, on the way and at the end.
-        start: What it begins with.
+        body: The statements to add to.
+        dtype: The dtype of the result.
+        bounds: The least and greatest possible partial sum.
+        start: The initial value.
     """
 
     def __init__(self, body: IndexBody, dtype: DType, bounds: tuple[int, int], start: Scalar | None = None):
@@ -65,14 +65,14 @@ class Products:
 
 
 def product_bounds(a: tuple[int, int], b: tuple[int, int], count: int) -> tuple[int, int]:
-    """The least and greatest sum of some products."""
+    """Return the least and greatest sum of a number of products."""
     one, other = Scalar("", i32, *a), Scalar("", i32, *b)
     low, high = bounds_of("mul", one, other)
     return min(0, low * count), max(0, high * count)
 
 
 def minus(x: Scalar, zero_point: int) -> Scalar:
-    """`x - zero_point`, where that fits."""
+    """`x - zero_point`, which must fit."""
     if not zero_point:
         return x
     text = f"{x.term} {'-' if zero_point > 0 else '+'} {abs(zero_point)}"
@@ -86,7 +86,7 @@ def matmul(kernel: KernelWriter, result: Shape, lhs: mlir.Value, rhs: mlir.Value
     bounds = product_bounds(kernel.bounds(lhs), kernel.bounds(rhs), depth)
 
     def run(body: IndexBody, index: Index) -> None:
-        # A vector has no rows, or no columns, and the result has none either.
+        # For a vector, operand and result lack the axis of rows or columns.
         batch_rank = result.rank - (left.rank > 1) - (right.rank > 1)
         batch = index[:batch_rank]
         row = index[batch_rank : batch_rank + (left.rank > 1)]
@@ -110,7 +110,7 @@ def _of_batch(batch: Index, dims: Any) -> Index:
 
 
 def _noted(body: IndexBody, inside: IndexBody) -> None:
-    """Places that are used inside of a loop count for the loops around it."""
+    """Add the offsets and variables used inside a loop to those of the enclosing statements."""
     body.places += inside.places
     body.read |= inside.read
 

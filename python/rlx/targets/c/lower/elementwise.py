@@ -31,7 +31,7 @@ _WORDS = {"add": "sum", "sub": "difference", "mul": "product"}
 
 
 def bounds_of(kind: str, a: Scalar, b: Scalar) -> tuple[int, int]:
-    """The least and greatest result of two integers, if it did not wrap around."""
+    """Return the least and greatest result of an op on two integers, without wraparound."""
     if kind == "add":
         return a.low + b.low, a.high + b.high
     if kind == "sub":
@@ -44,7 +44,7 @@ def bounds_of(kind: str, a: Scalar, b: Scalar) -> tuple[int, int]:
 
 
 def within(bounds: tuple[int, int], dtype: DType) -> bool:
-    """Whether all numbers between two bounds are of a dtype."""
+    """Whether a dtype can represent all integers between two bounds."""
     low, high = limits(dtype)
     return low <= bounds[0] and bounds[1] <= high
 
@@ -96,7 +96,7 @@ _NEGATED = {"ne": "eq", "ge": "lt", "gt": "le"}
 
 
 def _known(kind: str, a: Scalar, b: Scalar) -> bool | None:
-    """What a comparison of integers gives, whatever they are; None if that depends on them. Compilers warn of such ones."""
+    """Return the result of an integer comparison that the bounds decide, else None. Compilers warn about these comparisons."""
     if kind in _NEGATED:
         known = _known(_NEGATED[kind], a, b)
         return None if known is None else not known
@@ -154,7 +154,7 @@ def cast(body: IndexBody, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
 @elementwise("bitcast")
 def bitcast(body: IndexBody, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
     if x.dtype is dtype or f32 not in (x.dtype, dtype):
-        return cast(body, result, x, dtype=dtype)  # integers of one size wrap
+        return cast(body, result, x, dtype=dtype)  # integers of the same size wrap
     if dtype is f32:
         return scalar(f"{body.need('f32_of_bits')}((int32_t){x.term})", f32)
     bits = scalar(f"{body.need('bits_of_f32')}({x.text})", i32)
@@ -204,7 +204,7 @@ def popcount(body: IndexBody, result: Shape, x: Scalar) -> Scalar:
 def gather(
     body: IndexBody, index: Index, result: Shape, table: mlir.Value, indices: mlir.Value, *, axis: int
 ) -> Scalar:
-    """A part of a table at positions that are clamped to it; of a table with one axis, this is a function of its index."""
+    """Read a table at clamped positions. With a table of one axis, this is a function of the index."""
     shape, rank = shape_of(table), shape_of(indices).rank
     chosen = body.element(indices, index[axis : axis + rank])
     place = _clamped(body, chosen, shape.static[axis])
@@ -214,7 +214,7 @@ def gather(
 
 
 def _clamped(body: IndexBody, chosen: Scalar, size: int) -> Affine:
-    """An index in [0, size) as a place."""
+    """An index clamped to [0, size), as an `Affine`."""
     if chosen.fixed:
         return Affine((), min(max(chosen.low, 0), size - 1))
     if chosen.low < 0 or chosen.high >= size or chosen.dtype in (i64, u32):

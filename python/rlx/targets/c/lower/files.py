@@ -20,7 +20,7 @@ from rlx.targets.c.lower.writer import Writer
 from rlx.version import __version__
 
 HEADER, SOURCE, WEIGHTS_HEADER, WEIGHTS = "model.h", "model.c", "weights.h", "weights.c"
-_OF_MATH_H = {"NAN", "INFINITY"}  # numbers, as `float_text` writes them
+_OF_MATH_H = {"NAN", "INFINITY"}  # special values as `float_text` writes them
 
 
 def files_of(program: CSource) -> dict[str, str]:
@@ -34,18 +34,18 @@ def files_of(program: CSource) -> dict[str, str]:
 
 
 def _elements(shape: Shape) -> str:
-    """The number of elements as the product of the sizes, which says more than the number."""
+    """Return the number of elements as a product of the sizes, which is more readable than the number."""
     dims = [str(d) for d in shape.static if d != 1]
     return " * ".join(dims) or "1"
 
 
 def _count(shape: Shape) -> str:
-    """The same where none may be 0: an array has an element at least."""
+    """Return the number of elements, but at least 1: arrays in C cannot be empty."""
     return _elements(shape) if prod(shape.static) else "1"
 
 
 def described(shape: Shape) -> str:
-    """A shape as readers of C know arrays: `i8[1, 3, 8, 8]`."""
+    """Return a shape in the notation of arrays: `i8[1, 3, 8, 8]`."""
     return f"{shape.dtype.name}[{', '.join(map(str, shape.static))}]"
 
 
@@ -82,7 +82,7 @@ def _call(head: str, parts: Sequence[str]) -> str:
 
 
 class _Header:
-    """`model.h`: what callers need."""
+    """`model.h`: the declarations for callers."""
 
     def __init__(self, program: CSource):
         self.program = program
@@ -184,7 +184,7 @@ class _ModelFile:
         w.comment(f"{p.title}: the code of a network, written by RLX {__version__}. See {HEADER}.")
         w.line(f'#include "{HEADER}"')
         w.line(f'#include "{WEIGHTS_HEADER}"')
-        # A kernel may have asked for one in a line that it then dropped.
+        # A kernel may have requested a helper in a line that was then dropped.
         words = set(re.findall(r"\w+", body))
         used = ordered(name for name in p.helpers if not HELPERS[name][1] or name in words)
         words |= set(re.findall(r"\w+", "\n".join(HELPERS[name][1] for name in used)))
@@ -285,7 +285,7 @@ class _ModelFile:
         w.line("}")
 
     def _buffers(self, used: set[str]) -> list[str]:
-        """Names for places in the arena, of those that are used."""
+        """Names for the used buffers in the arena."""
         p = self.program
         values = [g.result for g in p.groups]
         views = (view.operation for view in p.graph.function.entry_block.operations)
@@ -298,7 +298,7 @@ class _ModelFile:
         return [*lines, ""] if lines else []
 
     def _unused(self, lines: list[str]) -> list[str]:
-        """What says that an argument is not used."""
+        """Statements that mark unused arguments."""
         text = "\n".join(lines)
         arguments = ["state", *(["params"] if self.signature.of_kind("param") else [])]
         arguments += [name for _, name in self.signature.of_kind("input")]
@@ -306,7 +306,7 @@ class _ModelFile:
         return [f"(void){name};" for name in arguments if not re.search(rf"\b{name}\b", text)]
 
     def _pointer(self, value: Any, name: str) -> str:
-        """The declaration of a name for bytes."""
+        """The declaration of a pointer for the bytes of a value."""
         p, live = self.program, self.program.memory.live(value)
         kind = self.program.arena_type(shape_of(value).dtype)
         storage = live.storage
@@ -324,11 +324,11 @@ class _ModelFile:
         return f"{constant}{kind} *const {name} = ({constant}{kind} *)({constant}void *)({inner});"
 
     def _place(self, offset: int) -> str:
-        """A byte of the arena."""
+        """The address of a byte of the arena."""
         return f"state->arena.bytes + {offset}" if offset else "state->arena.bytes"
 
     def _argument(self, value: Any) -> str:
-        """An argument of the graph, or a view of one, which has its name, as the code of `run` names it."""
+        """The name of a graph argument in the code of `run`. A view has the name of its argument."""
         kinds = {self.program.names[v]: a.kind for a, v in self.signature.arguments}
         name = self.program.names[value]
         return {"state": f"state->{name}", "param": f"params->{name}"}.get(kinds.get(name, ""), name)
@@ -344,7 +344,7 @@ class _ModelFile:
             w.line(line + (";" if line.endswith(")") else ""))
 
     def _results(self, w: Writer) -> None:
-        """What is not computed where the caller wants it is copied there, and then states get their next values."""
+        """Copy results that were not computed in the caller's memory, then update the states."""
         p, plan = self.program, self.program.memory.plan
         end = plan.layout.liveness.steps[-1]
         assert end is not None
@@ -379,7 +379,7 @@ class _ModelFile:
 
 
 def _explained(group: OpGroup) -> str:
-    """What a kernel computes: its ops with the user's lines, and shapes."""
+    """Describe a kernel: its ops with source locations, and shapes."""
     lines: list[str] = []
     for op in group.ops:
         operands = [described(shape_of(v)) for v in op.operands]

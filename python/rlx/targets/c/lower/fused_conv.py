@@ -1,7 +1,7 @@
-"""Convolutions of 8-bit integers with constant weights, with all that follows each sum: scaling, clamping, tables, additions.
+"""Convolutions of 8-bit integers with constant weights and a fused epilogue: scaling, clamping, tables, additions.
 
-The inputs of two positions are copied into columns of 16-bit numbers, and two rows of weights multiplied with both. Zero points
-of inputs are part of the bias.
+The inputs of two positions are copied into columns of 16-bit integers, and two rows of weights are multiplied with both. The
+bias includes the zero points of inputs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def q_conv2d(
 
 
 def _index(result: Shape) -> Index:
-    """An index of the result in the variables of the loops. An axis of one element has none."""
+    """An index of the result in the variables of the loops. An axis of one element has no variable."""
     images, outputs, height, width = result.static
     names = ["n", "o", "row", "position"] if width > 1 else ["n", "o", "position", ""]
     sizes = (images, outputs, height, width)
@@ -96,7 +96,7 @@ class _ConvWriter:
             second = nest.second("position", positions)
             self._write_columns(images, second)
             kind = kernel.program.record_kind(layer.channels.fields)
-            # Pointers that advance take fewer instructions than an index.
+            # Advancing pointers takes fewer instructions than an index.
             advances = self.groups == 1 and per_group % 2 == 0 and per_group > 2
             if advances:
                 w.line(f"const {layer.kind} *rows = {weights}[0];")
@@ -108,7 +108,7 @@ class _ConvWriter:
             self._write_sums("rows" if advances else f"{weights}[{at}]", per_group)
             self._write_results(row, per_group, second)
             if advances:
-                # Packed rows come in pairs that share bytes.
+                # Packed rows are in pairs that share bytes.
                 step = layer.depth // quads_of(layer.bits) if self.is_packed else 2 * layer.depth
                 w.line(f"rows += {step};")
                 w.line("channel += 2;")
@@ -119,7 +119,7 @@ class _ConvWriter:
         return self.layer.bits < 8
 
     def _write_columns(self, images: int, second: str) -> None:
-        """The inputs of two positions are gathered."""
+        """Gather the inputs of two positions."""
         kernel, w = self.kernel, self.kernel.writer
         offsets = [
             *([f"n * {prod(self.x_dims[1:])}"] if images > 1 else []),
@@ -129,7 +129,7 @@ class _ConvWriter:
         w.line(f"gather_{kernel.name}({inputs}, position, {second}, columns);")
 
     def _write_sums(self, rows: str, per_group: int) -> None:
-        """Two rows times two columns."""
+        """Multiply two rows with two columns."""
         layer, w = self.layer, self.kernel.writer
         biases = ["channel->bias", "channel[1].bias" if per_group > 1 else "channel->bias"]
         w.line(f"int32_t sums[4] = {{{', '.join(bias for bias in biases for _ in range(2))}}};")
@@ -138,7 +138,7 @@ class _ConvWriter:
         w.line(f"{function}({rows},{stride} columns, {layer.depth}, sums);")
 
     def _write_results(self, row: str, per_group: int, second: str) -> None:
-        """What follows each sum, and where it is stored."""
+        """Apply the epilogue to each sum, and store the result."""
         images, outputs, height, width = self.result.static
         positions, y = height * width, self.kernel.pointer(self.kernel.group.result)
         base = f"{outputs * positions} * n + " if images > 1 else ""
@@ -151,14 +151,14 @@ class _ConvWriter:
                 self.kernel.writer.line(f"{y}[{place}] = {value};")
 
     def _pair(self, per_group: int) -> str:
-        """The number of a pair of rows of weights."""
+        """The index of a pair of rows of weights."""
         pairs = -(-per_group // 2)
         first = f"{pairs} * group" if self.groups > 1 else ""
         loop = "o" if self.groups == 1 and per_group % 2 == 0 else "pair"
         return " + ".join(p for p in (first, f"{loop} / 2" if per_group > 2 else "") if p) or "0"
 
     def _row(self, nest: LoopNest, w: Writer, per_group: int) -> str:
-        """A loop over pairs of rows of weights; of an odd number, the last pair has one that was there before."""
+        """A loop over pairs of rows of weights. If their number is odd, the last pair repeats a row."""
         if per_group <= 2 and self.groups == 1:
             w.line("const int32_t o = 0;")
             return "o"
@@ -175,7 +175,7 @@ class _ConvWriter:
         return "o"
 
     def _gather(self) -> None:
-        """The function that copies the inputs of two positions into columns."""
+        """Write the function that copies the inputs of two positions into columns."""
         w, name, layer = self.kernel.before, self.kernel.name, self.layer
         depth, count = layer.depth, layer.rows.shape[1]
         padded = any(self.padding)
@@ -218,7 +218,7 @@ class _ConvWriter:
         w.line()
 
     def _gather_pairs(self) -> None:
-        """Two inputs of two channels at once, where the core has the instructions."""
+        """Copy two inputs of two channels at once, on cores with these instructions."""
         w, depth, plane = self.kernel.before, self.layer.depth, self.x_dims[2] * self.x_dims[3]
         self.kernel.need("halves_at")
         self.kernel.need("rotated")
@@ -235,7 +235,7 @@ class _ConvWriter:
         w.lines.append("#else")
 
     def _tap(self) -> str:
-        """The place of a tap, from the first of its window."""
+        """The offset of a tap from the first tap of its window."""
         (_, _, height, width), (dy, dx) = self.x_dims, self.dilation
         steps = (("c", height * width, self.w[1]), ("ky", dy * width, self.w[2]), ("kx", dx, self.w[3]))
         place = Affine()
@@ -245,14 +245,14 @@ class _ConvWriter:
         return str(place)
 
     def _corner(self, position: str) -> str:
-        """The place of the first input of a position."""
+        """The offset of the first input of a position."""
         if self._is_pointwise:
             return position
         width, (sy, sx) = self.result.static[3], self.stride
         return f"{position} / {width} * {sy * self.x_dims[3]} + {position} % {width} * {sx}"
 
     def _tail(self, w: Writer, places: list[str], count: int) -> None:
-        """Zeros up to the end of the rows of weights, which are zeros there, too."""
+        """Write zeros up to the padded length of the rows of weights, which also end in zeros."""
         if not count:
             return
         with w.block(f"for (; k < {self.layer.depth}; k++)"):
@@ -260,7 +260,7 @@ class _ConvWriter:
                 w.line(f"columns[{place}] = 0;")
 
     def _gather_one(self) -> None:
-        """The function that copies the inputs of one position, with padding."""
+        """Write the function that copies the inputs of one position, with padding."""
         w, name = self.kernel.before, self.kernel.name
         (_, _, height, width), (sy, sx) = self.x_dims, self.stride
         out_width = self.result.static[3]
@@ -273,7 +273,7 @@ class _ConvWriter:
         w.line(f"const int32_t left = position % {out_width} * {sx} - {self.padding[2]};")
         w.line("int32_t k = 0;")
         last = [d - s for d, s in zip((height, width), spans, strict=True)]
-        if min(last) < 0:  # every window reaches beyond the image
+        if min(last) < 0:  # every window crosses the border of the image
             with w.block(""):
                 self._checked_taps(w)
         else:
@@ -294,7 +294,7 @@ class _ConvWriter:
         w.line()
 
     def _checked_taps(self, w: Writer) -> None:
-        """Loops over a window that may reach beyond the image."""
+        """Write loops over a window that may cross the border of the image."""
         (_, _, height, width), (dy, dx) = self.x_dims, self.dilation
         with LoopNest(w) as nest:
             nest.loop("c", self.w[1])

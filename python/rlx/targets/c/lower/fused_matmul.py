@@ -1,4 +1,4 @@
-"""Products of 8-bit integers with constant matrices, with all that follows each sum: four rows of weights at a time."""
+"""Products of 8-bit integers with constant matrices and a fused epilogue: four rows of weights at a time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _write_matmul(layer: ConstantProduct, rows: int, outputs: int) -> None:
     base = f"{outputs} * n + " if rows > 1 else ""
 
     def block(count: int, start: str) -> None:
-        """Four rows, of which so many are outputs."""
+        """Write a block of four rows. Only the first `count` rows are outputs."""
         w.line(f"const {kind} *const channel = &{channels}[{start}];")
         first = [f"channel[{i}].bias" if i < count else "0" for i in range(4)]
         w.line(f"int32_t sums[4] = {{{', '.join(first)}}};")

@@ -1,4 +1,4 @@
-"""Which ops are computed together: chains of elementwise ops and moves in one loop, with the op whose sums they scale."""
+"""Grouping of ops into kernels: chains of elementwise ops and moves in one loop, with the op whose sums they scale."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rlx.ir.op.opview import label_of, name_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.targets.c.lower.rules import ELEMENTWISE, MOVES
 
-# Ops in one kernel: what is deeper is hard to read.
+# The maximal number of ops in one kernel. Larger kernels are hard to read.
 _MOST_OPS = 60
-# Those whose operand may be computed where they read it, as they read each element once.
+# Ops that read each element of an operand once. Their operand may be computed in their loop.
 _READ_ONCE = ("reduce", "argmax", "argmin", "pad")
 _LABELS = {"q_conv2d": "conv", "q_matmul": "dense", "requantize": "scaled", "reduce": "reduced"}
 
@@ -26,11 +26,11 @@ class OpGroup:
     """Ops that one function computes.
 
     Attributes:
-        final: The op that gives the result.
-        ops: All of them, in program order.
-        root: The one with loops of its own, if there is one.
-        aligned: Those that are computed at the index of the result.
-        source: The result of the op with loops that it is to have, as far as is known.
+        final: The op that defines the result.
+        ops: All ops, in program order.
+        root: The op with its own loops, or None.
+        aligned: The ops that are computed at the index of the result.
+        source: The start of the chain that ends at `final`, or None.
         moved: Whether an element may be read at another index than it is written.
     """
 
@@ -51,22 +51,22 @@ class OpGroup:
 
     @property
     def inner(self) -> set[Any]:
-        """The values that are computed here and nowhere stored."""
+        """The values that are computed in this group and not stored."""
         return {op.results[0] for op in self.ops} - {self.result}
 
     def leaves(self) -> list[mlir.Value]:
-        """What is read from memory, without constants."""
+        """The values that are read from memory, except constants."""
         inner = self.inner
         reads = (v for op in self.ops for v in op.operands)
         return list(dict.fromkeys(v for v in reads if v not in inner and constant_of(v) is None))
 
     @property
     def in_order(self) -> bool:
-        """Whether each element is written once, right after the elements at its place are read, but for what the root reads."""
+        """Whether each element is written once, directly after the elements at its index are read (except the root's reads)."""
         return not self.moved and (self.root is None or _writes_once(self.root))
 
     def read_in_order(self) -> list[mlir.Value]:
-        """The leaves that are read at the index of the result only: the others may not lie where it is written."""
+        """The leaves that are read only at the index of the result. Others must not share memory with the result."""
         aligned = [op for op in self.ops if op is not self.root and op.results[0] in self.aligned]
         others = {v for op in self.ops if op not in aligned for v in op.operands}
         reads = dict.fromkeys(v for op in aligned for v in op.operands)
@@ -74,14 +74,14 @@ class OpGroup:
 
     @property
     def label(self) -> str:
-        """What it does, in a word."""
+        """A one-word name."""
         main = self.root or self.final
         label = _LABELS.get(name_of(main)) or label_of(main)
         return label
 
 
 def _writes_once(root: mlir.Operation) -> bool:
-    """Whether loops compute no element twice, as those do that take two or four at a time of another number."""
+    """Whether loops write each element once. Loops over 2 or 4 elements write some twice if the count is not a multiple."""
     dims = shape_of(root.results[0]).static
     if name_of(root) == "q_conv2d":
         positions, rows = dims[2] * dims[3], dims[1] // opview.attributes_of(root)["groups"]
@@ -90,7 +90,7 @@ def _writes_once(root: mlir.Operation) -> bool:
 
 
 def constant_of(value: mlir.Value) -> Any:
-    """The array of a constant, or of a view of one; None for any other value."""
+    """Return the array of a constant, or of a view of one; None for any other value."""
     if isinstance(value, mlir.ir.BlockArgument):
         return None
     op = value.owner.operation
@@ -102,7 +102,7 @@ def constant_of(value: mlir.Value) -> Any:
 
 
 def is_view(op: mlir.Operation) -> bool:
-    """Whether the result is in the bytes of the first operand, and no element has to be moved."""
+    """Whether the result shares the bytes of the first operand, without moving elements."""
     card = opview.card_of(op)
     if not card.has("aliases") and card.spec.trait("view") is None:
         return False
@@ -111,7 +111,7 @@ def is_view(op: mlir.Operation) -> bool:
 
 
 def groups_of(graph: Graph) -> list[OpGroup]:
-    """The kernels of a function, in the order in which they run."""
+    """Return the kernels of a function, in execution order."""
     *body, _ = (view.operation for view in graph.function.entry_block.operations)
     group_of: dict[Any, OpGroup] = {}
     found: list[OpGroup] = []
@@ -142,7 +142,7 @@ def _add(op: mlir.Operation, group: OpGroup) -> None:
 
 
 def _joined(op: mlir.Operation, group_of: dict[Any, OpGroup]) -> OpGroup | None:
-    """The group of all readers of an op's result, if it may be computed there."""
+    """Return the group of all readers of an op's result, if the op may be computed in it."""
     value = op.results[0]
     readers = list(_readers(value))
     groups = {id(g): g for reader, _ in readers if (g := group_of.get(_key(reader))) is not None}
@@ -154,7 +154,7 @@ def _joined(op: mlir.Operation, group_of: dict[Any, OpGroup]) -> OpGroup | None:
     if name_of(op) in ELEMENTWISE | MOVES:
         source = _source(op) if name_of(op) in ELEMENTWISE else None
         if source is not None and group.source is not None and source.root != group.source:
-            # Two ops with loops are two kernels: what goes from one to the other is the narrowest value in between.
+            # Two ops with loops are two kernels. The value stored between them is the narrowest value of the chain.
             if shape_of(value).dtype.itemsize <= source.narrowest:
                 return None
         elif source is not None and _is_aligned(readers, group, shape_of(value)):
@@ -172,14 +172,14 @@ def _joined(op: mlir.Operation, group_of: dict[Any, OpGroup]) -> OpGroup | None:
 
 
 def _is_aligned(readers: Sequence[tuple[mlir.Operation, int]], group: OpGroup, shape: Shape) -> bool:
-    """Whether a value is read at the index of the group's result only."""
+    """Whether a value is read only at the index of the group's result."""
     return all(
         reader.results[0] in group.aligned and shape_of(reader.results[0]).dims == shape.dims for reader, _ in readers
     )
 
 
 def _source(op: mlir.Operation) -> _ChainStart | None:
-    """The op with loops whose sums an elementwise op continues, as nothing else reads them: the last of several."""
+    """Return the start of an elementwise op's chain: the last op with loops that has no other readers."""
     found: list[_ChainStart] = []
     for value in dict.fromkeys(op.operands):
         if isinstance(value, mlir.ir.BlockArgument) or len(list(value.uses)) > 1:
@@ -198,11 +198,11 @@ def _source(op: mlir.Operation) -> _ChainStart | None:
 
 @dataclass(frozen=True)
 class _ChainStart:
-    """Where a chain of elementwise ops begins.
+    """The start of a chain of elementwise ops.
 
     Attributes:
         root: The result of the op with loops.
-        narrowest: The bytes of an element of the narrowest value from there on.
+        narrowest: The element size in bytes of the narrowest value in the chain.
     """
 
     root: Any
@@ -224,7 +224,7 @@ def _is_plain(reader: mlir.Operation, operand: int) -> bool:
 
 
 def _may_read(reader: mlir.Operation, operand: int, op: mlir.Operation) -> bool:
-    """Whether an op may compute an operand where it reads it: that makes no more work, or hardly more."""
+    """Whether an op may compute an operand in its own loop: this adds no work, or very little."""
     name, count = name_of(reader), prod(shape_of(op.results[0]).static)
     times = prod(shape_of(reader.results[0]).static)
     if name in ELEMENTWISE:

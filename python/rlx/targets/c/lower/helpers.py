@@ -1,20 +1,20 @@
-"""Functions that the kernels of a program share. Each program has those that it uses, and no others."""
+"""Shared functions of a program's kernels. A program contains only the functions that it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# By name: what it uses, and its text. What has no text is a header.
+# By name: the helpers that it uses, and its text. An entry without text is a header.
 HELPERS: dict[str, tuple[tuple[str, ...], str]] = {"math": ((), "")}
 
 
 def define(name: str, text: str, *uses: str) -> None:
-    """Add a function with its text and the names of those that it uses."""
+    """Add a function with its text and the names of the helpers that it uses."""
     HELPERS[name] = (uses, text.strip("\n"))
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Helpers and those that they use, each behind what it uses."""
+    """Return helpers and their dependencies in topological order, dependencies first."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Division, remainders, shifts and bits of integers in C: what the language leaves open, functions decide."""
+"""Division, remainders, shifts and bits of integers in C. Functions define the cases that C leaves undefined."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def binary(body: Any, a: Scalar, b: Scalar, kind: str, dtype: DType) -> Scalar:
         arguments = f"{a.text}, {b.text}, {bits}"
     wide = computed_in(dtype)
     text = f"{body.need(f'{kind}_{wide.name}')}({arguments})"
-    # Narrow numbers are computed in 32 bits: what leaves theirs is cut off.
+    # Narrow integers are computed in 32 bits, and the result is wrapped.
     return scalar(text if wide is dtype else f"({STORED[dtype.name]}){text}", dtype, simple=wide is dtype)
 
 
@@ -41,7 +41,7 @@ def _bounds(a: Scalar, divisor: int, kind: str) -> tuple[int, int]:
 
 
 def popcount(body: Any, x: Scalar, dtype: DType) -> Scalar:
-    """How many bits of an integer are 1."""
+    """The number of bits of an integer that are 1."""
     word = "u64" if dtype is i64 else "u32"
     text = f"{body.need(f'popcount_{word}')}((uint{8 * dtype.itemsize}_t){x.term})"
     return scalar(text, dtype, (0, 8 * dtype.itemsize))

@@ -1,4 +1,4 @@
-"""Ops whose results are put together from parts: paddings and concatenations."""
+"""Padding and concatenation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pad(kernel: KernelWriter, result: Shape, x: mlir.Value, *, edges: PadEdges, 
 
 
 def _inside(body: IndexBody, index: Affine, before: int, size: int, mode: str) -> Affine:
-    """The place in the operand that an index of the padded result reads."""
+    """The index in the operand for an index of the padded result."""
     name = body.fresh("place")
     w = body.writer
     w.line(f"int32_t {name} = {body.text_of(index + -before)};")
@@ -75,7 +75,7 @@ def concat(kernel: KernelWriter, result: Shape, lhs: mlir.Value, rhs: mlir.Value
 
 
 def _is_there(memory: Any, operand: mlir.Value, into: Any, part: int | None, result: Shape) -> bool:
-    """Whether the plan has an operand computed in its place in the result."""
+    """Whether the plan computes an operand directly in its part of the result."""
     if part is None or operand not in memory.plan.layout.liveness.values:
         return False
     live = memory.live(operand)

@@ -1,4 +1,4 @@
-"""One function of C: loops, and the elements that they compute."""
+"""The writer of one C function: loops, and the elements that they compute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlx.targets.c.lower.writer import Writer
 if TYPE_CHECKING:
     from rlx.targets.c.lower.program import CSource
 
-_VARIABLES = "ijklpq"  # others are taken: n, c and r
+_VARIABLES = "ijklpq"  # n, c and r have other uses
 Run = Callable[["IndexBody", Index], None]
 
 
@@ -31,13 +31,13 @@ class KernelWriter:
     """The function that computes a group.
 
     Attributes:
-        program: What it is a part of.
+        program: The program.
         group: The ops.
-        writer: Its lines.
-        before: Functions that only it calls.
-        name: Its number and what it does: `conv_1`.
+        writer: The lines of the function.
+        before: Functions that only this function calls.
+        name: A label and a number: `conv_1`.
         uses_scratch: Whether it has scratch memory.
-        constants: What constants are, for the names of their tables.
+        constants: Labels of constants, for the names of their tables.
     """
 
     def __init__(self, program: CSource, group: OpGroup, name: str):
@@ -64,14 +64,14 @@ class KernelWriter:
             rule(self, shape_of(root.results[0]), *operands, **opview.attributes_of(root))
 
     def finish(self, body: IndexBody, index: Index, sum_: Scalar) -> None:
-        """Store the result at an index, where that of the op with loops is known."""
+        """Compute the group's result at an index from the root's result there, and store it."""
         root = self.group.root
         assert root is not None
         body.known[root.results[0], index] = sum_
         body.store(body.element(self.group.result, index), index)
 
     def bounds(self, value: mlir.Value) -> tuple[int, int]:
-        """The least and greatest element of a value that this function reads, as far as it is known."""
+        """Known bounds of the elements of a value that this function reads."""
         rank = shape_of(value).rank
         element = IndexBody(self, Writer()).element(value, tuple(Affine.of(f"@any.{axis}") for axis in range(rank)))
         return element.low, element.high
@@ -83,23 +83,23 @@ class KernelWriter:
         return self.program.names[value]
 
     def need(self, helper: str) -> str:
-        """The name of a function that all kernels share."""
+        """Request a shared helper function, and return its name."""
         return self.program.need(helper)
 
     def table(self, what: str, array: np.ndarray, dtype: DType, note: str) -> str:
-        """The name of a constant array, which only this kernel reads."""
+        """Add a constant array that only this kernel reads, and return its name."""
         return self.program.table(f"{self.name}_{what}", array.reshape(-1), stored_type(dtype), note)
 
     # --- loops ----------------------------------------------------------------------------------------
 
     def nest(self, dims: Sequence[int], run: Run, names: Sequence[str] = (), around: IndexBody | None = None) -> None:
-        """Loops over an index of these sizes. Neighbouring axes are one loop where all arrays lie so that they may be.
+        """Write loops over an index of these sizes. Neighbouring axes become one loop if the layouts of all arrays permit it.
 
         Args:
             dims: The sizes.
-            run: Writes what is done at an index. It is called twice, and the first time what it writes is dropped.
-            names: Of the variables; letters by default.
-            around: What the loops are a part of; none by default.
+            run: Writes the statements for an index. It is called twice, and the output of the first call is discarded.
+            names: The names of the variables; letters by default.
+            around: The enclosing statements; none by default.
         """
         is_inner = around is not None
         writer = self.writer if around is None else around.writer
@@ -122,7 +122,7 @@ class KernelWriter:
 
 
 def _joined(dims: Sequence[int], marks: Sequence[str], places: Sequence[Affine], read: set[str]) -> list[list[int]]:
-    """The axes with more than one element, in groups that are one loop."""
+    """Return the axes with more than one element, grouped into loops."""
     groups: list[list[int]] = []
     for axis, d in enumerate(dims):
         if d == 1:
@@ -137,11 +137,11 @@ def _joined(dims: Sequence[int], marks: Sequence[str], places: Sequence[Affine],
 
 
 class Channels:
-    """What is known for each channel of a result: the fields of one table, `channel->bias`.
+    """Constants for each channel of a result, as fields of one table: `channel->bias`.
 
     Attributes:
-        variable: The number of the channel, in the index of the result.
-        fields: Arrays of numbers for each channel, by name.
+        variable: The variable for the channel in the index of the result.
+        fields: Arrays with a number for each channel, by name.
     """
 
     def __init__(self, variable: str, count: int):
@@ -150,7 +150,7 @@ class Channels:
         self.fields: dict[str, np.ndarray] = {}
 
     def field(self, place: Affine, array: np.ndarray, dtype: DType, what: str) -> Scalar | None:
-        """A field with an element of an array, if this has one for each channel."""
+        """A field for an element of an array, if the array has one element for each channel."""
         if place != Affine.of(self.variable) or array.size != self.count or computed_in(dtype) is not i32:
             return None
         numbers = array.reshape(-1).astype(np.int32)
@@ -166,18 +166,18 @@ class IndexBody:
 
     Args:
         kernel: The function.
-        writer: Where to write.
-        channels: The table of what is known for each channel, where the kernel has one.
-        around: The statements that these are among: the two share names of variables, as they may stand in one block.
+        writer: The lines to add to.
+        channels: The table of constants for each channel, if the kernel has one.
+        around: The enclosing statements. Both share names of variables, because they may be in one block.
 
     Attributes:
         kernel: The function.
-        writer: Where to write.
+        writer: The lines to add to.
         known: Elements that have been computed, by value and index.
-        places: All places in arrays that have been used.
-        read: The variables that are used other than in such places.
-        names: Names of variables that are taken.
-        channels: The table of what is known for each channel, where the kernel has one.
+        places: All array offsets that have been used.
+        read: The variables that are used outside of array offsets.
+        names: Used names of variables.
+        channels: The table of constants for each channel, if the kernel has one.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class IndexBody:
         self.names: set[str] = set() if around is None else around.names
 
     def element(self, value: mlir.Value, index: Index) -> Scalar:
-        """An element of a value: computed, loaded, or a number."""
+        """An element of a value: computed, loaded, or a literal."""
         key = (value, index)
         if key not in self.known:
             self.known[key] = self._computed(value, index) if self._is_here(value) else self.load(value, index)
@@ -216,7 +216,7 @@ class IndexBody:
             return self._bound(op, rule(self, result, *given, **attributes))
 
     def _bound(self, op: mlir.Operation, made: Scalar) -> Scalar:
-        """What a rule gives, as a variable if it is more than a word."""
+        """The result of a rule, as a variable unless it is a simple expression."""
         if made.fixed:
             return literal(made.low, made.dtype)
         if made.simple:
@@ -231,7 +231,7 @@ class IndexBody:
         return Scalar(name, value.dtype, value.low, value.high)
 
     def fresh(self, name: str) -> str:
-        """A name for a variable that no other has here."""
+        """An unused name for a variable."""
         number, base = 2, self.kernel.program.local_name(name)
         name = base
         while name in self.names or self.kernel.program.is_taken(name):
@@ -240,7 +240,7 @@ class IndexBody:
         return name
 
     def load(self, value: mlir.Value, index: Index) -> Scalar:
-        """An element from memory, or a number where all elements of a constant are the same."""
+        """An element from memory, or a literal if all elements of a constant are equal."""
         shape, array = shape_of(value), constant_of(value)
         if array is None:
             place = self.place(index, shape.static)
@@ -248,17 +248,17 @@ class IndexBody:
         return self.lookup(array, index, shape.dtype, self.kernel.constants.get(value, "values"))
 
     def lookup(self, array: np.ndarray, index: Index, dtype: DType, what: str, note: str = "") -> Scalar:
-        """An element of a constant array, or a number where all elements are the same.
+        """An element of a constant array, or a literal if all elements are equal.
 
         Args:
             array: The array.
-            index: Of the element.
-            dtype: Of the element.
-            what: What it is, for the name of the array.
-            note: The same for a comment.
+            index: The index of the element.
+            dtype: The dtype of the element.
+            what: A label for the name of the array.
+            note: A description for a comment.
         """
         if not array.size:
-            return literal(0, dtype)  # in loops that do not run: C has no array without elements
+            return literal(0, dtype)  # only in loops that do not run: C has no empty arrays
         if (array == array.reshape(-1)[0]).all():
             return literal(array.reshape(-1)[0], dtype)
         if self.channels is not None and (field := self.channels.field(flat(index, array.shape), array, dtype, what)):
@@ -268,13 +268,13 @@ class IndexBody:
         return scalar(f"{name}[{self.place(index, array.shape)}]", dtype, bounds)
 
     def place(self, index: Index, dims: Sequence[int]) -> Affine:
-        """Where an element lies in an array."""
+        """The offset of an element in an array."""
         place = flat(index, dims)
         self.places.append(place)
         return place
 
     def text_of(self, at: Affine) -> str:
-        """An index as an expression for something other than a place in an array."""
+        """An index as an expression that is not an array offset."""
         self.read.update(v for v, _ in at.terms)
         return str(at)
 
@@ -288,14 +288,14 @@ class IndexBody:
         self.writer.line(f"{target} = {stored(value, shape.dtype)};")
 
     def need(self, helper: str) -> str:
-        """The name of a function that all kernels share."""
+        """Request a shared helper function, and return its name."""
         return self.kernel.program.need(helper)
 
 
 def stored(value: Scalar, dtype: DType) -> str:
-    """An expression as it is assigned to an element in memory."""
+    """Return the expression to assign to an element in memory."""
     kind, is_load = stored_type(dtype), value.text.endswith("]") and value.simple
-    is_number = value.fixed and not value.text.isidentifier()  # a sum of nothing is a variable that is 0
+    is_number = value.fixed and not value.text.isidentifier()  # an empty sum is a variable with the value 0
     if is_load or is_number or computed_in(dtype) == dtype or dtype.is_float:
         return value.text
     return f"({kind}){value.term}"

@@ -1,4 +1,4 @@
-"""What is known of a product of 8-bit integers with constant weights, and its tables: weights as they are read, channels."""
+"""Products of 8-bit integers with constant weights, and their tables: reordered weights, and constants for each channel."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rlx.targets.c.lower.writer import Writer
 
 
 def in_rows(rows: np.ndarray, *, exchanged: bool) -> np.ndarray:
-    """Rows of weights of 8 bits as the kernels read them.
+    """Return rows of 8-bit weights in the layout of the kernels.
 
     Args:
         rows: `[rows, depth]`, i8.
-        exchanged: Whether bytes 1 and 2 of each four change places: for columns of 16-bit inputs.
+        exchanged: Whether to swap bytes 1 and 2 of each four, for columns of 16-bit inputs.
     """
     quads = np.zeros((rows.shape[0], depth_of(rows.shape[1], 8)), np.int8)
     quads[:, : rows.shape[1]] = rows
@@ -32,30 +32,30 @@ def in_rows(rows: np.ndarray, *, exchanged: bool) -> np.ndarray:
 
 
 def in_pairs(pairs: np.ndarray, bits: int) -> np.ndarray:
-    """Pairs of rows of weights of 4 or 2 bits as the kernel for columns reads them.
+    """Return pairs of rows of 4-bit or 2-bit weights in the layout of the kernel for columns.
 
     Args:
         pairs: `[pairs, 2, depth]`, i8.
-        bits: Of each weight.
+        bits: The bits of each weight.
     """
     count, _, depth = pairs.shape
     padded = np.zeros((count, 2, depth_of(depth, bits)), np.int16)
     padded[:, :, :depth] = pairs
     fields = (padded & ((1 << bits) - 1)).reshape(count, 2, -1, quads_of(bits), 4)[..., [0, 2, 1, 3]]
-    shifts = bits * (np.arange(2)[:, None] + 2 * np.arange(quads_of(bits)))  # row by row, and quad by quad
+    shifts = bits * (np.arange(2)[:, None] + 2 * np.arange(quads_of(bits)))  # [row, quad]
     return (fields << shifts[None, :, None, :, None]).sum((1, 3)).reshape(count, -1).astype(np.uint8)
 
 
 class ConstantProduct:
-    """What is known of a product with constant weights.
+    """A product with constant weights.
 
     Attributes:
         kernel: The function.
         x: The inputs.
         rows: `[outputs, depth]`, the weights.
-        bits: Of each weight.
+        bits: The bits of each weight.
         bounds: The least and greatest sum.
-        channels: What is known for each output.
+        channels: The constants for each output.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class ConstantProduct:
         return "int8_t" if self.bits == 8 else "uint8_t"
 
     def prepare(self, index: Index) -> bool:
-        """Write the function of what follows a sum, unless it needs to know more than the channel and the place of it.
+        """Write the function of the epilogue. Returns False if it depends on more than channel and offset of the sum.
 
         Args:
-            index: Of the result, in the variables `n`, `o`, `row` and `position`; the last two are of the axes that are one.
+            index: The index of the result, in the variables `n`, `o`, `row` and `position`. The last two are the merged axes.
         """
         kernel, group = self.kernel, self.kernel.group
         root = group.root
@@ -129,14 +129,14 @@ class ConstantProduct:
         return True
 
     def finished(self, sum_: str, channel: str, **variables: str) -> str:
-        """A sum with all that follows, as it is stored."""
+        """The expression for a sum after the epilogue, as it is stored."""
         if self.finisher is None:
             return sum_
         arguments = [{"channel": channel, **variables}.get(name, name) for name in self.extra]
         return f"{self.finisher}({', '.join([sum_, *arguments])})"
 
     def tables(self, *, exchanged: bool) -> tuple[str, str]:
-        """The names of the weights, of 8 bits, and of what is known for each channel."""
+        """The names of the tables of 8-bit weights and of the constants for each channel."""
         note = f"{self.rows.shape[0]} rows of {self.rows.shape[1]} weights"
         note += ", with bytes 1 and 2 of each four exchanged" if exchanged else ""
         return self._tables(in_rows(self.rows, exchanged=exchanged), note)
@@ -147,7 +147,7 @@ class ConstantProduct:
         return weights, program.record_table(f"{kernel.name}_channels", self.channels.fields, "")
 
     def paired_tables(self, groups: int) -> tuple[str, str]:
-        """The same for weights of fewer bits, those of two rows in one; of an odd number, the last pairs overlap."""
+        """The same for weights of fewer bits, packed in pairs of rows. If their number is odd, the last pairs overlap."""
         count, depth = self.rows.shape
         each = count // groups
         starts = [g * each + max(0, min(p, each - 2)) for g in range(groups) for p in range(0, each, 2)]
@@ -156,18 +156,18 @@ class ConstantProduct:
         return self._tables(in_pairs(pairs, self.bits), note)
 
     def packed_tables(self) -> tuple[str, str]:
-        """The same for weights of which those of several rows share a byte."""
+        """The same for packed weights, where several rows share a byte."""
         per_byte, (count, depth) = 8 // self.bits, self.rows.shape
         note = f"{count} rows of {depth} weights of {self.bits} bits, {per_byte} rows in each"
         return self._tables(joined(self.rows, self.bits), note)
 
 
 def joined(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Rows of weights of 4 or 2 bits as the kernel for a vector reads them: several in one.
+    """Return packed rows of 4-bit or 2-bit weights in the layout of the kernel for a vector.
 
     Args:
         rows: `[rows, depth]`, i8.
-        bits: Of each weight.
+        bits: The bits of each weight.
     """
     count, depth = rows.shape
     padded = np.zeros((-(-count // 4) * 4, depth_of(depth, 8)), np.int16)
@@ -177,7 +177,7 @@ def joined(rows: np.ndarray, bits: int) -> np.ndarray:
 
 
 def bits_of(rows: np.ndarray) -> int:
-    """The least number of bits for all weights."""
+    """Return the smallest supported number of bits for all weights."""
     low, high = int(rows.min(initial=0)), int(rows.max(initial=0))
     return next(bits for bits, (least, most) in sorted(RANGES.items()) if least <= low and high <= most)
 

@@ -1,4 +1,4 @@
-"""Where the values of a program lie: RLX's plan of memory, for groups of ops that are computed together."""
+"""Memory planning for C programs: RLX's memory plan, applied to groups of ops."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rlx.plan.placing import place
 from rlx.plan.sharing import StorageSharing
 from rlx.targets.c.lower.grouping import OpGroup
 
-# A value that lies nowhere, as the group that reads it computes it; and one that lies with the caller.
+# Kinds of storage: none, because the group that reads the value computes it; and the caller's memory.
 _NOWHERE, _OUTPUT = "computed", "output"
 
 
 @dataclass(frozen=True)
 class CMemory:
-    """A plan of memory for a program in C.
+    """A memory plan for a program in C.
 
     Attributes:
         plan: The plan.
-        outputs: The number of the result that the caller's memory holds, by the storage that lies there.
-        scratch: The first byte of the scratch memory of a group.
-        copies: For each result that is the next value of a state and the old value of another: bytes that it is copied through.
+        outputs: The storages in the caller's memory, each with the index of its result.
+        scratch: The offset of a group's scratch memory.
+        copies: The offset of a temporary copy for each state whose next value is the old value of another state.
     """
 
     plan: MemoryPlan
@@ -44,13 +44,13 @@ def plan_groups(
 ) -> CMemory:
     """Plan the memory of a program.
 
-    Inputs, parameters and states lie with the caller, and so do outputs where they can be computed there.
+    Inputs, parameters and states are in the caller's memory. Outputs are as well, if they can be computed there.
 
     Args:
         graph: LIR without regions and symbols.
-        groups: What is computed together: values inside of them lie nowhere.
-        scratch_bytes: What a group needs while it is computed.
-        alignment: Of each value.
+        groups: The groups of ops. Values inside a group have no storage.
+        scratch_bytes: The scratch memory of each group.
+        alignment: The alignment of each value.
     """
     options = MemoryPlanOptions(alignment=alignment, allocate_inputs=False)
     sharing = prepare(graph, options, {})
@@ -85,7 +85,7 @@ def plan_groups(
 
 
 def _compute_together(group: OpGroup, step: LiveStep, values: Mapping[Any, Live]) -> None:
-    """What a group reads lives until its last op; what it computes on the way lies nowhere."""
+    """Extend the live ranges of a group's leaves to its last op, and remove the storage of its inner values."""
     for value in group.inner:
         values[value].storage.kind = _NOWHERE
     leaves = [values[v] for v in group.leaves()]
@@ -96,14 +96,14 @@ def _compute_together(group: OpGroup, step: LiveStep, values: Mapping[Any, Live]
         step.reads = list(leaves)
     step.in_order = group.in_order
     if group.root is not None and group.in_order:
-        # Only these may be written over, and only if nothing else that is read lies in the same bytes.
+        # Only these leaves may be overwritten, and only if no other leaf shares their bytes.
         inside = [values[v] for v in group.read_in_order()]
         elsewhere = {leaf.storage for leaf in leaves if leaf not in inside}
         step.reads = [live for live in inside if live.storage not in elsewhere]
 
 
 def _with_caller(graph: Graph, sharing: StorageSharing) -> dict[Storage, int]:
-    """Results that are computed in the caller's memory: whole values, each for one output."""
+    """Move the storage of results into the caller's memory: whole values, each for one output."""
     end = sharing.liveness.steps[-1]
     assert end is not None
     chosen: dict[Storage, int] = {}
@@ -118,7 +118,7 @@ def _with_caller(graph: Graph, sharing: StorageSharing) -> dict[Storage, int]:
 
 
 def bytes_of(value: Any) -> int:
-    """The bytes of a value."""
+    """Return the size of a value in bytes."""
     size = shape_of(value).size_bytes
     assert isinstance(size, int)
     return size

@@ -1,4 +1,4 @@
-"""Names in C: a user's as near as may be, and no word of the language or of a program."""
+"""Identifiers in C: close to the user's names, without keywords and names that a program uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    # What the emitted code and its headers use, and what C++ and headers of toolchains often define.
+    # Names in the emitted code and its headers, and common definitions of C++ and of toolchain headers.
     "state params arena channel sums bool true false asm class new delete this template typename operator namespace and "
     "and_eq bitand bitor compl not not_eq or or_eq xor xor_eq try catch throw public private protected friend virtual "
     "mutable explicit export using concept requires co_await co_return co_yield const_cast dynamic_cast static_cast "
@@ -23,15 +23,14 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 
 def identifier(name: str, fallback: str = "x") -> str:
-    """A name as an identifier of C, which is not a word of the language."""
+    """Return a C identifier for a name. It is not a keyword."""
     text = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_")[:40] or fallback
     if text[0].isdigit():
         text = f"{fallback}_{text}"
     return f"{text}_" if text in _KEYWORDS or _OURS.match(text) else text
 
 
-# Names that functions and types of a program and of what calls it (`rlx_run`) may have, macros of <stdint.h>, and macros
-# and functions of <math.h>.
+# Functions and types of a program and of its caller (`rlx_run`), macros of <stdint.h>, and macros and functions of <math.h>.
 _OURS = re.compile(
     r"rlx$|(step|finish|gather|multiply|arena|requantize|saturate|wrapping)_|int\d+x\d+_t$|r\d+$|\w+_t$"
     r"|U?INT\w*_(C|MAX|MIN)$|(SIZE|PTRDIFF|SIG_ATOMIC|WCHAR|WINT)_(MAX|MIN)$"

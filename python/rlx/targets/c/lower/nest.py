@@ -1,4 +1,4 @@
-"""Loops around statements, where those of one turn are left out."""
+"""Loop nests that omit loops of one iteration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rlx.targets.c.lower.writer import Writer
 
 
 class LoopNest:
-    """Loops in each other, which end together."""
+    """Nested loops that end together."""
 
     def __init__(self, writer: Writer):
         self.writer = writer
@@ -21,7 +21,7 @@ class LoopNest:
             self.writer.line("}")
 
     def loop(self, variable: str, count: int, step: int = 1) -> None:
-        """A loop, unless it would run once."""
+        """Open a loop, unless it would run once."""
         if count <= 1:
             return
         advance = f"{variable}++" if step == 1 else f"{variable} += {step}"
@@ -30,21 +30,21 @@ class LoopNest:
         self.open += 1
 
     def once(self, line: str) -> None:
-        """A block that begins with a line."""
+        """Open a block that begins with a line."""
         self.writer.line("{")
         self.writer.depth += 1
         self.open += 1
         self.writer.line(line)
 
     def pairs(self, variable: str, count: int) -> None:
-        """A loop by two; where it would run once, the variable is 0."""
+        """Open a loop with step 2. If it would run once, the variable is 0."""
         if count <= 2:
             self.once(f"const int32_t {variable} = 0;")
             return
         self.loop(variable, count, 2)
 
     def second(self, variable: str, count: int) -> str:
-        """The other number of a pair; the last pair of an odd count is one number twice."""
+        """The second index of a pair. If the count is odd, the last pair has one index twice."""
         if count == 1:
             return variable
         if count % 2 == 0:

@@ -1,35 +1,36 @@
-"""Sums of products in C: two at a time where the core has the DSP extension, one by one elsewhere.
+"""Dot products in C: two products at a time with the DSP extension, one at a time without it.
 
-With the DSP extension, `SXTB16` makes two 16-bit numbers of bytes 0 and 2 of a word, or of bytes 1 and 3 if it is rotated,
-and `SMLAD` multiplies two pairs and adds both products. Weights of 4 and 2 bits of several rows share a byte. They are
-multiplied where they have the sign of a 16-bit number, in its upper bits: `w & 0xF000F000` are two weights of a row times
-4096, as `SMLAD` takes them, and `(w << 4) & 0xF000F000` two of another. A sum of `MOST` such products fits, and is shifted
-down. Each half of a word of weights is used up before the next is unpacked: with more of them, registers do not suffice.
+With the DSP extension, `SXTB16` sign-extends bytes 0 and 2 of a word to 16 bits, or bytes 1 and 3 if the word is rotated.
+`SMLAD` multiplies two pairs and adds both products. Weights of 4 and 2 bits of several rows share a byte. They are multiplied
+in the upper bits of a 16-bit integer, where they have its sign: `w & 0xF000F000` has two weights of one row times 4096, as
+operands of `SMLAD`, and `(w << 4) & 0xF000F000` has two weights of another row. A sum of `MOST` of these products fits in an
+i32, and is then shifted down. Each half of a word of weights is used completely before the next one is unpacked, because there
+are not enough registers for both.
 """
 
 from __future__ import annotations
 
 from rlx.targets.c.lower.helpers import HELPERS
 
-# Bits of weights, and the first and last that fit.
+# Bits of weights, with the least and greatest weight.
 RANGES = {2: (-2, 1), 4: (-8, 7), 8: (-128, 127)}
-# Products of weights in upper bits whose sum fits an i32, whatever they are (each is 2^22 at most); a multiple of every step.
+# The number of products of raised weights whose sum always fits an i32 (each is at most 2^22); a multiple of every step.
 MOST = 504
 
 
 def quads_of(bits: int) -> int:
-    """The number of quads that one word has of each of two rows, in weights for columns."""
+    """The number of quads of each of two rows in one word of weights for columns."""
     return 2 if bits == 2 else 1
 
 
 def depth_of(count: int, bits: int) -> int:
-    """The length of a column, and of the rows that are multiplied with it: whole words."""
+    """The length of a column and of the rows that are multiplied with it, rounded up to whole words."""
     step = 4 * quads_of(bits)
     return -(-count // step) * step
 
 
 def _columns_by_rows_dsp(bits: int) -> list[str]:
-    """The body of the loop with instructions that multiply two at a time."""
+    """The body of the loop with instructions for two products at a time."""
     quads = quads_of(bits)
     if bits == 8:
         dsp = ["const uint32_t u = word_at(rows);", "const uint32_t v = word_at(rows + stride);", "rows += 4;"]
@@ -55,13 +56,13 @@ def _columns_by_rows_dsp(bits: int) -> list[str]:
 
 
 def _raised_pair(word: str, bits: int, place: int) -> str:
-    """Two weights from a place in both halves of a word, in the upper bits of both."""
+    """Two weights from a bit offset in both halves of a word, moved to the upper bits of each half."""
     mask, by = ((1 << bits) - 1) << (16 - bits), 16 - bits - place
     return f"(int16x2_t)({f'({word} << {by})' if by else word} & 0x{mask:04X}{mask:04X}u)"
 
 
 def _raised(byte: str, bits: int, place: int) -> str:
-    """A weight from a place in a byte, in the upper bits of a 16-bit number."""
+    """A weight from a bit offset in a byte, moved to the upper bits of a 16-bit integer."""
     mask, by = ((1 << bits) - 1) << (16 - bits), 16 - bits - place
     return f"(int16_t)(((uint32_t){byte} << {by}) & 0x{mask:04X}u)"
 
@@ -124,7 +125,7 @@ _STORED = "sums[0] = a;\n    sums[1] = b;\n    sums[2] = c;\n    sums[3] = d;"
 
 
 def _columns_loop(bits: int, body: str) -> str:
-    """The loop over the depth; sums of raised weights are added before they are too large."""
+    """The loop over the depth. Sums of raised weights are added to the total before they overflow."""
     if bits == 8:
         return f"""const int16_t *const end = columns + depth;
     int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
@@ -143,7 +144,7 @@ def _added(bits: int) -> str:
 
 
 def _indented(text: str) -> str:
-    """Lines further to the right, but for those of the preprocessor."""
+    """Indent all lines except those of the preprocessor."""
     return "\n".join(
         line if line.startswith("#") or not i else f"    {line}" for i, line in enumerate(text.split("\n"))
     )
@@ -183,7 +184,7 @@ _EVEN_AND_ODD = (
 
 
 def _rows_loop(depth: str, dsp: list[str], tail: list[str]) -> str:
-    """The loop over quads of inputs, and over those that are left."""
+    """The loop over quads of inputs, and the loop over the remaining inputs."""
     return f"""#if defined(__ARM_FEATURE_DSP)
     const int8_t *const end = inputs + {depth} / 4 * 4;
     while (inputs != end) {{
@@ -197,7 +198,7 @@ def _rows_loop(depth: str, dsp: list[str], tail: list[str]) -> str:
 
 
 def _packed_rows_by_vector(bits: int) -> str:
-    """Four rows of weights of fewer bits: those of a column of rows share bytes, from the lowest bits on."""
+    """Four rows of weights of fewer bits. The weights of a column share bytes, starting at the lowest bits."""
     per_byte = 8 // bits
     dsp = ["const uint32_t x = word_at(inputs);", *_EVEN_AND_ODD]
     tail: list[str] = []

@@ -1,4 +1,4 @@
-"""A graph at LIR as a program in C: a header, the code and the constants."""
+"""The C program of a graph at LIR: a header, the code and the constants."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from rlx.targets.c.lower.tables import ConstantArray, record_table, table_of
 from rlx.targets.c.lower.values import stored_type
 from rlx.targets.lowering.names import UniqueNames
 
-# Places in arrays are `int32_t`.
+# Array offsets are `int32_t`.
 _MOST_ELEMENTS = 2**31 - 1
-# The functions, types and macros of a program, behind its name.
+# Suffixes of the functions, types and macros of a program, after its name.
 _OWN = (
     *("run", "init", "state", "params", "channel", "arena_size", "constant_size", "in_section"),
     *("model_h", "weights_h", "has_no_constants"),
@@ -40,13 +40,13 @@ _OWN = (
 
 @dataclass(frozen=True)
 class KernelFunction:
-    """A kernel as it stands in the program.
+    """A kernel of the program.
 
     Attributes:
-        name: Of the function.
-        group: What it computes.
+        name: The name of the function.
+        group: The ops that it computes.
         lines: Its body.
-        before: Functions that only it calls.
+        before: Functions that only this kernel calls.
         reads: The values that it reads.
         scratch: Whether it has scratch memory.
     """
@@ -60,7 +60,7 @@ class KernelFunction:
 
 
 class CSource:
-    """All that is written to files.
+    """The contents of a program's files.
 
     Args:
         graph: LIR: static shapes, ops with rules, no regions.
@@ -68,16 +68,16 @@ class CSource:
     Attributes:
         name: The prefix of all names that other files see.
         title: The name of the graph, for comments.
-        memory: Where values lie.
-        functions: The kernels, in the order in which they run.
+        memory: The memory plan.
+        functions: The kernels, in execution order.
         tables: Constants, by name.
         records: Types of structures, by their fields.
         helpers: The functions of `helpers.py` that are used.
-        aliased: Dtypes of more than a byte that lie in the arena.
-        names: Of buffers, by value.
+        aliased: Dtypes of more than a byte in the arena.
+        names: The names of buffers, by value.
 
     Raises:
-        UnsupportedError: The graph has symbols, or something that C cannot say.
+        UnsupportedError: The graph has symbols, or an element that C cannot express.
     """
 
     def __init__(self, graph: Graph):
@@ -101,27 +101,27 @@ class CSource:
         self.memory: CMemory = plan_groups(graph, self.groups, with_scratch, self.alignment)
         self._name_values()
         functions = [self._function(number, group) for number, group in enumerate(self.groups, 1)]
-        self.functions = [f for f in functions if f.lines]  # what the plan has in its place needs none
+        self.functions = [f for f in functions if f.lines]  # a value that is already in its place needs no kernel
 
     # --- for kernels ------------------------------------------------------------------------------
 
     def need(self, helper: str) -> str:
-        """The name of a function that is shared; empty for a header."""
+        """Request a helper, and return the name of its function; empty for a header."""
         self.helpers.add(helper)
         return helper if HELPERS[helper][1] else ""
 
     def table(self, name: str, array: np.ndarray, kind: str, note: str) -> str:
-        """The name of a constant array."""
+        """Add a constant array, and return its name."""
         return self._add(table_of(f"{self.name}_{name}", array, kind, note))
 
     def record_kind(self, fields: Iterable[str]) -> str:
-        """The type of a structure with these fields, which are i32."""
+        """Return the type of a structure with these fields, all i32."""
         number = len(self.records) + 1
         name = f"{self.name}_channel" + ("" if number == 1 else f"_{number}")
         return self.records.setdefault(tuple(fields), name)
 
     def record_table(self, name: str, fields: Mapping[str, np.ndarray], note: str) -> str:
-        """The name of a constant array of structures."""
+        """Add a constant array of structures, and return its name."""
         return self._add(record_table(f"{self.name}_{name}", self.record_kind(fields), dict(fields), note))
 
     def _add(self, table: ConstantArray) -> str:
@@ -135,21 +135,21 @@ class CSource:
         return table.name
 
     def _is_another(self, table: ConstantArray) -> bool:
-        """Whether another constant, or a buffer, has the name of a table."""
+        """Whether another constant or a buffer has the name of a table."""
         found = self.tables.get(table.name)
         return table.name in self._taken if found is None else not found.holds(table)
 
     def local_name(self, name: str) -> str:
-        """A name for a variable in a kernel, which nothing else has."""
+        """A unique name for a variable in a kernel."""
         base = identifier(name)
         return f"{base}_value" if self.is_taken(base) else base
 
     def is_taken(self, name: str) -> bool:
-        """Whether a buffer or a function has a name."""
+        """Whether a buffer or a function has this name."""
         return name in self._taken or name in HELPERS
 
     def arena_type(self, dtype: DType) -> str:
-        """The type of elements that may lie in the arena, where bytes are used again for other types."""
+        """The type of elements in the arena, where bytes are reused for other types."""
         if dtype.itemsize == 1:
             return stored_type(dtype)
         self.aliased.add(dtype.name)
@@ -178,7 +178,7 @@ class CSource:
         for argument, value in zip(self.graph.arguments, block.arguments, strict=True):
             self.names[value] = self._taken.take(argument.name)
         self.outputs = [self._taken.take(o.name, "y") for o in self.graph.results]
-        # A helper's name is none for a buffer.
+        # A buffer cannot have the name of a helper.
         label_numbers: dict[str, int] = {}
         for group in self.groups:
             label_numbers[group.label] = number = label_numbers.get(group.label, 0) + 1
@@ -220,7 +220,7 @@ class CSource:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the states that stay from call to call."""
+        """Bytes of the states, which persist between calls."""
         return sum(int(a.shape.size_bytes) for a, _ in self.arguments if a.kind == "state")  # type: ignore[arg-type]
 
     @property

@@ -1,4 +1,4 @@
-"""Reductions, positions of extremes, and windows."""
+"""Reductions, argmax and argmin, and pooling."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from rlx.targets.c.lower.values import (
 
 
 class Total:
-    """A variable that collects elements: a sum, a product or an extreme.
+    """An accumulator of elements: a sum, a product or an extreme.
 
-    Integers are added without a sign where they may not fit, and get it back at the end.
+    Where the sum might overflow, integers are added as unsigned, and the sum is converted back at the end.
 
     Args:
-        body: Where to write.
+        body: The statements to add to.
         kind: `sum`, `prod`, `max`, `min` or `mean`.
-        dtype: Of the result.
-        count: How many elements there are at most.
-        bounds: Between which each of them is.
-        never_empty: Whether there is one at least.
+        dtype: The dtype of the result.
+        count: The maximal number of elements.
+        bounds: The least and greatest element.
+        never_empty: Whether there is at least one element.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Total:
         self.body, self.kind, self.dtype = body, kind, dtype
         self.is_extreme = kind in ("max", "min")
         low, high = min(0, count * bounds[0]), max(0, count * bounds[1])
-        if self.is_extreme:  # of no elements it is what it starts with
+        if self.is_extreme:  # without elements, the result is the initial value
             self.bounds = bounds if never_empty else limits(dtype)
         else:
             self.bounds = (low, high) if kind == "sum" else limits(dtype)
@@ -72,7 +72,7 @@ class Total:
         return "1" if self.kind == "prod" else "0"
 
     def add(self, body: IndexBody, element: Scalar) -> None:
-        """Take one more element."""
+        """Accumulate an element."""
         w, variable = body.writer, self.variable
         if self.is_extreme:
             element = element if element.simple and "[" not in element.text else body.local(element, "element")
@@ -84,14 +84,14 @@ class Total:
             return
         sign = "*" if self.kind == "prod" else "+"
         if sign == "*" and not self.fits and not element.text.isidentifier():
-            element = body.local(element, "element")  # GCC 12 warns of a product with an element that it converts
+            element = body.local(element, "element")  # GCC 12 warns about a product with a converted element
         text = element.text if self.fits else f"({self._kind}){element.term}"
         if self.dtype is f32:
             text = f"(double){element.term}"
         w.line(f"{variable} {sign}= {text};")
 
     def result(self, body: IndexBody, divisor: str | None = None) -> Scalar:
-        """What was collected, in the dtype."""
+        """The accumulated value, in the dtype."""
         if self.dtype is f32:
             divided = self.variable if divisor is None else f"({self.variable} / {divisor})"
             return scalar(self.variable if self.is_extreme else f"(float){divided}", f32, simple=self.is_extreme)

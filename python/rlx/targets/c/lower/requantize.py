@@ -1,4 +1,4 @@
-"""Requantisation: products with fixed-point numbers, in as few instructions as the numbers allow."""
+"""Requantisation: multiplication by fixed-point numbers. Known multipliers and bounds select shorter code."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def _bound(number: int) -> str:
 
 
 class Factors:
-    """Multipliers and shifts that are known, and how a kernel uses them if sums are small enough.
+    """Known multipliers and shifts, and the short forms for small sums.
 
-    There are two short forms, both exact, where `rounding = half + zero_point·2^right` and `half` is half of `2^right`:
+    There are two short forms, both exact, with `rounding = half + zero_point·2^right` and `half = 2^right / 2`:
 
-        double: `(h - (h < 0) + rounding) >> right`, `h = (2x·multiplier + 2^31) >> 32`, for a shift of `-right`, which is
-            not to the left. Without a shift nothing is rounded again, and `h < 0` is left out.
-        single, short: `(h + rounding) >> right`, `h = (x·multiplier) >> 32`, where `right`, the places to shift beyond 32,
-            is at least 1: then half of the last place is a number in `h`.
+        double: `(h - (h < 0) + rounding) >> right`, `h = (2x·multiplier + 2^31) >> 32`, for a shift of `-right`, which must
+            not be a left shift. Without a shift there is no second rounding, and `h < 0` is omitted.
+        single, short: `(h + rounding) >> right`, `h = (x·multiplier) >> 32`. `right` is the shift in addition to 32, and
+            must be at least 1, so that `half` is an integer.
 
     Attributes:
-        fits: Whether a form holds for all of them, without overflow.
-        is_double: Which of the two.
-        multiplier: i32; for `short` it is moved 16 places to the left.
+        fits: Whether a form applies to all multipliers and shifts, without overflow.
+        is_double: Whether it is the form `double`.
+        multiplier: i32; for `short` it is shifted left by 16.
         rounding: i32.
         right: The shift.
     """
@@ -81,7 +81,7 @@ class Factors:
         self.multiplier, self.rounding, self.right = (v.astype(np.int32) for v in (m, rounding, right))
 
     def _bounds(self, bound: int, m: np.ndarray, rounding: np.ndarray, right: np.ndarray) -> tuple[int, int]:
-        """The least and greatest result, before it is saturated."""
+        """The least and greatest result before saturation."""
         high = (((2 if self.is_double else 1) * bound * np.abs(m)) >> 32) + 2
         return int(((rounding - high) >> right).min()), int(((rounding + high) >> right).max())
 
@@ -109,7 +109,7 @@ def _short(body: IndexBody, index: Index, sum_: Scalar, factors: Factors, dtype:
 
 
 def saturated(body: IndexBody, text: str, bounds: tuple[int, int], dtype: DType) -> Scalar:
-    """An i32 expression, cut off at the ends of a dtype."""
+    """An i32 expression, saturated to a dtype."""
     low, high = limits(dtype)
     if low <= bounds[0] and bounds[1] <= high:
         return scalar(text, dtype, bounds, simple=False)

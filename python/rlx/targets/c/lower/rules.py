@@ -1,11 +1,11 @@
 """The table of rules from rlx ops to C. There are three kinds.
 
-An *elementwise* rule gives one element of the result as an expression, from those of the operands at the same place, broadcast:
-`rule(body, result, *scalars, **attributes)` gives a `Scalar`; one that *looks up* constants gets the operands themselves and
-the index, `rule(body, index, result, *values, **attributes)`. A rule that *moves* elements says where one comes from:
-`rule(body, index, result, *shapes, **attributes)` gives the index in the first operand. A rule of *loops* writes statements
-for the whole result: `rule(kernel, result, *values, **attributes)`. Chains of the first two are computed in the loops of one
-kernel, with at most one of the third: `grouping.py`.
+An *elementwise* rule returns one element of the result as an expression of the operands' elements at the same index, after
+broadcasting: `rule(body, result, *scalars, **attributes)` returns a `Scalar`. An elementwise rule that *looks up* constants
+takes the operands themselves and the index: `rule(body, index, result, *values, **attributes)`. A rule that *moves* elements
+maps indices: `rule(body, index, result, *shapes, **attributes)` returns the index in the first operand. A rule of *loops*
+writes statements for the whole result: `rule(kernel, result, *values, **attributes)`. One kernel computes a chain of ops of
+the first two kinds, with at most one op of the third kind: `grouping.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ claimed_ops = TABLE.claimed
 ELEMENTWISE: set[str] = set()
 LOOKS_UP: set[str] = set()
 MOVES: set[str] = set()
-# Bytes that the loops of an op need beside operands and result, by its operands and attributes: `scratch(values, result, …)`.
+# Scratch memory of an op's loops in bytes, from its operands and attributes: `scratch(values, result, …)`.
 SCRATCH: dict[str, Callable[..., int]] = {}
 
 
@@ -34,7 +34,7 @@ def elementwise(op: str) -> Callable[[Rule], Rule]:
 
 
 def looks_up(op: str) -> Callable[[Rule], Rule]:
-    """Register the rule of an elementwise op that needs to know which of its operands are constants."""
+    """Register the rule of an elementwise op that looks up constants."""
     LOOKS_UP.add(op)
     return elementwise(op)
 
@@ -46,7 +46,7 @@ def moves(op: str) -> Callable[[Rule], Rule]:
 
 
 def loops(op: str, scratch: Callable[..., int] | None = None) -> Callable[[Rule], Rule]:
-    """Register the rule of an op with loops of its own, and the bytes of scratch memory that they need."""
+    """Register the rule of an op with its own loops, and the function for their scratch memory in bytes."""
     if scratch is not None:
         SCRATCH[op] = takes_flat(scratch)
     return TABLE.lowers(op)
@@ -54,5 +54,5 @@ def loops(op: str, scratch: Callable[..., int] | None = None) -> Callable[[Rule]
 
 @loops("constant")
 def constant(kernel: Any, result: Any, *, value: Any) -> None:
-    """A table where it is read, which the kernel that reads it makes."""
+    """Emit nothing: the kernel that reads a constant adds its table."""
     raise AssertionError("constants are no kernels")

@@ -1,4 +1,4 @@
-"""Constant arrays, as C writes them."""
+"""Constant arrays in C."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ConstantArray:
         kind: The type of an element.
         dims: Its sizes.
         body: The lines of its initialiser.
-        note: What it is.
-        size: Bytes.
+        note: A description for a comment.
+        size: The size in bytes.
     """
 
     name: str
@@ -33,16 +33,16 @@ class ConstantArray:
 
     @property
     def declarator(self) -> str:
-        """Its name with its sizes."""
+        """The name with the sizes."""
         return self.name + "".join(f"[{d}]" for d in self.dims)
 
     def holds(self, other: ConstantArray) -> bool:
-        """Whether it has the elements of another one, in the same type: the same text may be of bytes and of words."""
+        """Whether it has the elements and the type of another array. The text alone is ambiguous: types may differ."""
         return (self.kind, self.dims, self.body) == (other.kind, other.dims, other.body)
 
 
 def table_of(name: str, array: np.ndarray, kind: str, note: str) -> ConstantArray:
-    """An array of numbers; of two axes if it is a matrix."""
+    """Return an array of numbers, with two axes for a matrix."""
     rows = array.reshape(array.shape if array.ndim == 2 else (1, -1))
     lines: list[str] = []
     for row in rows:
@@ -58,7 +58,7 @@ def table_of(name: str, array: np.ndarray, kind: str, note: str) -> ConstantArra
 
 
 def record_table(name: str, kind: str, fields: dict[str, np.ndarray], note: str) -> ConstantArray:
-    """An array of structures of i32."""
+    """Return an array of structures of i32."""
     columns = [values.tolist() for values in fields.values()]
     lines = [f"{{{', '.join(map(_text, row))}}}," for row in zip(*columns, strict=True)]
     return ConstantArray(name, kind, (len(lines),), lines, note, 4 * len(columns) * len(lines))
@@ -78,7 +78,7 @@ def _text(value: object) -> str:
 
 
 def _filled(texts: list[str]) -> list[str]:
-    """Numbers in lines, separated by commas."""
+    """Return lines of numbers, separated by commas."""
     lines: list[str] = []
     line: list[str] = []
     length = 0

@@ -1,4 +1,4 @@
-"""What C expressions are made of: numbers with their ranges, places in arrays, and the types of C."""
+"""The parts of C expressions: numbers with their ranges, array offsets, and C types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.dtype import DType, f32, i32, i64, u32
 from rlx.support.errors import UnsupportedError
 
-# How elements lie in memory.
+# The types of elements in memory.
 STORED = {
     **{"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "u32": "uint32_t"},
     **{"bool": "uint8_t", "f32": "float"},
@@ -18,10 +18,10 @@ STORED = {
 
 
 def stored_type(dtype: DType) -> str:
-    """The type of an element in memory.
+    """Return the type of an element in memory.
 
     Raises:
-        UnsupportedError: C has none.
+        UnsupportedError: C has no type for the dtype.
     """
     if dtype.name not in STORED:
         raise UnsupportedError(f"C has no {dtype.name}", hint=f"cast to one of {', '.join(STORED)}")
@@ -29,13 +29,13 @@ def stored_type(dtype: DType) -> str:
 
 
 def computed_in(dtype: DType) -> DType:
-    """The dtype of variables that hold an element: integers of less than 32 bits are computed in i32."""
+    """Return the dtype of variables for elements: integers of less than 32 bits are computed in i32."""
     return dtype if dtype in (f32, i64, u32) else i32
 
 
 @dataclass(frozen=True)
 class Affine:
-    """A place along an axis, or in an array: a sum of variables, each times a factor, and a number."""
+    """An index or an array offset: a sum of variables, each times a factor, and a constant."""
 
     terms: tuple[tuple[str, int], ...] = ()
     offset: int = 0
@@ -57,7 +57,7 @@ class Affine:
         return Affine(terms, self.offset * factor)
 
     def factor(self, variable: str) -> int:
-        """By how much it grows with a variable."""
+        """The factor of a variable."""
         return dict(self.terms).get(variable, 0)
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ Index = tuple[Affine, ...]
 
 
 def strides_of(dims: Sequence[int]) -> list[int]:
-    """By how many elements each axis moves, in an array without gaps."""
+    """Return the stride of each axis in elements, in a contiguous array."""
     strides = [1] * len(dims)
     for axis in reversed(range(len(dims) - 1)):
         strides[axis] = strides[axis + 1] * dims[axis + 1]
@@ -88,7 +88,7 @@ def strides_of(dims: Sequence[int]) -> list[int]:
 
 
 def flat(index: Index, dims: Sequence[int]) -> Affine:
-    """The place of an element in an array without gaps."""
+    """Return the offset of an element in a contiguous array."""
     place = Affine()
     for at, stride in zip(index, strides_of(dims), strict=True):
         place = place + at * stride
@@ -96,7 +96,7 @@ def flat(index: Index, dims: Sequence[int]) -> Affine:
 
 
 def broadcast(index: Index, dims: Sequence[int]) -> Index:
-    """The index of an operand of these sizes, whose axes are the last ones of the result's."""
+    """Return the index of an operand of these sizes, which is broadcast to the result. Axes are aligned at the last one."""
     chosen = index[len(index) - len(dims) :]
     return tuple(Affine() if d == 1 else at for at, d in zip(chosen, dims, strict=True))
 
@@ -108,9 +108,9 @@ class Scalar:
     Attributes:
         text: The expression. Integers of less than 32 bits, and bools, are an `int32_t` with a value of their dtype.
         dtype: Its dtype.
-        low: The least value that it may have, for integers and bools.
-        high: The greatest.
-        simple: Whether it may stand in another expression without parentheses.
+        low: The least possible value, for integers and bools.
+        high: The greatest possible value.
+        simple: Whether it needs no parentheses inside another expression.
     """
 
     text: str
@@ -121,30 +121,30 @@ class Scalar:
 
     @property
     def term(self) -> str:
-        """The expression as a part of another one."""
+        """The expression for use inside another one."""
         return self.text if self.simple else f"({self.text})"
 
     @property
     def fixed(self) -> bool:
-        """Whether it is a known integer."""
+        """Whether it has a single possible value, known at compile time."""
         return self.low == self.high and not self.dtype.is_float
 
 
 def limits(dtype: DType) -> tuple[int, int]:
-    """The least and greatest integer of a dtype; for floats nothing is known."""
+    """Return the least and greatest integer of a dtype. Floats have no bounds."""
     if dtype.is_float:
         return 0, 0
     return (0, 1) if dtype.is_bool else (int(dtype.min), int(dtype.max))
 
 
 def scalar(text: str, dtype: DType, bounds: Iterable[int] | None = None, *, simple: bool = True) -> Scalar:
-    """A number, with the limits of its dtype if no others are known."""
+    """Return a number with its bounds, by default the limits of its dtype."""
     low, high = limits(dtype) if bounds is None else bounds
     return Scalar(text, dtype, low, high, simple)
 
 
 def literal(value: object, dtype: DType) -> Scalar:
-    """A number that is known."""
+    """Return a constant."""
     if dtype.is_float:
         return Scalar(float_text(float(np.float32(value))), dtype, 0, 0)  # type: ignore[arg-type]
     number = int(value)  # type: ignore[call-overload]
@@ -152,7 +152,7 @@ def literal(value: object, dtype: DType) -> Scalar:
 
 
 def integer_text(number: int, dtype: DType) -> str:
-    """An integer as C writes it."""
+    """Return an integer as C text."""
     if dtype is i64:
         return f"INT64_C({number})" if number > -(2**63) else "INT64_MIN"
     if dtype is u32:
@@ -161,7 +161,7 @@ def integer_text(number: int, dtype: DType) -> str:
 
 
 def float_text(number: float) -> str:
-    """A float as C writes it, to the last bit."""
+    """Return a float as C text, exact to the last bit."""
     if number != number or number in (float("inf"), float("-inf")):
         return "NAN" if number != number else ("INFINITY" if number > 0 else "-INFINITY")
     text = repr(float(number))

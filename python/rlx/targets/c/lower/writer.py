@@ -16,18 +16,18 @@ _VARIABLE = re.compile(r"( *)(?!const )\w+ (\w+) = ")
 
 
 def commented(text: str, keep: str = "") -> str:
-    """Return text for the inside of a comment, which it neither ends nor continues: names of a graph come from files.
+    """Return text for the inside of a comment. It cannot end the comment or continue the line: names come from files.
 
     Args:
-        text: Text, of which very long lines are cut.
-        keep: The control characters that stay.
+        text: The text. Very long lines are truncated.
+        keep: Control characters to keep.
     """
     text = printable(cut(text), keep=keep).replace("*/", "* /").replace("/*", "/ *")
     return re.sub(r"\?(?=\?)", "? ", text)  # `??/` is a trigraph: a backslash
 
 
 class Writer:
-    """Lines, the last of which may be in blocks that are still open."""
+    """Lines of C. The last lines may be in blocks that are still open."""
 
     def __init__(self, depth: int = 0):
         self.lines: list[str] = []
@@ -39,12 +39,12 @@ class Writer:
         self.lines.append("    " * self.depth + text + comment if text else "")
 
     def text(self, text: str) -> None:
-        """Add lines that are indented already."""
+        """Add several lines, which keep their own indentation."""
         for line in text.strip("\n").split("\n"):
             self.line(line)
 
     def comment(self, text: str) -> None:
-        """Add a comment, broken into lines, none of which ends in a backslash."""
+        """Add a comment, wrapped into lines. No line ends in a backslash."""
         lines = [
             f"{part} ." if part.endswith("\\") else part
             for line in commented(text, keep="\n").split("\n")
@@ -60,7 +60,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str) -> Generator[None]:
-        """What is added inside stands in braces behind a head."""
+        """Open a block in braces after a head, for the lines that are added inside the context."""
         self.line(f"{head} {{".lstrip())
         self.depth += 1
         yield
@@ -69,15 +69,15 @@ class Writer:
 
     @contextmanager
     def loop(self, variable: str, count: int | str, start: int | str = 0, step: int = 1) -> Generator[None]:
-        """What is added inside is done for each value of a variable."""
+        """Open a loop over a variable, for the lines that are added inside the context."""
         advance = f"{variable}++" if step == 1 else f"{variable} += {step}"
         with self.block(f"for (int32_t {variable} = {start}; {variable} < {count}; {advance})"):
             yield
 
     def drop_unused(self) -> None:
-        """Leave out variables that nothing reads: what is known of bounds may have decided for another value.
+        """Remove variables that are never read. They can occur when known bounds select another expression.
 
-        Those that loops write to stay, and are said to be unused.
+        Variables that loops write to are kept, and marked as unused.
         """
         kept = len(self.lines) + 1
         while len(self.lines) < kept:
