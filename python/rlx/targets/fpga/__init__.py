@@ -1,1 +1,1 @@
-"""FPGAs: graphs of integers as SystemVerilog, a streaming dataflow of layers that CIRCT writes and simulates."""
+"""FPGAs: integer graphs as SystemVerilog, a streaming dataflow of layers that CIRCT writes and simulates."""

@@ -1,4 +1,4 @@
-"""The FPGA back end: graphs of integers as SystemVerilog, or simulated here."""
+"""The FPGA back end: integer graphs as SystemVerilog, or simulated on this machine."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from rlx.targets.protocol import Compiled, DeviceInfo
 _MOST_BYTES = 1 << 28
 _MODULE = re.compile(r"^module (\w+)\b.*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _SEED = 20
-# The tensors of a check of a design with states.
+# The number of tensors for checking a design with states.
 _TENSORS = 3
 
 
 def version() -> str:
-    """The version of CIRCT."""
+    """Return the version of CIRCT."""
     return process.version()
 
 
 def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
-    """Make a design of a graph.
+    """Compile a graph to a design.
 
     Args:
         compilation: The compilation.
-        timeout_s: The seconds that CIRCT may take.
+        timeout_s: The time limit in seconds for CIRCT.
 
     Raises:
         CompileError: The graph has ops without layers, or does not fit the part.
@@ -100,7 +100,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
 
 def designed(graph: Graph, chosen: Target) -> Design:
-    """The design of a graph at LIR.
+    """Return the design of a graph at LIR.
 
     Raises:
         CompileError: The graph has ops without layers, or does not fit the part.
@@ -111,7 +111,7 @@ def designed(graph: Graph, chosen: Target) -> Design:
 
 
 def hardware_files(design: Design, timeout_s: float | None = None) -> dict[str, str]:
-    """SystemVerilog, a file for each module, and what its memories hold, by name."""
+    """Return SystemVerilog files, one for each module, and files with the contents of memories, by name."""
     text = process.verilog(design.hardware(), timeout_s)
     files = {f"{found[1]}.sv": found[0] for found in _MODULE.finditer(text)}
     for memory in design.memories:
@@ -122,7 +122,7 @@ def hardware_files(design: Design, timeout_s: float | None = None) -> dict[str, 
 
 
 def files(artifact: Artifact) -> Mapping[str, bytes]:
-    """The files that a program stands for."""
+    """Return the files of a program."""
     content = parsed(artifact.program, _MOST_BYTES)
     return {n: t.encode() if isinstance(t, str) else json.dumps(t).encode() for n, t in content.items()}
 
@@ -138,7 +138,7 @@ def info_fields() -> dict[str, Check]:
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """The design in CIRCT's dialects (`hw`), or as SystemVerilog in one text (`verilog`)."""
+    """Return the design in CIRCT's dialects (`hw`), or as one SystemVerilog text (`verilog`)."""
     if kind not in ("hw", "verilog"):
         return None
     chosen = compilation.target
@@ -150,12 +150,12 @@ def emit(kind: str, compilation: Compilation) -> str | None:
 
 
 def report(artifact: Artifact) -> str:
-    """What the design takes, by layer and as a whole: predicted, simulated, estimated and synthesised."""
+    """Return cycles and resources of the design, by layer and in total: predicted, simulated, estimated and synthesised."""
     return report_in(files(artifact)["README.md"].decode())
 
 
 def notes(artifact: Artifact) -> list[str]:
-    """How long the design takes."""
+    """Return a line on the cycles of the design."""
     info = artifact.info
     simulated = info["simulated_cycles"]
     found = "" if simulated is None else f", {simulated} simulated"
@@ -166,7 +166,7 @@ def notes(artifact: Artifact) -> list[str]:
 
 
 def _case(graph: Graph, network: Network) -> Case:
-    """Inputs that are drawn, and what the evaluator makes of them: several tensors where one leaves a state to the next."""
+    """Return random inputs and the evaluator's outputs: several tensors if the network has states."""
     draw = np.random.default_rng(_SEED)
     tensors = _TENSORS if network.states else 1
     # An input and an output may have the same name.
@@ -192,10 +192,10 @@ def _case(graph: Graph, network: Network) -> Case:
 
 
 def _checked(design: Design, case: Case, timeout_s: float | None) -> int | None:
-    """The cycles of a simulation, which has to give what the evaluator gives; None where LLVM is not installed.
+    """Simulate a design, compare it with the evaluator, and return its cycles; None if LLVM is not installed.
 
     Raises:
-        CompileError: The design computes something else.
+        CompileError: The results differ.
     """
     if find_spec("llvmlite") is None:
         return None
@@ -221,7 +221,7 @@ def _limit(cycles: int) -> int:
 
 
 def _simulated(design: Design, timeout_s: float | None, updates: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What `Program` reads; `updates` names for each state the output that it becomes."""
+    """Return the program that `Program` reads. `updates` names the output that updates each state."""
     ir, offsets, size = process.simulation(design.simulated(), design.top, timeout_s)
     network = design.network
 
@@ -264,7 +264,7 @@ def _simulator(program: Mapping[str, Any]) -> Simulator:
 
 
 def _elements(values: np.ndarray, kind: str) -> np.ndarray:
-    """Words of a port as numbers of a dtype."""
+    """Convert the words of a port to elements of a dtype."""
     return (values & 1).astype(bool) if kind == "bool" else values.astype(dtype(kind).numpy)
 
 
@@ -272,7 +272,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """Compile the simulation of a design for this machine.
 
     Raises:
-        Error: LLVM is not installed, or the program is another one than the artifact describes.
+        Error: LLVM is not installed, or the program does not match the artifact.
     """
     if threads not in (None, 1):
         raise Error(f"a simulation uses one thread, not {threads}", hint="leave threads out, or say 1")
@@ -280,7 +280,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
 
 
 class Program:
-    """A design that is simulated.
+    """A simulated design.
 
     Attributes:
         cycles: The cycles of the last call, from the first element of an input to the last one of the outputs.
@@ -351,7 +351,7 @@ class Program:
 
 @cache
 def devices() -> Sequence[DeviceInfo]:
-    """The simulator. Never raises."""
+    """Return the simulator. Never raises."""
     missing = [package for package in ("pycde", "llvmlite") if find_spec(package) is None]
     if missing:
         reason = f"{' and '.join(missing)} not installed: pip install 'rlx[fpga]'"

@@ -1,4 +1,4 @@
-"""What drives a simulated design, as LLVM IR: the clock, a reset, the elements of inputs, and readers of outputs."""
+"""The driver of a simulated design, as LLVM IR: the clock, a reset, the elements of inputs, and readers of outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Port:
     Attributes:
         name: Its name: the ports are `<name>_valid`, `<name>_data` and `<name>_ready`.
         bits: The bits of its data.
-        count: The elements of a tensor.
+        count: The number of elements of a tensor.
     """
 
     name: str
@@ -26,13 +26,14 @@ class Port:
 def driver(top: str, offsets: Mapping[str, int], inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
     """LLVM IR of `rlx_drive(state, pointers, numbers, unused, most cycles, input limit, output limit, seed)`.
 
-    It gives the cycles, or -1. `numbers` has the number of elements of each stream, then how many of them are through.
+    The function returns the number of cycles, or -1 at the limit. `numbers` has the number of elements of each stream, then the
+    number of elements transferred so far.
     """
     return _HarnessWriter(top, offsets, [(p, True) for p in inputs] + [(p, False) for p in outputs]).text()
 
 
 class _HarnessWriter:
-    """The function while it is written."""
+    """The writer of the function."""
 
     def __init__(self, top: str, offsets: Mapping[str, int], ports: Sequence[tuple[Port, bool]]):
         self._top, self._offsets, self._ports = top, offsets, ports
@@ -99,7 +100,7 @@ class _HarnessWriter:
         return self._op(f"load {kind}, ptr {place}")
 
     def _draw(self, limit: str) -> str:
-        """Whether something happens in a cycle, unless the number drawn is below a limit."""
+        """Draw a random number, and return whether it is at least a limit."""
         x = self._load("i64", "%rng")
         for shift, direction in ((13, "shl"), (7, "lshr"), (17, "shl")):
             x = self._op(f"xor i64 {x}, {self._op(f'{direction} i64 {x}, {shift}')}")
@@ -118,22 +119,22 @@ class _HarnessWriter:
         self._line(f"  store i1 false, ptr {self._port('rst')}")
 
     def _place(self, index: int, position: str, within: str) -> str:
-        """Where the element of a stream lies that is next, or any of its elements after the last one."""
+        """The address of the next element of a stream. After the last element, it is any valid address."""
         safe = self._op(f"select i1 {within}, i64 {position}, i64 0")
         return self._at(self._load("ptr", self._at("%pointers", index, "ptr")), safe)
 
     def _driven(self, index: int) -> tuple[str, str]:
-        """Drive a port before the edge: how many elements are through, and whether this end is there."""
+        """Drive a port before the edge. Returns the number of transferred elements, and whether this side is ready."""
         port, is_input = self._ports[index]
         position = self._load("i64", self._at("%numbers", len(self._ports) + index))
         if not is_input:
-            # What comes after the last tensor, of states, is not read.
+            # Elements after the last tensor, which designs with states produce, are not read.
             awaited = self._op(f"icmp ult i64 {position}, {self._load('i64', self._at('%numbers', index))}")
             ready = self._op(f"and i1 {self._draw('%outlimit')}, {awaited}")
             self._line(f"  store i1 {ready}, ptr {self._port(f'{port.name}_ready')}")
             return position, ready
         left = self._op(f"icmp ult i64 {position}, {self._load('i64', self._at('%numbers', index))}")
-        # What was valid stays so until it is taken.
+        # A valid element stays valid until it is taken.
         wanted = self._op(f"or i1 {self._draw('%inlimit')}, {self._load('i1', self._at('%held', index, 'i1'))}")
         valid = self._op(f"and i1 {wanted}, {left}")
         value = self._load("i64", self._place(index, position, left))
@@ -143,7 +144,7 @@ class _HarnessWriter:
         return position, valid
 
     def _moved(self, index: int, position: str, driven: str, waiting: str) -> str:
-        """Note what goes through a port at the edge; whether elements of this or of earlier outputs are still to come."""
+        """Record the transfer at a port at the edge. Returns whether this or an earlier output still expects elements."""
         port, is_input = self._ports[index]
         other = self._load("i1", self._port(port.name + ("_ready" if is_input else "_valid")))
         moves = self._op(f"and i1 {driven}, {other}")

@@ -1,4 +1,4 @@
-"""What a design will take of a part, before anything is synthesised."""
+"""Resource estimates for designs, before synthesis."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, fields
 from rlx.targets.fpga.lower.hdl import HdlMemory, HdlModule
 from rlx.targets.fpga.parts import FpgaPart
 
-# Memories of fewer bits or words are made of logic.
+# Memories with fewer bits or words are made of logic.
 _LEAST_BLOCK = 1024
 _LEAST_DEPTH = 32
-# Synthesis finds what is constant and what is shared; measured on the designs of docs/fpga.md.
+# The fraction of registers left after synthesis removes constant and shared ones; measured on the designs of docs/fpga.md.
 _REGISTERS = 0.95
 
 
 @dataclass(frozen=True)
 class ResourceCost:
-    """What something takes of a part: `FpgaPart` says what there is."""
+    """The resources of a design or a module. `FpgaPart` has the resources of a part."""
 
     luts: int = 0
     registers: int = 0
@@ -28,7 +28,7 @@ class ResourceCost:
         return ResourceCost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def beyond(self, part: FpgaPart) -> list[str]:
-        """What it takes more of than a part has, as text."""
+        """The resources that exceed those of a part, as text."""
         names = {"luts": "LUTs", "registers": "registers", "multipliers": "multipliers", "memories": "memory blocks"}
         return [
             f"{getattr(self, n)} {title}, {getattr(self, n) - getattr(part, n)} more than the {getattr(part, n)} there are"
@@ -38,7 +38,7 @@ class ResourceCost:
 
 
 def cost_of(module: HdlModule, part: FpgaPart) -> ResourceCost:
-    """What a module takes, with its memories."""
+    """Return the resources of a module and its memories."""
     tally = module.tally
     multipliers, luts = 0, tally.sums * part.sum_luts + tally.logic * part.logic_luts
     for left, right in tally.products:
@@ -46,7 +46,7 @@ def cost_of(module: HdlModule, part: FpgaPart) -> ResourceCost:
             luts += left * right
         else:
             multipliers += _pieces(left, part.factor_bits) * _pieces(right, part.factor_bits)
-    # Synthesis takes a product with a constant for one of numbers without a sign, as wide as the result.
+    # Synthesis treats a product with a constant as unsigned, with the width of the result.
     for left, right in tally.scalings:
         multipliers += -(-(left + right) // part.factor_bits)
     blocks = 0
@@ -61,9 +61,9 @@ def cost_of(module: HdlModule, part: FpgaPart) -> ResourceCost:
 
 
 def _tables(memory: HdlMemory, part: FpgaPart) -> float | None:
-    """The tables of a small memory; None where it is made of blocks."""
+    """Return the number of tables for a small memory; None if it is made of blocks."""
     if memory.words is not None:
-        # Synthesis takes blocks for constants that fill them well.
+        # Synthesis uses blocks for constants that fill most of them.
         widest = max(bits for _, bits in part.modes)
         worth = part.least_rom * (blocks_of(memory, part) + memory.width / widest)
         return memory.bits / part.rom_bits if memory.bits < worth else None
@@ -74,7 +74,7 @@ def _tables(memory: HdlMemory, part: FpgaPart) -> float | None:
 
 
 def total(modules: Iterable[HdlModule], part: FpgaPart) -> ResourceCost:
-    """What modules take together."""
+    """Return the total resources of several modules."""
     result = ResourceCost()
     for module in modules:
         result += cost_of(module, part)
@@ -82,7 +82,7 @@ def total(modules: Iterable[HdlModule], part: FpgaPart) -> ResourceCost:
 
 
 def blocks_of(memory: HdlMemory, part: FpgaPart) -> int:
-    """The blocks of a memory, in the best of their modes."""
+    """Return the number of blocks for a memory, in their best mode."""
     return min(-(-memory.depth // words) * -(-memory.width // bits) for words, bits in part.modes)
 
 

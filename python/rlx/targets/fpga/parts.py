@@ -1,4 +1,4 @@
-"""The FPGAs that designs are made for, as data."""
+"""Data of the supported FPGAs."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ class FpgaPart:
     """An FPGA.
 
     Attributes:
-        name: Its name here.
-        title: What it is.
-        luts: Tables of logic.
-        registers: Bits of registers in them.
+        name: The name in RLX.
+        title: The name of the product.
+        luts: Lookup tables.
+        registers: Bits of registers.
         multipliers: Hardware multipliers.
         memories: Blocks of memory.
         factor_bits: The widest signed factor of a multiplier.
         least_product: Products of fewer bits than this are made of logic.
-        sum_luts: Tables for a bit of a sum, measured: what is constant or shared takes none.
-        logic_luts: Tables for one of four inputs, measured likewise.
-        packed: Bits of registers that a multiplier takes in, as stages of its pipeline.
-        rom_bits: The bits of a constant that a table holds.
-        least_rom: Constants are made of tables if they are fewer bits than this for each block.
-        small: The words, the bits and the tables of a small memory that is made of tables; None if there are none.
-        modes: The words and the bits of a word that a block of memory may have.
-        frequency: What a design is to reach if nothing is said, in MHz.
-        synthesis: What yosys runs for it.
+        sum_luts: Tables for each bit of a sum. This is a measured mean: constant or shared bits need no table.
+        logic_luts: Tables for each four-input function; also a measured mean.
+        packed: Bits of pipeline registers inside a multiplier.
+        rom_bits: The number of constant bits in a table.
+        least_rom: Constants with fewer bits than this for each block are made of tables.
+        small: Words, bits and tables of a small memory made of tables; None if there are none.
+        modes: Pairs of words and bits of a word for the modes of a block of memory.
+        frequency: The default clock in MHz.
+        synthesis: The synthesis command of yosys.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The processes that CIRCT runs in."""
+"""Worker processes for CIRCT."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rlx.targets.worker.pool import WorkerPool
 from rlx.targets.worker.process import Command, HandlerFailed, Reply, WorkerDied
 
 _HINT = "pip install 'rlx[fpga]'"
-# Verilog that every tool takes; an option that CIRCT does not know would end its process.
+# Options for Verilog that every tool accepts. CIRCT ends its process at an unknown option.
 _STYLE = "disallowLocalVariables,locationInfoStyle=none,omitVersionComment,emittedLineLength=120"
 default_pool = WorkerPool(1)
 
 
 @cache
 def version() -> str:
-    """The version of CIRCT's package.
+    """Return the version of CIRCT's package.
 
     Raises:
-        CompileError: It is not installed.
+        CompileError: CIRCT is not installed.
     """
     try:
         return f"pycde {metadata.version('pycde')}"
@@ -32,19 +32,19 @@ def version() -> str:
 
 
 def verilog(module: str, timeout_s: float | None = None) -> str:
-    """A module of the hw, comb and seq dialects as SystemVerilog.
+    """Return a module of the hw, comb and seq dialects as SystemVerilog.
 
     Raises:
-        CompileError: CIRCT is not installed, or refuses the module.
+        CompileError: CIRCT is not installed, or rejects the module.
     """
     return _answer({"kind": "verilog", "options": _STYLE}, module, timeout_s).body.decode()
 
 
 def simulation(module: str, top: str, timeout_s: float | None = None) -> tuple[str, dict[str, int], int]:
-    """A module as LLVM IR of one step, the offset of each port of its top module in the state, and the bytes of the state.
+    """Return LLVM IR for one step of a module, the offset of each port of its top module in the state, and the state's size.
 
     Raises:
-        CompileError: CIRCT is not installed, or refuses the module.
+        CompileError: CIRCT is not installed, or rejects the module.
     """
     reply = _answer({"kind": "simulation", "top": top}, module, timeout_s)
     return reply.body.decode(), dict(reply.header["ports"]), reply.header["bytes"]

@@ -1,4 +1,4 @@
-"""The README of a design: how to talk to it, what its layers are, what it takes and how long."""
+"""The README of a design: its ports, layers, resources and cycles."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _REPORT, _TOOLS = "## Report", "## Tools"
 
 
 def report_in(text: str) -> str:
-    """The report in the README of a design."""
+    """Return the report in the README of a design."""
     return text.partition(f"{_REPORT}\n")[2].partition(_TOOLS)[0].strip()
 
 
 def readme(
     design: Design, part: FpgaPart, preset: str, frequency: float, simulated: int | None, synthesis: Synthesis | None
 ) -> tuple[str, dict[str, str]]:
-    """The text, and files with the orders of ports that have an unusual one.
+    """Return the text, and a file with the element order of each port that has an unusual order.
 
     Args:
         design: The design.
-        part: The part that it is for.
-        preset: The name of its preset, and options beside it.
-        frequency: The clock, in MHz.
-        simulated: The cycles that a simulation took; None if there was none.
-        synthesis: What synthesis found; None if it did not run.
+        part: The part.
+        preset: The name of its preset, and additional options.
+        frequency: The clock in MHz.
+        simulated: The cycles of a simulation; None if there was none.
+        synthesis: The results of synthesis; None if it did not run.
     """
     ports, files = _ports(design)
     text = [
@@ -68,7 +68,7 @@ def readme(
 
 
 def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
-    """A row for each port, and the files with orders."""
+    """Return a row for each port, and the files with orders."""
     rows: list[tuple[str, ...]] = []
     files: dict[str, str] = {}
     network = design.network
@@ -85,7 +85,7 @@ def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
 def _figures(
     design: Design, part: FpgaPart, frequency: float, simulated: int | None, synthesis: Synthesis | None
 ) -> list[tuple[str, ...]]:
-    """What the design takes as a whole."""
+    """Return the total resources and cycles of the design."""
     network, cost = design.network, total(design.modules, part)
     cycles = network.predicted_cycles
     times = (_microseconds(cycles, frequency), _microseconds(simulated, frequency))
@@ -105,7 +105,7 @@ def _figures(
 
 
 def _layers(design: Design, part: FpgaPart) -> list[tuple[str, ...]]:
-    """A row for each layer."""
+    """Return a row for each layer."""
     rows: list[tuple[str, ...]] = []
     for layer in design.network.layers:
         taken = cost_of(layer.module, part)

@@ -1,4 +1,4 @@
-"""How much of each layer is done at once: stages are balanced against what a part has."""
+"""Scheduling: the parallelism of each layer, within the resources of a part."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from rlx.targets.fpga.lower.window import WindowLayer, divisors
 from rlx.targets.fpga.parts import FpgaPart
 
 _MOST_LANES, _MOST_PARALLEL = 16, 16
-# The bits of a factor that a product in several cycles takes in each: fewer are smaller and slower.
+# Bits of the factor for each cycle of a serial product. Fewer bits are smaller and slower.
 _SERIAL = (1, 2, 4, 8)
-# What routing leaves of the logic of a part.
+# The fraction of a part's logic that routing can use.
 _USABLE = 0.85
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What a design is good at. Every preset computes the same numbers.
+    """The goal of a design. All presets compute the same results.
 
     Attributes:
-        title: What it is for.
-        grows: Whether the slowest layer does more at once, as long as the part has room.
-        keeps_up: Whether that ends once no layer is slower than the input.
-        lanes: The input channels that every product takes at once, at most; None for one, or more where the preset grows.
-        parallel: The results that every product has at once, likewise.
-        ternary: Whether weights of -1, 0 and 1 are additions.
-        shared_requant: Whether requantisers that have the time take several cycles for a product; None if only where
-            multipliers are few.
-        clock_enable: Whether memories are read only where something moves on.
-        said: The options that were given one by one.
+        title: A description.
+        grows: Whether the slowest layer gets more parallel while the part has room.
+        keeps_up: Whether growing stops once no layer is slower than the input.
+        lanes: The maximal number of input channels multiplied at once; None means 1, or more if the preset grows.
+        parallel: The maximal number of results computed at once; None as for `lanes`.
+        ternary: Whether weights of -1, 0 and 1 become additions.
+        shared_requant: Whether requantisers with enough time multiply over several cycles; None means only if multipliers
+            are scarce.
+        clock_enable: Whether memories are read only when data advances.
+        said: The options that were set individually.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Preset:
     said: frozenset[str] = frozenset()
 
     def with_options(self, **given: int | bool | None) -> Preset:
-        """The same with some of its attributes said one by one; None leaves one as it is."""
+        """Return a copy with some attributes replaced. None leaves an attribute unchanged."""
         said = {name: value for name, value in given.items() if value is not None}
         return replace(self, **said, said=frozenset(said))
 
@@ -67,10 +67,10 @@ DEFAULT_PRESET = "precision"
 
 
 def scheduled(network: Network, preset: Preset, part: FpgaPart) -> Network:
-    """A network with sizes and queues for a part.
+    """Return a network with sizes and queues for a part.
 
     Raises:
-        CompileError: It does not fit, even with one product at a time; the message says by how much.
+        CompileError: It does not fit, even with one product at a time; the message has the excess.
     """
     windows = [layer for layer in network.layers if isinstance(layer, WindowLayer)]
     _check_options(windows, preset)
@@ -92,10 +92,10 @@ def scheduled(network: Network, preset: Preset, part: FpgaPart) -> Network:
 
 
 def _check_options(windows: Sequence[WindowLayer], preset: Preset) -> None:
-    """Refuse options that no layer can follow.
+    """Check that every option applies to at least one layer.
 
     Raises:
-        CompileError: There is such an option; the message lists the layers.
+        CompileError: No layer can use an option; the message lists the layers.
     """
     products = [layer for layer in windows if layer.is_dense]
     for name, what, at in (("parallel", "results", 1), ("lanes", "input channels", 2)):
@@ -135,9 +135,9 @@ def _cost(network: Network, part: FpgaPart) -> ResourceCost:
 
 
 def _save(network: Network, preset: Preset, part: FpgaPart) -> None:
-    """Do with the multipliers that a part has, and for small designs with as few as can be.
+    """Reduce the number of multipliers to that of the part, or further for small designs.
 
-    Requantisers come first: one that has the time takes several cycles for a product. Then products are made of logic.
+    First, requantisers with enough time multiply over several cycles. Then, products are made of logic.
     """
 
     def multipliers(layer: StreamLayer) -> int:
@@ -160,7 +160,7 @@ def _save(network: Network, preset: Preset, part: FpgaPart) -> None:
 
 
 def _serialise(layer: Requantiser, slowest: int) -> None:
-    """Let products take as many cycles as there are for an element, if these are enough."""
+    """Make products serial if the cycles for each element suffice."""
     for bits in _SERIAL:
         layer.changed(serial=bits)
         if layer.cycles <= slowest // 2:
@@ -169,7 +169,7 @@ def _serialise(layer: Requantiser, slowest: int) -> None:
 
 
 def _grow(network: Network, preset: Preset, part: FpgaPart) -> None:
-    """Let the slowest layer do more at once, again and again, until the part is full or a stream is the slowest."""
+    """Make the slowest layer more parallel, repeatedly, until the part is full or a stream is the bottleneck."""
     others = [layer.cycles for layer in network.layers if not isinstance(layer, WindowLayer)]
     slowest_stream = max([s.count for s in network.inputs.values()] + others)
     goal = max(s.count for s in network.inputs.values()) if preset.keeps_up else slowest_stream
@@ -186,7 +186,7 @@ def _grow(network: Network, preset: Preset, part: FpgaPart) -> None:
         _resize(slowest, before)
         if not options:
             return
-        # The least that helps; of equals the one that has the wider memory of weights, and not of rows.
+        # The smallest increase that helps. Among equal ones, prefer the wider memory of weights over that of rows.
         _resize(slowest, min(options, key=lambda sizes: (sizes[0] * sizes[1], sizes[0])))
         if _cost(network, part).beyond(limits):
             _resize(slowest, before)
@@ -194,7 +194,7 @@ def _grow(network: Network, preset: Preset, part: FpgaPart) -> None:
 
 
 def _cycles_with(layer: WindowLayer, sizes: tuple[int, int]) -> int:
-    """The cycles of a layer with other sizes, which it then has."""
+    """Resize a layer, and return its cycles."""
     _resize(layer, sizes)
     return layer.cycles
 
@@ -204,7 +204,7 @@ def _resize(layer: WindowLayer, sizes: tuple[int, int]) -> None:
 
 
 def _sizes(layer: WindowLayer, preset: Preset) -> list[tuple[int, int]]:
-    """The lanes and the results at once that a layer may have."""
+    """Return the possible pairs of `lanes` and `parallel` of a layer."""
     if not layer.is_dense:
         return [(lanes, 1) for lanes in divisors(layer.geometry.channels, _MOST_LANES)]
     _, results, channels = layer.dense_shape

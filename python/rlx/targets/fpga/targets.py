@@ -1,4 +1,4 @@
-"""The targets `fpga`, a kind of file, and `fpga-sim`, a device that simulates it. Importing this imports no compiler."""
+"""The targets `fpga`, which writes files, and `fpga-sim`, a simulated device. Importing this imports no compiler."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Target:
     Attributes:
         name: `"fpga"` or `"fpga-sim"`.
         arch: The part.
-        preset: What the design is to be good at.
-        frequency: The clock in MHz; None for that of the part.
-        report: Whether the report is asked for, with what synthesis finds.
-        options: What is said beside the preset, by name.
-        fusions: None.
+        preset: The goal of the design.
+        frequency: The clock in MHz; None means the default of the part.
+        report: Whether a report with synthesis results is requested.
+        options: Options that override the preset, by name.
+        fusions: Empty.
         costs: None.
-        alternatives: None.
+        alternatives: Empty.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """The preset, and what is said beside it."""
+        """The preset, and the options that override it."""
         texts = {True: "yes", False: "no"}
         said = [f" --{n.replace('_', '-')}={texts.get(v, v) if isinstance(v, bool) else v}" for n, v in self.options]
         return self.preset + "".join(said)
@@ -77,15 +77,15 @@ def target_names() -> tuple[str, ...]:
 
 
 def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-    """The target of a name.
+    """Return the target with a name.
 
     Args:
         name: `"fpga"` or `"fpga-sim"`.
         arch: The part; None for an ECP5.
-        extra_flags: Those of `FLAGS`, as `--preset=latency`.
+        extra_flags: Flags of `FLAGS`, such as `--preset=latency`.
 
     Raises:
-        CompileError: There is no such part, or a flag or its value is wrong.
+        CompileError: The part is unknown, or a flag or its value is wrong.
     """
     options: dict[str, Any] = {}
     said: dict[str, int | bool] = {}
@@ -142,5 +142,5 @@ def _megahertz(text: str) -> float:
 
 
 def device_names() -> tuple[str, ...]:
-    """The device that designs are simulated on."""
+    """The name of the device that simulates designs."""
     return (SIMULATOR,)

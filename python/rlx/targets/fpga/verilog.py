@@ -1,4 +1,4 @@
-"""What stands in Verilog as it is: memories, the testbench; and the constraints of a part."""
+"""Verilog text that does not come from CIRCT: memories and the testbench. Also the constraints of a part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.targets.fpga.lower.layer import Stream
 
 
 def memory_module(memory: HdlMemory) -> str:
-    """A memory as synthesis tools know it."""
+    """Return a memory in the form that synthesis tools recognise."""
     ports = ["input  logic clk"]
     for direction, name, width in memory.ports:
         kind = "logic" if width == 1 and name in ("en", "we") else f"logic [{width - 1}:0]"
@@ -29,7 +29,7 @@ def memory_module(memory: HdlMemory) -> str:
 
 
 def memory_file(words: Sequence[int], width: int) -> str:
-    """Words as `$readmemh` reads them."""
+    """Return words in the format of `$readmemh`."""
     digits = (width + 3) // 4
     mask = (1 << width) - 1
     return "".join(f"{int(w) & mask:0{digits}x}\n" for w in words)
@@ -37,7 +37,7 @@ def memory_file(words: Sequence[int], width: int) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """What a testbench compares: elements in the order of their streams, by name; of so many tensors."""
+    """The data of a testbench: elements of inputs and expected outputs in stream order, by name, and the number of tensors."""
 
     inputs: Mapping[str, tuple[Stream, np.ndarray]]
     outputs: Mapping[str, tuple[Stream, np.ndarray]]
@@ -45,13 +45,13 @@ class Case:
 
 
 def testbench(top: str, ports: Sequence[Mapping[str, str]], case: Case, most_cycles: int) -> tuple[str, dict[str, str]]:
-    """A testbench that feeds a design and compares what it gives, and the files that it reads.
+    """Return a testbench that feeds a design and compares its outputs, and the files that the testbench reads.
 
     Args:
         top: The name of the design.
-        ports: What inputs and outputs are called, by name.
-        case: What it compares.
-        most_cycles: When it gives up.
+        ports: The port names of inputs and outputs, by name.
+        case: The inputs and the expected outputs.
+        most_cycles: The maximal number of cycles.
     """
     inputs, outputs = ports
     sides = [(inputs[n], stream, values, True) for n, (stream, values) in case.inputs.items()]
@@ -100,7 +100,7 @@ def testbench(top: str, ports: Sequence[Mapping[str, str]], case: Case, most_cyc
 
 
 def _declared(port: str, width: int, count: int, is_input: bool) -> list[str]:
-    """The signals of a port in a testbench."""
+    """Return the declarations of a port's signals in a testbench."""
     lines = [
         f"  logic [{width - 1}:0] {port}_words [0:{count - 1}];",
         f"  logic [{width - 1}:0] {port}_data;",
@@ -119,7 +119,7 @@ def _declared(port: str, width: int, count: int, is_input: bool) -> list[str]:
 
 
 def _driven(port: str, is_input: bool) -> list[str]:
-    """What happens to a port at an edge of the clock."""
+    """Return the statements for a port at a clock edge."""
     through = f"if (!rst && {port}_valid && {port}_ready)"
     if is_input:
         return [
@@ -139,7 +139,7 @@ def _driven(port: str, is_input: bool) -> list[str]:
 
 
 def constraints(part: str, frequency: float) -> tuple[str, str]:
-    """The name and the text of a file of constraints: the clock, and where pins are to be filled in."""
+    """Return the name and the text of a file of constraints: the clock, and a template for the pins."""
     period = 1000 / frequency
     if part.startswith("ecp5"):
         return "constraints.lpf", f'FREQUENCY PORT "clk" {frequency:g} MHZ;\n# LOCATE COMP "clk" SITE "…"; and so on\n'

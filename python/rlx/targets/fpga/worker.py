@@ -1,8 +1,8 @@
 """The handler for `rlx.targets.worker` that runs CIRCT, which may not share a process with IREE's compiler.
 
 Requests are ``{"kind": "verilog", "options": "…"}`` and ``{"kind": "simulation", "top": "…"}`` with a module of the hw, comb
-and seq dialects as body. The reply's body is SystemVerilog, or LLVM IR of a function `<top>_eval` that takes the state; then
-its header has the places of the ports in the state (``ports``: name to offset) and its size (``bytes``).
+and seq dialects as body. The body of the reply is SystemVerilog, or LLVM IR of a function `<top>_eval` that takes the state.
+For a simulation, the header has the offsets of the ports in the state (``ports``) and the size of the state (``bytes``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _VERILOG = (
     "builtin.module(hw.module(lower-seq-hlmem,lower-seq-fifo,lower-seq-shiftreg),cse,canonicalize,cse,"
     "lower-seq-to-sv{disable-reg-randomization=true},canonicalize,cse,hw.module(hw-cleanup,prettify-verilog))"
 )
-# What arcilator runs, in its order. The places of ports can be read after the last pass of the first group.
+# The passes of arcilator, in its order. The offsets of ports can be read after the last pass of the first group.
 _TO_STATE = (
     "hw.module(lower-seq-hlmem,lower-seq-fifo,lower-seq-shiftreg,lower-seq-compreg-ce)",
     "lower-seq-firmem",
@@ -40,7 +40,7 @@ _BYTES = re.compile(r"arc\.model @(\S+) .*storageBytes (\d+)")
 
 
 def make(*_: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
-    """The function that answers requests, with CIRCT loaded."""
+    """Load CIRCT, and return the function that answers requests."""
     circt: Any = importlib.import_module("pycde.circt")
     ir: Any = importlib.import_module("pycde.circt.ir")
     passmanager: Any = importlib.import_module("pycde.circt.passmanager")

@@ -1,4 +1,4 @@
-"""Where the steps of a window read: addresses that move on by sums, without products."""
+"""Read addresses for the steps of a window, computed by additions without products."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for, index_bits
 
 @dataclass(frozen=True)
 class Ends:
-    """What a step is the last one of; each is 1 in such a step only, but for `last_row`, the last row of results.
+    """The ends of loops: each wire is 1 in the last step of its loop. `last_row` is 1 during the whole last row of results.
 
     Attributes:
-        step: Whether there is a step at all.
-        tap: Of the words of a place in a window.
-        line: Of a line of a window.
-        sum: Of the results that are computed at once.
-        group: Of a group of channels.
-        pixel: Of a pixel of results.
-        row: Of a row of results.
+        step: Whether there is a step in this cycle.
+        tap: The last word at a position of a window.
+        line: The last step of a line of a window.
+        sum: The last step of the results that are computed at once.
+        group: The last step of a group of channels.
+        pixel: The last step of a pixel of results.
+        row: The last step of a row of results.
         last_row: Whether this row is the last one.
     """
 
@@ -38,9 +38,9 @@ class Addresses:
     """The addresses of the steps of a layer, in a ring of rows of an image.
 
     Attributes:
-        m: The module that they are written to.
-        geometry: Where windows lie.
-        ends: What a step is the last one of.
+        m: The module to write to.
+        geometry: The geometry of the windows.
+        ends: The ends of loops.
         rows_kept: The rows of the ring.
         pixel_words: The words of a pixel.
         group_words: The words of a group of channels.
@@ -64,13 +64,13 @@ class Addresses:
         return index_bits(self.rows_kept * self._row_words)
 
     def write(self) -> tuple[Wire, Wire | None]:
-        """The address of the word of a step, and whether it lies in the image (None if it always does)."""
+        """The address of the word of a step, and whether it is inside the image (None if it always is)."""
         width, word = self._width, self._column()
         address = self.m.add(self._line(), self.m.fit(word, width))
         return address, self._inside() if self.geometry.pads else None
 
     def _line(self) -> Wire:
-        """The address of the row of a step: that of the first line of a window may lie before the image."""
+        """The address of the row of a step. The first line of a window may be before the image."""
         g, ends = self.geometry, self.ends
         start = -g.padding[0] % self.rows_kept * self._row_words
         to_next_image = g.image[0] - (g.results[0] - 1) * g.stride[0]
@@ -82,7 +82,7 @@ class Addresses:
     def _ring(
         self, name: str, start: int, moves: list[tuple[Wire, int]], load: tuple[Wire, Wire] | None
     ) -> tuple[Wire, Wire]:
-        """An address of a row, and its next value; it moves by rows in the ring, and the last move that applies counts."""
+        """The address of a row in the ring, and its next value. Of several moves that apply, the last one is used."""
         m, width, words = self.m, self._width, self.rows_kept * self._row_words
         register = m.register(name, width)
         following = register.value
@@ -101,7 +101,7 @@ class Addresses:
         return register.value, following
 
     def _column(self) -> Wire:
-        """The word of a step, relative to its row; it may lie before or after it."""
+        """The word of a step, relative to its row. It may be before or after the row."""
         m, g, ends, pixel = self.m, self.geometry, self.ends, self.pixel_words
         stride, dilation, left = g.stride[1], g.dilation[1], -g.padding[1] * pixel
         span = bits_for(left - 1, (g.image[1] + (g.kernel[1] + 1) * dilation + stride) * pixel)
@@ -122,7 +122,7 @@ class Addresses:
         return word.value
 
     def _inside(self) -> Wire:
-        """Whether the place of a step lies in the image."""
+        """Whether the position of a step is inside the image."""
         m, g, ends = self.m, self.geometry, self.ends
         bits: list[Wire] = []
         turns = ((ends.line, ends.sum, ends.row, ends.last_row), (ends.tap, ends.line, ends.pixel, ends.row))

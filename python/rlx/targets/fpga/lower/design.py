@@ -1,4 +1,4 @@
-"""A network of layers as a design: queues where ways of different lengths meet again, instances and wires, memories."""
+"""Designs from networks of layers: queues where paths of different latency join, instances, wires and memories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlx.targets.lowering.names import UniqueNames
 
 
 def port_bits(dtype: DType) -> int:
-    """The bits of a port for a dtype."""
+    """Return the number of bits of a port for a dtype."""
     return 1 if dtype.is_bool else 8 * dtype.itemsize
 
 
@@ -30,7 +30,7 @@ class Network:
         name: Its name.
         inputs: The streams of the inputs, by name.
         outputs: The streams of the outputs, by name.
-        layers: The layers, each after those that it reads from.
+        layers: The layers in topological order.
     """
 
     name: str
@@ -40,18 +40,18 @@ class Network:
 
     @property
     def states(self) -> list[StateLayer]:
-        """Its states, which are layers that read what comes after them."""
+        """The states. These layers read from later layers."""
         return [layer for layer in self.layers if isinstance(layer, StateLayer)]
 
     @property
     def ports(self) -> tuple[dict[str, str], dict[str, str]]:
-        """What inputs and outputs are called in Verilog: names that differ only in what it does not take get numbers."""
+        """The Verilog port names of inputs and outputs. Names that are equal after removing invalid characters get numbers."""
         ports = UniqueNames(identifier, ("clk", "rst"))
         inputs, outputs = ({name: ports.take(name) for name in side} for side in (self.inputs, self.outputs))
         return inputs, outputs
 
     def readers(self) -> dict[StreamLayer | str, list[tuple[StreamLayer, int] | str]]:
-        """Who reads what each layer or input gives: a layer with the number of its input, or the name of an output."""
+        """The readers of each layer or input: pairs of a layer and the index of its input, or names of outputs."""
         result: dict[StreamLayer | str, list[tuple[StreamLayer, int] | str]] = {
             s: [] for s in [*self.inputs, *self.layers]
         }
@@ -65,7 +65,7 @@ class Network:
         return result
 
     def arrivals(self) -> dict[StreamLayer | str, np.ndarray]:
-        """The cycles in which the elements of all streams leave what gives them, if inputs arrive one in a cycle."""
+        """The cycles in which the elements of all streams leave their source, if each input has one element per cycle."""
         times: dict[StreamLayer | str, np.ndarray] = {n: np.arange(s.count) for n, s in self.inputs.items()}
         for layer in self.layers:
             times[layer] = layer.times([times[s.source] for s in layer.inputs])
@@ -79,9 +79,9 @@ class Network:
 
     @property
     def interval(self) -> int:
-        """The cycles from one tensor to the next when many follow each other, at most.
+        """The maximal number of cycles between consecutive tensors.
 
-        They are those of the slowest layer, or of the longest way from a state to what writes it.
+        It is that of the slowest layer, or that of the longest path from a state to its writer.
         """
         slowest = max([s.count for s in self.inputs.values()] + [layer.cycles for layer in self.layers])
         if not self.states:
@@ -94,11 +94,11 @@ _MOST_ROUNDS = 8
 
 
 def with_queues(network: Network) -> Network:
-    """A network that never stands still: where ways from one stream meet, queues hold what comes early.
+    """Return a network that does not stall: where paths from one stream join, queues store the elements that arrive early.
 
-    What an element of a layer with several inputs has to wait for, in elements of the stream at which the ways part, is known
-    exactly: the queue of an input holds all that arrives while another input waits. How long ways take makes queues longer, and
-    as a queue takes time itself, this is repeated until nothing changes.
+    For each element of a layer with several inputs, the number of elements that it waits for at the fork is known exactly. The
+    queue of an input must store all elements that arrive while another input waits. Latencies of paths make queues longer, and
+    queues have a latency themselves, so this is repeated until the depths are stable.
     """
     network = _without_queues(network)
     parting = [source for source, found in network.readers().items() if len(found) > 1]
@@ -131,7 +131,7 @@ def _without_queues(network: Network) -> Network:
 def _waiting(
     joins: Sequence[StreamLayer], after: Sequence[Mapping[StreamLayer | str, np.ndarray]]
 ) -> dict[tuple[StreamLayer, int], int]:
-    """The elements that inputs have to hold while others wait for elements of the same stream."""
+    """Return the number of elements that each input must store while another input waits for elements of the same stream."""
     depths: dict[tuple[StreamLayer, int], int] = {}
     for needs in after:
         for layer in joins:
@@ -147,7 +147,7 @@ def _waiting(
 
 
 def _early(network: Network, given: Mapping[StreamLayer, Sequence[Stream]]) -> dict[tuple[StreamLayer, int], int]:
-    """The elements of inputs that come early: those that are there, in front of a queue, when the last of all inputs comes."""
+    """Return the number of early elements of each input: those waiting when the last input's element arrives."""
     times = network.arrivals()
     depths: dict[tuple[StreamLayer, int], int] = {}
     for layer, before in given.items():
@@ -155,7 +155,7 @@ def _early(network: Network, given: Mapping[StreamLayer, Sequence[Stream]]) -> d
         ends = [_at(times[s.source], c) for s, c in zip(layer.inputs, taken, strict=True)]
         at = np.maximum.accumulate(np.maximum.reduce(ends))
         if isinstance(layer, ConcatLayer):
-            # It takes from one input at a time: the other one may not stop what both come from.
+            # It reads from one input at a time. The other input must not block their common source.
             at = np.maximum(at, times[layer] - 1)
         for i, (stream, c) in enumerate(zip(before, taken, strict=True)):
             depths[layer, i] = int((np.searchsorted(times[stream.source], at, "right") - c).max())
@@ -163,12 +163,12 @@ def _early(network: Network, given: Mapping[StreamLayer, Sequence[Stream]]) -> d
 
 
 def _at(values: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """The value of the last element taken, 0 where none has been."""
+    """Return the value of the last element taken, or 0 if none was taken."""
     return np.where(taken > 0, values[np.maximum(taken, 1) - 1], 0)
 
 
 def _needs(network: Network, source: StreamLayer | str) -> dict[StreamLayer | str, np.ndarray]:
-    """How many elements of a stream each element of the streams after it waits for."""
+    """Return, for each later stream, the number of elements of a source that each of its elements waits for."""
     count = network.inputs[source].count if isinstance(source, str) else source.output.count
     found: dict[StreamLayer | str, np.ndarray] = {source: np.arange(1, count + 1)}
     for layer in network.layers:
@@ -202,7 +202,7 @@ class Design:
 
     Attributes:
         network: The network.
-        top: The name of the module that holds all others.
+        top: The name of the top module.
     """
 
     network: Network
@@ -210,13 +210,13 @@ class Design:
     @property
     def top(self) -> str:
         name = identifier(self.network.name)
-        # The module of a memory has the name of a layer and more.
+        # The name of a memory's module begins with the name of a layer.
         taken = any(f"{name.lower()}_".startswith(f"{layer.name}_") for layer in self.network.layers)
         return f"{name}_top" if taken or is_keyword(name) else name
 
     @cached_property
     def modules(self) -> list[HdlModule]:
-        """All modules but memories: layers and forks first, the top one last."""
+        """All modules except memories: layers and forks first, the top module last."""
         forks: list[HdlModule] = []
         top = self._write_top(forks)
         return [*(layer.module for layer in self.network.layers), *forks, top]
@@ -227,12 +227,12 @@ class Design:
         return [memory for module in self.modules for memory in module.memories]
 
     def hardware(self) -> str:
-        """The modules as text, with memories as modules that are defined elsewhere."""
+        """The modules as text, with memories as external modules."""
         memories = [f"hw.module.extern @{m.name}({_memory_ports(m)})\n" for m in self.memories]
         return "".join([*memories, *(f"hw.module @{m.name}{m}" for m in self.modules)])
 
     def simulated(self) -> str:
-        """The modules as text, with all memories: the top one is public."""
+        """The modules as text, including memories. The top module is public."""
         texts = [f"hw.module private @{m.name}({_memory_ports(m)}) {{\n{_memory_body(m)}}}\n" for m in self.memories]
         for module in self.modules:
             private = "" if module is self.modules[-1] else "private "
@@ -300,7 +300,7 @@ class Design:
 
 
 def _wires(m: HdlModule, layer: StreamLayer) -> dict[str, Wire]:
-    """The wires of what a layer gives, and of whether it is read."""
+    """Declare the wires of a layer's output and of its ready signal."""
     names = {n: w for d, n, w in layer.module.ports if d == "out"} | {"out_ready": 1}
     return {n: m.wire(f"{layer.name}_{n}", w) for n, w in names.items()}
 
@@ -311,7 +311,7 @@ def _memory_ports(memory: HdlMemory) -> str:
 
 
 def _memory_body(memory: HdlMemory) -> str:
-    """What a memory does: it reads before it writes, and keeps the last word while nothing is read."""
+    """Return the body of a memory. It reads before it writes, and keeps the last word while the read is disabled."""
     width, depth = memory.width, memory.depth
     if memory.words is not None:
         size = 1 << index_bits(depth)

@@ -1,4 +1,4 @@
-"""Where windows lie on an image, and which of its rows are needed when."""
+"""The geometry of windows on an image, and the rows of the image that each row of results needs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Geometry:
     Attributes:
         image: The image.
         channels: Its channels.
-        kernel: The window.
-        stride: From one window to the next.
+        kernel: The size of the window.
+        stride: The distance between windows.
         padding: Rows and columns before the image: top, left.
-        dilation: From one place of a window to the next.
+        dilation: The distance between taps of a window.
         results: The rows and columns of results.
     """
 
@@ -30,7 +30,7 @@ class Geometry:
 
     @property
     def pads(self) -> bool:
-        """Whether a window reaches out of the image."""
+        """Whether a window crosses the border of the image."""
         return any(
             p > 0 or (n - 1) * s - p + (k - 1) * d >= size
             for p, n, s, k, d, size in zip(
@@ -39,7 +39,7 @@ class Geometry:
         )
 
     def first_row(self, row: int) -> int:
-        """The first row of the image that any window from this row of results on needs."""
+        """The first row of the image that this or a later row of results needs."""
         return min(max(row * self.stride[0] - self.padding[0], 0), self.image[0])
 
     def last_row(self, row: int) -> int:
@@ -48,7 +48,7 @@ class Geometry:
         return min(max(end, 0), self.image[0])
 
     def plan(self) -> list[tuple[int, int]]:
-        """For each row of results the rows that have to be there, from the first one kept on, and those given up after it."""
+        """For each row of results: the number of stored rows that it requires, and the number of rows released after it."""
         rows = self.results[0]
         firsts = [self.first_row(r) for r in range(rows)] + [self.image[0]]
         gone = [after - before for before, after in pairwise(firsts)]

@@ -1,7 +1,7 @@
-"""Writes modules of CIRCT's hw, comb and seq dialects as text, so that building a design needs no CIRCT.
+"""A writer for modules of CIRCT's hw, comb and seq dialects as text. Building a design does not need CIRCT.
 
-All values are integers in two's complement; what reads a value says whether it has a sign. A module is a graph: a register may
-be read before its next value is known (`HdlModule.register` gives it, `Register.set` closes the loop).
+All values are integers in two's complement. The op that reads a value determines whether it is signed. A module is a graph: a
+register may be read before its next value is known (`HdlModule.register` declares it, `Register.set` closes the loop).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge
 
 
 def bits_for(low: int, high: int) -> int:
-    """The bits of the narrowest signed number that holds both."""
+    """Return the bits of the narrowest signed integer type for both numbers."""
     return max((v if v >= 0 else ~v).bit_length() for v in (low, high)) + 1
 
 
 def index_bits(count: int) -> int:
-    """The bits of an index into so many places, at least 1."""
+    """Return the bits of an index below `count`, at least 1."""
     return max((count - 1).bit_length(), 1)
 
 
@@ -42,13 +42,13 @@ class Wire:
 
 @dataclass(frozen=True)
 class HdlMemory:
-    """A memory, which is a module of its own: one write port at most, one read port that gives the word a cycle later.
+    """A memory, as a separate module. It has at most one write port, and one read port with a latency of one cycle.
 
     Attributes:
         name: The name of the module.
         width: The bits of a word.
         depth: The number of words.
-        words: What it holds, for a read-only memory; None for one that is written.
+        words: The contents of a read-only memory; None if it is writable.
     """
 
     name: str
@@ -58,12 +58,12 @@ class HdlMemory:
 
     @property
     def bits(self) -> int:
-        """Its size."""
+        """The size in bits."""
         return self.width * self.depth
 
     @property
     def ports(self) -> list[tuple[str, str, int]]:
-        """Direction, name and width of its ports, without the clock."""
+        """Direction, name and width of each port, except the clock."""
         address = index_bits(self.depth)
         ports = [("in", "en", 1), ("in", "addr", address)]
         if self.words is None:
@@ -72,19 +72,19 @@ class HdlMemory:
 
 
 class Register:
-    """A register whose next value is given later."""
+    """A register whose next value is set later."""
 
     def __init__(self, module: HdlModule, name: str, width: int):
         self._module = module
         self.value = Wire(module.fresh(name), width)
 
     def set(self, following: Wire, enable: Wire | None = None, reset: int | None = None) -> None:
-        """Say what it is after the next edge of the clock.
+        """Set the value after the next clock edge.
 
         Args:
             following: The next value.
-            enable: Without it the register keeps its value.
-            reset: Its value after a reset; None if that does not matter.
+            enable: The register keeps its value while this is 0.
+            reset: The value after a reset; None if it is irrelevant.
         """
         assert following.width == self.value.width, (self.value, following)
         m = self._module
@@ -95,14 +95,14 @@ class Register:
 
 @dataclass
 class Tally:
-    """What a module is made of, for estimates.
+    """The resources of a module, for estimates.
 
     Attributes:
         products: The widths of the factors of each product of two values.
-        scalings: Likewise of each product with a constant.
+        scalings: The widths of the factors of each product with a constant.
         registers: Bits of registers.
-        sums: Bits of sums, differences and comparisons by size, which are made of carries.
-        logic: Four-input tables, roughly, of everything else.
+        sums: Bits of sums, differences and order comparisons, which use carry chains.
+        logic: Approximate number of four-input tables for everything else.
     """
 
     products: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -113,13 +113,13 @@ class Tally:
 
 
 class HdlModule:
-    """A module that is being written. It has a clock `clk` and a synchronous reset `rst`.
+    """A module under construction. It has a clock `clk` and a synchronous reset `rst`.
 
     Attributes:
         name: Its name.
-        clock_enable: Whether its memories are read only where something moves on.
-        memories: The memories that it has.
-        tally: What it is made of.
+        clock_enable: Whether its memories are read only when data advances.
+        memories: Its memories.
+        tally: Its resources.
     """
 
     def __init__(self, name: str, clock_enable: bool = False):
@@ -137,7 +137,7 @@ class HdlModule:
     # --- text -----------------------------------------------------------------------------------------
 
     def fresh(self, hint: str = "") -> str:
-        """A name that is not taken."""
+        """An unused name."""
         base = f"%{hint}" if hint else f"%v{len(self._names)}"
         name, count = base, 1
         while name in self._names:
@@ -147,15 +147,15 @@ class HdlModule:
         return name
 
     def reserve(self, *names: str) -> None:
-        """Keep names for ports that are added later."""
+        """Reserve names for ports that are added later."""
         self._names.update(f"%{name}" for name in names)
 
     def line(self, text: str) -> None:
-        """Add a line as it is."""
+        """Add a line."""
         self._lines.append(text)
 
     def op(self, text: str, width: int, name: str = "") -> Wire:
-        """Add an op that gives one value."""
+        """Add an op with one result."""
         value = Wire(self.fresh(name), width)
         self._lines.append(f"{value.text} = {text}")
         return value
@@ -184,13 +184,13 @@ class HdlModule:
 
     @property
     def ports(self) -> list[tuple[str, str, int]]:
-        """Direction, name and width of its ports, without clock and reset."""
+        """Direction, name and width of each port, except clock and reset."""
         return [("in", n, w) for n, w in self._inputs] + [("out", n, v.width) for n, v in self._outputs]
 
     # --- combinational logic ----------------------------------------------------------------------------
 
     def const(self, value: int, width: int) -> Wire:
-        """A constant, taken modulo `2**width`."""
+        """A constant modulo `2**width`."""
         value &= (1 << width) - 1
         if (value, width) not in self._constants:
             signed = value - (1 << width) if width > 1 and value >> (width - 1) else value
@@ -200,7 +200,7 @@ class HdlModule:
         return self._constants[value, width]
 
     def named(self, value: Wire, name: str) -> Wire:
-        """The value, which is to have a name in Verilog too: for what readers look for."""
+        """The value, with a name that is kept in Verilog for readability."""
         for i in range(len(self._lines) - 1, -1, -1):
             if self._lines[i].startswith(f"{value.text} = comb."):
                 head, colon, types = self._lines[i].rpartition(" : ")
@@ -210,7 +210,7 @@ class HdlModule:
         return value
 
     def define(self, wire: Wire, value: Wire) -> None:
-        """Say what a wire is that has been read already."""
+        """Define a wire that has already been read."""
         assert wire.width == value.width, (wire, value)
         name = wire.text.removeprefix("%")
         self.named(value, name)
@@ -240,7 +240,7 @@ class HdlModule:
         return self._variadic("sub", (left, right))
 
     def mul(self, left: Wire, right: Wire) -> Wire:
-        """The whole product of two signed numbers."""
+        """The full product of two signed numbers."""
         width = left.width + right.width
         constant = self.is_constant(left) or self.is_constant(right)
         (self.tally.scalings if constant else self.tally.products).append((left.width, right.width))
@@ -248,11 +248,11 @@ class HdlModule:
         return self.op(f"comb.mul {a.text}, {b.text} : i{width}", width)
 
     def bitwise(self, kind: str, left: Wire, right: Wire) -> Wire:
-        """`and`, `or` or `xor` of each place of two words."""
+        """Bitwise `and`, `or` or `xor` of two words."""
         return self._variadic(kind, (left, right))
 
     def all(self, *values: Wire) -> Wire:
-        """The conjunction of bits, or of each place of words."""
+        """The conjunction of bits, bitwise for words."""
         return self._variadic("and", values)
 
     def any(self, *values: Wire) -> Wire:
@@ -260,11 +260,11 @@ class HdlModule:
         return self._variadic("or", values)
 
     def invert(self, value: Wire) -> Wire:
-        """Each bit inverted."""
+        """The bitwise complement."""
         return self.op(f"comb.xor {value.text}, {self.const(-1, value.width).text} : {value.type}", value.width)
 
     def compare(self, predicate: str, left: Wire, right: Wire | int) -> Wire:
-        """A comparison: `eq`, `ne`, `slt` … for signed, `ult` … for unsigned numbers."""
+        """A comparison: `eq`, `ne`, `slt` … for signed numbers, `ult` … for unsigned numbers."""
         assert predicate in _PREDICATES
         right = self.const(right, left.width) if isinstance(right, int) else right
         assert left.width == right.width, (left, right)
@@ -281,7 +281,7 @@ class HdlModule:
         return self.op(f"comb.mux {condition.text}, {yes.text}, {no.text} : {yes.type}", yes.width)
 
     def rows(self, left: Wire, right: Wire) -> list[Wire]:
-        """Numbers whose sum is the product of two signed numbers: one for each bit of the second, without multipliers."""
+        """The partial products of two signed numbers, one for each bit of the second number. Their sum is the product."""
         width = left.width + right.width
         zero = self.const(0, width)
         wide = self.sext(left, width)
@@ -294,7 +294,7 @@ class HdlModule:
         return rows
 
     def extract(self, value: Wire, low: int, width: int) -> Wire:
-        """Some bits, from bit `low` on."""
+        """The `width` bits of a value that begin at bit `low`."""
         if low == 0 and width == value.width:
             return value
         if value in self._numbers:
@@ -303,7 +303,7 @@ class HdlModule:
         return self.op(f"comb.extract {value.text} from {low} : ({value.type}) -> i{width}", width)
 
     def concat(self, *high_to_low: Wire) -> Wire:
-        """Values side by side."""
+        """The concatenation of values."""
         if len(high_to_low) == 1:
             return high_to_low[0]
         types = ", ".join(v.type for v in high_to_low)
@@ -311,13 +311,13 @@ class HdlModule:
         return self.op(f"comb.concat {', '.join(v.text for v in high_to_low)} : {types}", width)
 
     def zext(self, value: Wire, width: int) -> Wire:
-        """A value with zeros in front."""
+        """A value, zero-extended."""
         if value in self._numbers:
             return self.const(self._numbers[value], width)
         return value if width == value.width else self.concat(self.const(0, width - value.width), value)
 
     def sext(self, value: Wire, width: int) -> Wire:
-        """A signed number in more bits."""
+        """A value, sign-extended."""
         if width == value.width:
             return value
         sign = self.extract(value, value.width - 1, 1)
@@ -326,7 +326,7 @@ class HdlModule:
         return self.concat(signs, value)
 
     def fit(self, value: Wire, width: int) -> Wire:
-        """A signed number in another width, modulo that width."""
+        """A signed number, sign-extended or truncated to a width."""
         return self.sext(value, width) if width >= value.width else self.extract(value, 0, width)
 
     def shift_left(self, value: Wire, count: int, width: int) -> Wire:
@@ -338,25 +338,25 @@ class HdlModule:
         return self.concat(self.fit(value, width - count), self.const(0, count))
 
     def shift_right(self, value: Wire, count: int) -> Wire:
-        """A signed number divided by `2**count`, rounded down; it is as much narrower, but has one bit at least."""
+        """A signed number divided by `2**count`, rounded down. It is narrower by `count` bits, but has at least one bit."""
         low = min(count, value.width - 1)
         return self.extract(value, low, value.width - low)
 
     # --- state ------------------------------------------------------------------------------------------
 
     def register(self, name: str, width: int) -> Register:
-        """A register whose next value is given later."""
+        """A register whose next value is set later."""
         self.tally.registers += width
         return Register(self, name, width)
 
     def delayed(self, value: Wire, name: str, enable: Wire | None = None, reset: int | None = None) -> Wire:
-        """A value as it was before the last edge of the clock at which the register was enabled."""
+        """The value before the last clock edge at which the register was enabled."""
         register = self.register(name, value.width)
         register.set(value, enable, reset)
         return register.value
 
     def counter(self, name: str, count: int, step: Wire) -> tuple[Wire, Wire]:
-        """A counter from 0 to `count - 1` that goes round, and whether it is at its end."""
+        """A counter from 0 to `count - 1` that wraps around, and whether it is at its last value."""
         if count == 1:
             return self.const(0, 1), self.const(1, 1)
         register = self.register(name, index_bits(count))
@@ -366,7 +366,7 @@ class HdlModule:
         return register.value, last
 
     def lookup(self, index: Wire, values: Sequence[int], width: int) -> Wire:
-        """A constant for each value of an index: the commonest one, and a choice for each other."""
+        """A constant for each value of an index, as multiplexers with the most common constant as default."""
         common = max(set(values), key=list(values).count)
         result = self.const(common, width)
         for i, value in enumerate(values):
@@ -377,23 +377,23 @@ class HdlModule:
     # --- other modules ------------------------------------------------------------------------------------
 
     def read_only(self, name: str, words: Sequence[int], width: int, address: Wire, enable: Wire) -> Wire:
-        """A read-only memory; gives the word that was asked for at the last enabled edge."""
+        """Add a read-only memory, and return the word that was addressed at the last enabled edge."""
         mask = (1 << width) - 1
-        words = [*words, 0] if len(words) == 1 else words  # a memory of one word has no address
+        words = [*words, 0] if len(words) == 1 else words  # a memory of one word would have no address
         memory = HdlMemory(f"{self.name}_{name}", width, len(words), tuple(int(w) & mask for w in words))
         return self._memory(memory, name, [enable, address])
 
     def memory(
         self, name: str, depth: int, width: int, read: tuple[Wire, Wire], write: tuple[Wire, Wire, Wire]
     ) -> Wire:
-        """A memory; gives the word that was asked for at the last enabled edge.
+        """Add a memory, and return the word that was addressed at the last enabled edge.
 
         Args:
             name: Its name.
             depth: The number of words.
             width: The bits of a word.
-            read: Whether to read, and where.
-            write: Whether to write, where, and what.
+            read: The read enable and the address.
+            write: The write enable, the address and the data.
         """
         return self._memory(HdlMemory(f"{self.name}_{name}", width, depth), name, [*read, *write])
 
@@ -406,7 +406,7 @@ class HdlModule:
         return self.op(text, memory.width, f"{name}_data")
 
     def instance(self, name: str, module: str, ports: Sequence[tuple[str, str, int]], wires: dict[str, Wire]) -> None:
-        """An instance of a module. The wires of its inputs are there or will be, those of its outputs are defined here."""
+        """Add an instance of a module. It defines the wires of its outputs. The wires of its inputs may be defined later."""
         given = "".join(f", {n}: {wires[n].text}: i{w}" for d, n, w in ports if d == "in")
         results = [(n, w) for d, n, w in ports if d == "out"]
         values = ", ".join(wires[n].text for n, _ in results)
@@ -415,5 +415,5 @@ class HdlModule:
         self.line(f"{values} = {call}" if values else call)
 
     def wire(self, name: str, width: int) -> Wire:
-        """A value that an op gives which is added later."""
+        """A wire that is defined later."""
         return Wire(self.fresh(name), width)

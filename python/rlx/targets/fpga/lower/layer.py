@@ -1,7 +1,7 @@
-"""What all layers of a design share: the streams between them, and how a pipeline with valid and ready is written.
+"""Shared classes of all layers: streams between layers, and pipelines with valid and ready signals.
 
-A tensor is a stream of its elements, one in a beat, in an order of its own: rearranging a tensor is often no more than another
-order of the same stream. What a wire may hold is known exactly (`low` to `high`), so it has no more bits than it needs.
+A tensor is a stream with one element per beat. Each stream has its own element order, so rearranging a tensor often only
+changes the declared order. The range of values on a wire is known exactly (`low` to `high`), so wires have no unnecessary bits.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A tensor as it goes from one layer to others.
+    """A tensor between layers.
 
     Attributes:
         shape: Its dimensions.
         dtype: The dtype of its elements.
         order: The flat index of each element in the order of the stream.
-        low: The least value that an element may have.
-        high: The greatest one.
-        source: What gives it: a layer, or the name of an input.
+        low: The least possible value of an element.
+        high: The greatest possible value.
+        source: The layer that produces it, or the name of an input.
     """
 
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Stream:
 
     @property
     def width(self) -> int:
-        """The bits of its wire, a signed number."""
+        """The bits of its wire, as a signed number."""
         return bits_for(self.low, self.high)
 
     @property
@@ -53,7 +53,7 @@ class Stream:
         return len(self.order)
 
     def like(self, shape: tuple[int, ...], order: np.ndarray) -> Stream:
-        """The same wire, as another tensor."""
+        """The same wire as another tensor."""
         return Stream(shape, self.dtype, order, self.low, self.high, self.source)
 
 
@@ -64,16 +64,16 @@ def dtype_range(dtype: DType) -> tuple[int, int]:
 
 @dataclass(eq=False, repr=False)
 class StreamLayer:
-    """One module of a design, with one stream out.
+    """One module of a design, with one output stream.
 
     Attributes:
         name: The name of the module.
-        place: The user's line, empty if there is none.
-        inputs: The streams that it reads.
-        output: The stream that it gives.
+        place: The source location, or an empty string.
+        inputs: The input streams.
+        output: The output stream.
     """
 
-    # Whether memories are read only where something moves on, and not whenever it could.
+    # Whether memories are read only when data advances, instead of in every possible cycle.
     clock_enable = False
 
     name: str
@@ -85,7 +85,7 @@ class StreamLayer:
         return f"{self.name}: {self.description} of {', '.join(map(repr, self.inputs))}"
 
     def changed(self, **sizes: int | bool) -> None:
-        """Say how a layer is made: attributes that do not change what it computes."""
+        """Set implementation attributes, which do not change results."""
         self.__dict__.update(sizes)
         self.__dict__.pop("module", None)
 
@@ -101,30 +101,30 @@ class StreamLayer:
         raise NotImplementedError
 
     def needs(self, needed: Sequence[np.ndarray]) -> np.ndarray:
-        """How much of something upstream each element of the output waits for, from the same of each input's elements."""
+        """The number of upstream elements that each output element waits for, from these numbers for each input's elements."""
         return np.maximum.reduce(needed)
 
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
-        """The cycles in which elements of the output leave, from those in which elements of the inputs arrive."""
+        """The cycles in which output elements leave, from the cycles in which input elements arrive."""
         raise NotImplementedError
 
     def consumed(self, index: int) -> np.ndarray:
-        """How many elements of an input each element of the output takes, with those before it. For several inputs."""
+        """The number of elements of an input consumed up to each output element. Used only for layers with several inputs."""
         return np.arange(1, self.output.count + 1)
 
     @property
     def cycles(self) -> int:
-        """The cycles that it works on one tensor when nothing makes it wait."""
+        """The cycles for one tensor without stalls."""
         return max(self.output.count, *(s.count for s in self.inputs))
 
     @property
     def description(self) -> str:
-        """What it is, for a report."""
+        """A description for reports."""
         return type(self).__name__.removesuffix("Layer").lower()
 
 
 class Pipe:
-    """The stages of a pipeline: all go on when the last one is empty or is read, at one element in a cycle.
+    """The stages of a pipeline with one element per cycle. All stages advance when the last one is empty or is read.
 
     Attributes:
         m: The module.
@@ -139,7 +139,7 @@ class Pipe:
         self._valid: Wire | None = None
 
     def join(self, streams: Sequence[Stream]) -> list[Wire]:
-        """The inputs, of which one element each is taken at a time."""
+        """Begin with the inputs. One element of each is taken at a time."""
         m = self.m
         valids = [m.input(f"in{i}_valid", 1) for i in range(len(streams))]
         data = [m.input(f"in{i}_data", s.width) for i, s in enumerate(streams)]
@@ -150,18 +150,18 @@ class Pipe:
         return data
 
     def start(self, valid: Wire) -> None:
-        """Begin with something that is not an input."""
+        """Begin with a valid signal that does not come from an input."""
         self._valid = valid
 
     @property
     def valid(self) -> Wire:
-        """Whether the last stage so far holds something."""
+        """Whether the last stage so far has an element."""
         assert self._valid is not None
         return self._valid
 
     @property
     def reads(self) -> Wire:
-        """Whether a memory is read whose word belongs to the next stage."""
+        """The read enable of a memory whose word belongs to the next stage."""
         return self.m.all(self.advance, self.valid) if self.m.clock_enable else self.advance
 
     def stage(self, *values: Wire, name: str = "stage") -> list[Wire]:
@@ -170,17 +170,17 @@ class Pipe:
         return [self.m.delayed(v, f"{name}{self.depth}", self.advance) for v in values]
 
     def next_stage(self) -> None:
-        """One stage more, whose values are registered elsewhere: in a memory."""
+        """Add a stage whose values are registered elsewhere, such as in a memory."""
         self.depth += 1
         self._valid = self.m.delayed(self.valid, f"valid{self.depth}", self.advance, reset=0)
 
     def close(self, ready: Wire) -> None:
-        """Say when the last stage is read."""
+        """Define when the last stage is read."""
         m = self.m
         m.define(self.advance, m.any(ready, m.invert(self.valid)))
 
     def finish(self, data: Wire) -> None:
-        """Give a value of the last stage, which has to be a register, as the output."""
+        """Output a value of the last stage, which must be a register."""
         m = self.m
         self.close(m.input("out_ready", 1))
         m.output("out_valid", self.valid)
@@ -188,7 +188,7 @@ class Pipe:
 
 
 def period_of(values: np.ndarray) -> int:
-    """The length of the shortest beginning of rows whose repetitions are all the rows."""
+    """Return the period of rows: the length of the shortest prefix whose repetition gives all rows."""
     count = len(values)
     for period in range(1, count + 1):
         if count % period == 0 and np.array_equal(values[period:], values[:-period]):
@@ -197,7 +197,7 @@ def period_of(values: np.ndarray) -> int:
 
 
 class ConstantStream:
-    """Constants that go along with a stream, by position in it: read from a memory that goes round.
+    """Constants for the positions of a stream, read cyclically from a memory.
 
     Args:
         columns: A column for each constant, a row for each element of the stream.
@@ -210,11 +210,11 @@ class ConstantStream:
 
     @property
     def are_scalar(self) -> bool:
-        """Whether they are the same for all elements."""
+        """Whether all elements have the same constants."""
         return len(self.rows) == 1
 
     def values(self, pipe: Pipe, name: str = "constants") -> list[Wire]:
-        """Their values at the next stage of a pipeline, whose first stage this is."""
+        """The constants at the next stage of a pipeline, which must be at its first stage."""
         m = pipe.m
         if self.are_scalar:
             return [m.const(int(v), w) for v, w in zip(self.rows[0], self.widths, strict=True)]
@@ -226,7 +226,7 @@ class ConstantStream:
 
 
 def packed(row: Sequence[Any], widths: Sequence[int]) -> int:
-    """Numbers as one word, the first in the lowest bits."""
+    """Pack numbers into one word, the first in the lowest bits."""
     word, at = 0, 0
     for value, width in zip(row, widths, strict=True):
         word |= (int(value) & ((1 << width) - 1)) << at

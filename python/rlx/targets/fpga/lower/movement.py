@@ -1,4 +1,4 @@
-"""Layers that move elements: queues, copies for several readers, other orders, tensors one behind the other."""
+"""Layers that move elements: queues, forks for several readers, reordering, concatenation."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rlx.targets.fpga.lower.layer import Pipe, Stream, StreamLayer
 
 
 def spaced(times: np.ndarray) -> np.ndarray:
-    """The cycles in which elements leave that are ready at some cycles, when one leaves in a cycle."""
+    """Return the cycles in which elements leave, at most one per cycle, from the cycles in which they are ready."""
     places = np.arange(len(times))
     return np.maximum.accumulate(times - places) + places
 
 
 @dataclass(eq=False, repr=False)
 class Reorder(StreamLayer):
-    """A tensor in another order, with elements left out, repeated or put in: it is stored as a whole, twice.
+    """A tensor in another order, with elements omitted, repeated or inserted. Its memory has room for two whole tensors.
 
     Attributes:
-        sources: For each element of the output the place in the stream of the input that it comes from, or -1.
-        fill: What stands where there is none.
+        sources: For each output element, its position in the input stream, or -1.
+        fill: The value of output elements without a source.
         shape: The dimensions of the output.
         order: The order of the output.
     """
@@ -69,7 +69,7 @@ class Reorder(StreamLayer):
         read_bank = m.register("read_bank", 1)
         frame_read = m.named(m.all(step, read_end), "frame_read")
         read_bank.set(m.invert(read_bank.value), frame_read, reset=0)
-        # An address, and a bit above it where nothing is read.
+        # An address, with an additional high bit for elements without a source.
         words = [int(s) if s >= 0 else 1 << bits for s in self.sources]
         source = m.read_only("sources", words, bits + 1, at, pipe.reads)
         bank = m.delayed(read_bank.value, "bank1", pipe.advance)
@@ -84,7 +84,7 @@ class Reorder(StreamLayer):
         one, zero = m.const(1, 2), m.const(0, 2)
         begun = m.mux(frame_done, one, zero)
         filled.set(m.sub(m.add(filled.value, begun), m.mux(frame_read, one, zero)), reset=0)
-        # The memory of a frame may be written again once its last element has been read.
+        # The memory of a frame may be overwritten once its last element has been read.
         over = m.named(m.all(last, pipe.advance), "frame_over")
         used.set(m.sub(m.add(used.value, begun), m.mux(over, one, zero)), reset=0)
         width = self.output.width
@@ -97,10 +97,10 @@ class Reorder(StreamLayer):
 
 @dataclass(eq=False, repr=False)
 class ConcatLayer(StreamLayer):
-    """Two tensors that take turns: so many elements of the first, then so many of the second.
+    """Two tensors, interleaved in blocks of elements.
 
     Attributes:
-        turns: The elements of each in a turn.
+        turns: The block size of each tensor.
         shape: The dimensions of the output.
         order: The order of the output.
     """
@@ -150,10 +150,10 @@ class ConcatLayer(StreamLayer):
 
 @dataclass(eq=False, repr=False)
 class Fifo(StreamLayer):
-    """A queue: it holds what another way from the same place needs longer for.
+    """A queue. It stores elements until those on a slower path from the same source arrive.
 
     Attributes:
-        depth: The elements that it holds.
+        depth: The number of elements in the queue.
     """
 
     depth: int = field(kw_only=True)
@@ -176,7 +176,7 @@ class Fifo(StreamLayer):
         ready = m.compare("ult", stored.value, self.depth)
         m.output("in0_ready", ready)
         take = m.named(m.all(valid, ready), "take")
-        # The word at the head of the queue is read as soon as its place at the output is free.
+        # The word at the head of the queue is read as soon as the output is free.
         read = m.named(m.all(m.compare("ne", stored.value, 0), m.any(m.invert(shown.value), out_ready)), "read")
         write_place, _ = m.counter("write_place", self.depth, take)
         read_place, _ = m.counter("read_place", self.depth, read)
@@ -189,7 +189,7 @@ class Fifo(StreamLayer):
 
 
 def fork(name: str, readers: int, width: int) -> HdlModule:
-    """A stream for several readers, each of which takes an element when it can: ports `in0_…`, `out0_…`, `out1_…`."""
+    """Return a module that copies a stream for several independent readers: ports `in0_…`, `out0_…`, `out1_…`."""
     m = HdlModule(name)
     valid, data = m.input("in0_valid", 1), m.input("in0_data", width)
     readies = [m.input(f"out{i}_ready", 1) for i in range(readers)]

@@ -1,4 +1,4 @@
-"""What layers ops become that move elements, or make one of several."""
+"""Rules for data movement and reductions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _reduced(site: LayerSite, x: Stream, kind: str, axes: tuple[int, ...]) -> St
 
 
 def _ascends(x: Stream, axis: int, results: np.ndarray) -> bool:
-    """Whether the elements of each result come in the order of an axis."""
+    """Whether the elements of each result arrive in the order of an axis."""
     along = np.array(np.broadcast_to(np.arange(x.shape[axis]).reshape([-1] + [1] * (len(x.shape) - 1 - axis)), x.shape))
     by_result = along.ravel()[x.order][np.argsort(results[x.order], kind="stable")]
     return np.array_equal(by_result, np.tile(np.arange(x.shape[axis]), x.count // x.shape[axis]))
@@ -72,7 +72,7 @@ def _ascends(x: Stream, axis: int, results: np.ndarray) -> bool:
 
 @rule("reshape", "transpose", "slice", "narrow", "reverse", "expand")
 def movement(site: LayerSite, x: Operand, *others: np.ndarray, **attributes: Any) -> Operand:
-    """The rule of ops that take elements from places which do not depend on values."""
+    """The rule of ops that move elements independently of values."""
     x = stream(x)
     places = np.arange(x.count).reshape(x.shape)
     return site.moved(x, np.asarray(site.evaluate(places, *others, **attributes)))
@@ -93,7 +93,7 @@ def _concat(site: LayerSite, left: Operand, right: Operand, *, axis: int) -> Ope
     sides = [left, right]
     starts = (0, sides[0].count)
     numbers = [np.arange(s.count).reshape(s.shape) + start for s, start in zip(sides, starts, strict=True)]
-    # Where each element of a side is in the result.
+    # The position of each operand's elements in the result.
     places = inverse(np.concatenate(numbers, axis).ravel())
     where = [places[s.order + start] for s, start in zip(sides, starts, strict=True)]
     turns = _turns(sides, axis)
@@ -103,7 +103,7 @@ def _concat(site: LayerSite, left: Operand, right: Operand, *, axis: int) -> Ope
 
 
 def _with_constant(site: LayerSite, left: Operand, right: Operand, axis: int) -> Stream:
-    """A concat of a stream and a constant: the stream with zeros at its side, which are replaced."""
+    """Concatenate a stream and a constant: pad the stream with zeros, which are then replaced."""
     x = stream(left if isinstance(left, Stream) else right)
     here = np.arange(x.count).reshape(x.shape)
     computed = np.concatenate([here if o is x else np.full(np.shape(o), -1) for o in (left, right)], axis)
@@ -112,7 +112,7 @@ def _with_constant(site: LayerSite, left: Operand, right: Operand, axis: int) ->
 
 
 def _turns(sides: Sequence[Stream], axis: int) -> tuple[int, int]:
-    """How many elements of each side follow each other, so that what comes next finds a convenient order."""
+    """Return the block size of each operand that gives a convenient element order for later layers."""
     a, b = sides
     if axis == 1 and len(a.shape) in (3, 4) and all(channels_of(s.order, s.shape) is not None for s in sides):
         return a.shape[1], b.shape[1]

@@ -1,4 +1,4 @@
-"""Names in SystemVerilog: a user's as near as may be, and no word of the language."""
+"""Identifiers in SystemVerilog: close to the user's names, without keywords."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 _LONGEST = 64
 
-# The keywords of IEEE 1800-2017, and names that Windows does not give to files.
+# The keywords of IEEE 1800-2017, and names that Windows does not allow for files.
 _WORDS = (
     "accept_on alias always always_comb always_ff always_latch and assert assign assume automatic before begin bind bins "
     "binsof bit break buf bufif0 bufif1 byte case casex casez cell chandle checker class clocking cmos config const "
@@ -31,11 +31,11 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 
 def identifier(text: str, fallback: str = "x") -> str:
-    """Return text as an identifier of SystemVerilog that does not begin or end with `_`; it may be a keyword."""
+    """Return text as an identifier of SystemVerilog without `_` at either end. It may be a keyword."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text)[:_LONGEST].strip("_") or fallback
     return name if name[0].isalpha() else f"{fallback}{name}"
 
 
 def is_keyword(name: str) -> bool:
-    """Whether a name is a word of SystemVerilog, in any case, or of file systems."""
+    """Whether a name is a keyword of SystemVerilog, in any case, or reserved in file systems."""
     return name.lower() in _KEYWORDS or re.fullmatch(r"(com|lpt)\d", name.lower()) is not None

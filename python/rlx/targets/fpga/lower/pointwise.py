@@ -1,4 +1,4 @@
-"""Layers that work on one element at a time: arithmetic with constants and between streams, tables, conversions."""
+"""Elementwise layers: arithmetic with constants and between streams, tables, conversions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.ir.dtype import DType
 from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for, index_bits
 from rlx.targets.fpga.lower.layer import ConstantStream, Pipe, Stream, StreamLayer, dtype_range
 
-# What each op makes of numbers, in Python's integers: it says which values its result may have.
+# Each op on Python integers. It is applied to the ends of intervals to bound the result.
 _EXACT: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -38,13 +38,13 @@ UNARY = ("neg", "abs", "relu")
 
 
 def interval_of(kind: str, intervals: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The least and the greatest number that an op gives before it is fitted to a dtype."""
+    """Return the least and the greatest result of an op before it wraps to a dtype."""
     if kind in COMPARISONS or kind == "truth":
         return 0, 1
     if kind == "where":
         return min(low for low, _ in intervals[1:]), max(high for _, high in intervals[1:])
     if kind in BITWISE:
-        # Bits of numbers without a sign give none, and an `and` is no more than either.
+        # Bitwise ops on non-negative numbers are non-negative, and an `and` is at most the smaller operand.
         signed = any(low < 0 for low, _ in intervals)
         ones = (1 << (max(bits_for(*i) for i in intervals) - 1)) - 1
         greatest = min(high for _, high in intervals) if kind == "and" and not signed else ones
@@ -57,12 +57,12 @@ def interval_of(kind: str, intervals: Sequence[tuple[int, int]]) -> tuple[int, i
 
 @dataclass(eq=False, repr=False)
 class Pointwise(StreamLayer):
-    """An op on elements at the same place of its operands, with integers that wrap as those of its dtype do.
+    """An elementwise op on integers that wrap to its dtype.
 
     Attributes:
         kind: One of `KINDS`.
         dtype: The dtype of the result.
-        constants: The operands that are constants: by position among the operands, in the order of the stream.
+        constants: The constant operands in stream order, by index of the operand.
     """
 
     kind: str = ""
@@ -128,7 +128,7 @@ class Pointwise(StreamLayer):
 
     @property
     def _depth(self) -> int:
-        self.module  # noqa: B018 - which knows its stages once it is written
+        self.module  # noqa: B018 - the number of stages is known once the module is written
         return self.__dict__["_stages"]
 
     def _result(self, m: HdlModule, operands: Sequence[Wire]) -> Wire:
@@ -171,7 +171,7 @@ class Pointwise(StreamLayer):
 
 
 def _alike(m: HdlModule, values: Sequence[Wire]) -> list[Wire]:
-    """Signed numbers in one width."""
+    """Sign-extend numbers to a common width."""
     width = max(v.width for v in values)
     return [m.sext(v, width) for v in values]
 
@@ -181,8 +181,8 @@ class TableLayer(StreamLayer):
     """`table[clamp(x)]`, from a read-only memory.
 
     Attributes:
-        table: Its entries, for 0, 1, …
-        dtype: Their dtype.
+        table: The entries for 0, 1, …
+        dtype: The dtype of the entries.
     """
 
     table: np.ndarray = field(kw_only=True)

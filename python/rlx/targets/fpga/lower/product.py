@@ -1,8 +1,8 @@
-"""Products of two computed matrices: the rows of one stream past the other one, which is stored.
+"""Products of two computed matrices: the rows of one operand are streamed, and the other operand is stored.
 
-It is a dense layer whose weights are written by a stream. They lie in a memory that has room for two matrices: while products
-with one of them are added up, the next one arrives. An element of the matrix has its place in one of `parallel * lanes`
-memories, so that all that is multiplied at once is read at once, in whichever of two orders the matrix arrives.
+The layer is a dense layer whose weights come from a stream. Their memory has room for two matrices: the next matrix arrives
+while the current one is multiplied. The elements of a matrix are distributed over `parallel * lanes` memories, so that all
+elements that are multiplied at once can be read at once. The matrix may arrive in either of two orders.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Product(WindowLayer):
 
     Attributes:
         results: The columns of the stored matrix.
-        by_columns: Whether the stored matrix arrives column by column, and not row by row.
+        by_columns: Whether the stored matrix arrives column by column instead of row by row.
     """
 
     results: int = field(kw_only=True)
@@ -44,7 +44,7 @@ class Product(WindowLayer):
         sizes = f"{rows}x{channels} by {channels}x{self.results}"
         return f"product {sizes}, {self.parallel} x {self.lanes} at once" + ", in logic" * self.in_logic
 
-    # --- when what happens ------------------------------------------------------------------------------------
+    # --- timing -----------------------------------------------------------------------------------------------
 
     @property
     def cycles(self) -> int:
@@ -52,7 +52,7 @@ class Product(WindowLayer):
 
     @property
     def _elements(self) -> int:
-        """Those of one stored matrix."""
+        """The number of elements of one stored matrix."""
         return self.geometry.channels * self.results
 
     def needs(self, needed: Sequence[np.ndarray]) -> np.ndarray:
@@ -88,7 +88,7 @@ class Product(WindowLayer):
         following = m.add(place.value, m.const(1, bits))
         place.set(m.mux(pixel_end, m.const(0, bits), following), step, reset=0)
         at = m.delayed(m.concat(bank.value, place.value), "matrix_address", self._advance)
-        # The last words of a matrix are read two stages later.
+        # The last words of a matrix are read two stages after the last step.
         over = image_end
         for _ in range(2):
             over = m.delayed(over, "matrix_over", self._advance, reset=0)
@@ -104,7 +104,7 @@ class Product(WindowLayer):
         return self.parallel * self.lanes
 
     def _matrix_writer(self, m: HdlModule, bits: int, image_end: Wire, over: Wire) -> tuple[Wire, Wire, list[Wire]]:
-        """What fills the memories: the element that came, its address, and for each memory whether it goes there."""
+        """The writer of the memories: the arriving element, its address, and a write enable for each memory."""
         w = self.inputs[1]
         valid, data = m.input("in1_valid", 1), m.input("in1_data", w.width)
         ready = m.compare("ult", self._used.value, 2)
@@ -120,7 +120,7 @@ class Product(WindowLayer):
             at[name], last = m.counter(f"write_{name}", count, going)
             going = event[name] = m.all(going, last)
         done = m.named(going, "matrix_done")
-        # The address of a column moves on by its words.
+        # The address advances by the number of words in a column.
         base = m.register("write_column", bits)
         moved = m.add(base.value, m.const(words, bits))
         base.set(m.mux(event["column_batch"], m.const(0, bits), moved), event["result_at_once"], reset=0)
@@ -141,6 +141,6 @@ class Product(WindowLayer):
 
 
 def is_by_columns(order: np.ndarray, shape: tuple[int, ...]) -> bool:
-    """Whether the matrices of a tensor `[images, channels, results]` come one after the other, column by column."""
+    """Whether the matrices of a tensor `[images, channels, results]` arrive consecutively, column by column."""
     places = np.arange(prod(shape)).reshape(shape)
     return np.array_equal(order, places.swapaxes(-1, -2).ravel())

@@ -1,4 +1,4 @@
-"""What layers products become: with constants, and of two computed tensors."""
+"""Rules for products: with constants, and of two computed tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _q_matmul(site: LayerSite, operands: QuantizedOperands[Operand], *, quantiza
 
 
 def _centred(site: LayerSite, x: Operand, zero_point: int) -> Operand:
-    """A tensor without its zero point."""
+    """A tensor with its zero point subtracted."""
     if isinstance(x, np.ndarray):
         return x.astype(np.int64) - zero_point
     return site.pointwise("sub", [x, np.array(zero_point)], "centre", i32, x.shape) if zero_point else x
@@ -57,7 +57,7 @@ def _dot_general(site: LayerSite, left: Operand, right: Operand, *, dims: DotDim
 
 
 def _arranged(site: LayerSite, x: Operand, axes: Sequence[int], shape: tuple[int, ...]) -> Operand:
-    """A tensor with its axes in another order, and then in another shape."""
+    """A tensor, transposed and then reshaped."""
     if isinstance(x, np.ndarray):
         return x.transpose(axes).reshape(shape)
     return site.moved(x, row_major(x.shape).reshape(x.shape).transpose(axes).reshape(shape))
@@ -98,13 +98,13 @@ def _batch(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _expanded(site: LayerSite, x: Stream, whole: tuple[int, ...], shape: tuple[int, ...]) -> Stream:
-    """A tensor repeated along its batch, with one axis for all of it."""
+    """A tensor, broadcast along its batch axes, which are merged into one axis."""
     places = np.array(np.broadcast_to(row_major(x.shape).reshape(x.shape), whole)).reshape(shape)
     return site.moved(x, places, order=None if places.size == x.count else row_major(shape))
 
 
 def _dense(site: LayerSite, x: Stream, weights: np.ndarray, shape: tuple[int, ...] | None = None) -> Stream:
-    """`x @ weights`, for constants in the form `[channels, results]`."""
+    """`x @ weights`, for constants of shape `[channels, results]`."""
     length, results = int(weights.shape[0]), int(weights.shape[1])
     found = columns_of(x.order, length)
     if found is None:
@@ -122,7 +122,7 @@ def _dense(site: LayerSite, x: Stream, weights: np.ndarray, shape: tuple[int, ..
 
 
 def _dense_of_columns(site: LayerSite, weights: np.ndarray, x: Stream) -> Stream:
-    """`weights @ x`: each column of x is a row of what is multiplied with the transposed constants."""
+    """`weights @ x`, as the product of the transposed x and the transposed constants."""
     turned = site.moved(x, row_major(x.shape).reshape(x.shape).swapaxes(-1, -2))
     shape = (*turned.shape[:-1], len(weights))
     sums = _dense(site, turned, weights.T, shape)

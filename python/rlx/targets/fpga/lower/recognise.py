@@ -1,4 +1,4 @@
-"""From a graph at LIR to a network of layers."""
+"""Conversion of a graph at LIR to a network of layers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlx.targets.fpga.lower.orders import usual
 from rlx.targets.fpga.lower.site import RULES, LayerSite, Operand
 from rlx.targets.fpga.lower.state import StateLayer
 
-# Importing the rules registers them.
+# Importing the modules registers their rules.
 _REGISTERED = (rules, product_rules, movement_rules)
 CLAIMED = ("constant", *RULES)
 _KINDS = {
@@ -33,7 +33,7 @@ _KINDS = {
 
 
 def _unsupported_kinds() -> Iterator[str]:
-    """The kinds without layers of ops that have them, such as `binary.pow`."""
+    """Kinds without a layer, such as `binary.pow`, of ops whose other kinds have one."""
     for op, taken in _KINDS.items():
         (kinds,) = (a.cases for a in registry.load()[op].spec.attributes if a.name == "kind")
         yield from (f"{op}.{kind}" for kind in kinds if kind not in taken)
@@ -43,14 +43,14 @@ UNSUPPORTED_KINDS = tuple(_unsupported_kinds())
 
 
 def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
-    """The network that computes what a graph does.
+    """Return the network of a graph.
 
     Args:
-        graph: A graph at LIR, of integers; its weights are constants.
-        states_as_ports: Whether states are inputs and outputs, and are not kept in the hardware.
+        graph: An integer graph at LIR with constant weights.
+        states_as_ports: Whether states are inputs and outputs, instead of being stored in the hardware.
 
     Raises:
-        UnsupportedError: It has symbols or parameters, or ops that have no layer: all of them are listed.
+        UnsupportedError: The graph has symbols or parameters, or ops without a layer, which are all listed.
     """
     _check_arguments(graph)
     values: dict[Any, Operand] = {}
@@ -75,7 +75,7 @@ def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
     operations = [op.operation for op in graph.function.entry_block.operations]
     for op in operations[:-1]:
         if any(v not in values for v in op.operands):
-            continue  # what it reads could not be made
+            continue  # an operand has no layer
         try:
             values[op.results[0]] = _made(op, values, layers, counts)
         except UnsupportedError as problem:
@@ -112,7 +112,7 @@ def _made(op: Any, values: dict[Any, Operand], layers: list[StreamLayer], counts
         return np.asarray(as_results(card.evaluate(*operands, **attributes))[0])
 
     def sole(stream: Stream) -> bool:
-        # An op that changes nothing gives the stream of its operand one more name.
+        # An op without effect returns the stream of its operand, which then has several values.
         names = [v for v, made in values.items() if made is stream]
         readers = [use.owner.operation for v in names for use in v.uses]
         return all(r == op or (len(r.results) > 0 and r.results[0] in names) for r in readers)
@@ -132,7 +132,7 @@ def _check_arguments(graph: Graph) -> None:
 
 
 def _without_unused(network: Network) -> Network:
-    """A network without layers, states among them, that no output depends on."""
+    """Remove layers, including states, that no output depends on."""
     read = {s.source for s in network.outputs.values()}
     waiting = list(read)
     while waiting:

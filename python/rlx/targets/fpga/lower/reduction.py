@@ -1,4 +1,4 @@
-"""Layers that make one number of several: sums, extremes and their places."""
+"""Layers for reductions: sums, extremes, argmax and argmin."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PLACES = ("argmax", "argmin")
 
 @dataclass(frozen=True)
 class Rounds:
-    """How elements that belong together follow each other in a stream: blocks of rounds of places.
+    """The order of reduced elements in a stream: blocks of rounds. A round has one element for each of several results.
 
     Attributes:
-        count: The rounds of a block: the elements that belong together.
-        places: The elements of a round: they belong to as many results.
+        count: The rounds of a block, which is the number of elements of each result.
+        places: The elements of a round, which is the number of results in a block.
     """
 
     count: int
@@ -31,11 +31,11 @@ class Rounds:
 
 
 def rounds_of(results: np.ndarray, count: int) -> Rounds | None:
-    """The rounds of a stream, or None if its elements follow each other in no such way.
+    """Return the rounds of a stream, or None if its elements have another order.
 
     Args:
         results: The result that each element belongs to.
-        count: How many elements belong to each result.
+        count: The number of elements of each result.
     """
     again = np.flatnonzero(results[1:] == results[0])
     places = int(again[0]) + 1 if len(again) else len(results)
@@ -47,14 +47,14 @@ def rounds_of(results: np.ndarray, count: int) -> Rounds | None:
 
 @dataclass(eq=False, repr=False)
 class ReduceLayer(StreamLayer):
-    """The sum, the largest or the smallest of elements, or its place (that of the first of several).
+    """The sum, the maximum or the minimum of elements, or the position of an extreme (the first one of several).
 
     Attributes:
         kind: One of `KINDS`.
-        rounds: How the elements follow each other.
+        rounds: The order of the elements.
         dtype: The dtype of the results.
-        shape: Their dimensions.
-        order: Their order.
+        shape: The dimensions of the results.
+        order: The order of the results.
     """
 
     kind: str = field(kw_only=True)
@@ -79,7 +79,7 @@ class ReduceLayer(StreamLayer):
 
     @cached_property
     def _last(self) -> np.ndarray:
-        """The places in the input at which results are known."""
+        """The positions in the input at which results are complete."""
         r = self.rounds
         blocks = np.arange(self.inputs[0].count).reshape(-1, r.count, r.places)
         return blocks[:, -1].ravel()
@@ -121,7 +121,7 @@ class ReduceLayer(StreamLayer):
         else:
             folded = self._folded(m, x, first, index, before)
         m.define(written, folded)
-        # Elements go on while a result waits to be read, until there is the next one.
+        # Elements are accepted while a result waits to be read, until the next result is complete.
         is_result = m.named(m.all(pipe.valid, last), "is_result")
         shown = m.register("shown", 1)
         free = m.any(m.input("out_ready", 1), m.invert(shown.value))
@@ -132,7 +132,7 @@ class ReduceLayer(StreamLayer):
         m.output("out_data", m.delayed(m.extract(folded, 0, width), "result", give))
 
     def _folded(self, m: HdlModule, x: Wire, first: Wire, index: Wire, before: Wire) -> Wire:
-        """What stands for the elements so far, with one more. For a place: the element, then its place."""
+        """The accumulator after one more element. For argmax and argmin, it contains the element and its position."""
         width = self.output.width
         if self.kind in PLACES:
             best = m.extract(before, width, x.width)

@@ -1,4 +1,4 @@
-"""Requantisation: sums times numbers in fixed point, rounded as `requantize` does, in a pipeline of one element a cycle."""
+"""Requantisation: sums times fixed-point numbers, rounded as in `requantize`, in a pipeline with one element per cycle."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _I32 = (-(1 << 31), (1 << 31) - 1)
 
 @dataclass(eq=False, repr=False)
 class Requantiser(StreamLayer):
-    """The op `requantize`, with a narrower range of results where a ReLU or another clamp comes after it.
+    """The op `requantize`. A following ReLU or other clamp narrows the range of its results.
 
     Multiplier and shift are constants, or inputs after the first one, in this order.
 
     Attributes:
         multiplier: The multipliers, in the order of the stream; None if they are an input.
-        shift: The shifts, likewise.
-        zero_point: As of the op.
-        mode: As of the op.
-        dtype: As of the op.
+        shift: The shifts, in the order of the stream; None if they are an input.
+        zero_point: The attribute of the op.
+        mode: The attribute of the op.
+        dtype: The attribute of the op.
         least: The least result.
         greatest: The greatest result.
         factor_bits: The widest signed factor of a hardware multiplier.
-        in_logic: Whether the product is made of logic, and not of hardware multipliers.
-        serial: The bits of the multiplier that are taken in a cycle, if the product takes several cycles; else 0.
+        in_logic: Whether the product is made of logic instead of hardware multipliers.
+        serial: The bits of the multiplier for each cycle of a serial product; 0 if the product is not serial.
     """
 
     multiplier: np.ndarray | None = field(kw_only=True)
@@ -57,7 +57,7 @@ class Requantiser(StreamLayer):
             if self.mode == "short":
                 self.multiplier = self.multiplier.astype(np.int16).astype(np.int64)
             self._factors = int(self.multiplier.min()), int(self.multiplier.max())
-        # The shifts that occur: what is computed is one of a range.
+        # The possible shifts. Computed shifts are a range.
         if self.shift is None:
             given = next(streams)
             low, high = (int(np.clip(v, RIGHTMOST, most)) for v in (given.low, given.high))
@@ -70,8 +70,8 @@ class Requantiser(StreamLayer):
         self.output = Stream(x.shape, self.dtype, x.order, low, high, self)
 
     def clamped(self, least: int, greatest: int) -> Requantiser:
-        """The same, with results clamped further."""
-        # A clamp of a clamp: where the two do not meet, the second one's nearest end is all there is.
+        """Return a copy with further clamped results."""
+        # If the two intervals are disjoint, all results are the nearest end of the second interval.
         ends = [min(max(end, least), greatest) for end in (self.least, self.greatest)]
         return replace(self, least=ends[0], greatest=ends[1])
 
@@ -86,7 +86,7 @@ class Requantiser(StreamLayer):
         return [max(-s, 0) if self.mode == "double" else BITS[self.mode] - s for s in self._shifts]
 
     def _results(self, x: Stream) -> tuple[int, int]:
-        """The range of results, by the evaluator: rounding keeps the order of numbers, as long as nothing wraps."""
+        """The range of results, computed by the evaluator. Rounding is monotonic as long as nothing wraps."""
         most = max(self._lefts)
         if min(x.low << most, x.low) < _I32[0] or (x.high << most) > _I32[1]:
             return int(self.dtype.min), int(self.dtype.max)
@@ -117,11 +117,11 @@ class Requantiser(StreamLayer):
         return self.output.count * self.interval
 
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
-        self.module  # noqa: B018 - which knows its stages once it is written
+        self.module  # noqa: B018 - the number of stages is known once the module is written
         at = np.maximum.reduce(arrivals)
         if not self.serial:
             return at + self._depth
-        # One after the other: elements leave no closer than the product takes.
+        # Serial: the distance between elements is at least the time of a product.
         places = np.arange(len(at)) * self.interval
         return np.maximum.accumulate(at - places) + places + self._digits + self._depth
 
@@ -153,7 +153,7 @@ class Requantiser(StreamLayer):
         self._depth = pipe.depth
 
     def _scales(self, pipe: Pipe, x: Wire, streams: Iterator[Wire]) -> tuple[Wire, Wire, Wire]:
-        """The multiplier, which of the shifts it goes with, and the number itself, a stage later."""
+        """The multiplier, the index of its shift in the possible shifts, and the operand, all one stage later."""
         m = pipe.m
         widths = (bits_for(*self._factors), max((len(self._shifts) - 1).bit_length(), 1))
         given: list[Wire | None] = [None, None]
@@ -183,7 +183,7 @@ class Requantiser(StreamLayer):
         return factor, code, x
 
     def _chosen(self, m: HdlModule, code: Wire, choices: Sequence[Wire]) -> Wire:
-        """The choice of a number, by halves."""
+        """The choice with an index, by a tree of multiplexers."""
         if len(choices) == 1:
             return choices[0]
         bit = max((len(choices) - 1).bit_length() - 1, 0)
@@ -194,14 +194,14 @@ class Requantiser(StreamLayer):
     def _staged(
         self, pipe: Pipe, values: Sequence[Wire], carried: Sequence[Wire], name: str = "stage"
     ) -> tuple[list[Wire], list[Wire]]:
-        """Values, and what goes along with them, a stage later. Constants need no register."""
+        """Values and accompanying values, one stage later. Constants need no register."""
         moving = [v for v in carried if not pipe.m.is_constant(v)]
         staged = pipe.stage(*values, *moving, name=name)
         rest = iter(staged[len(values) :])
         return staged[: len(values)], [v if pipe.m.is_constant(v) else next(rest) for v in carried]
 
     def _product(self, pipe: Pipe, x: Wire, factor: Wire, code: Wire) -> tuple[Wire, Wire]:
-        """The product, from pieces that fit hardware multipliers, added a stage at a time."""
+        """The product, as a sum of partial products that fit hardware multipliers. Each level of the sum is a stage."""
         m = pipe.m
         width = x.width + factor.width
         if self.in_logic:
@@ -219,7 +219,7 @@ class Requantiser(StreamLayer):
         return terms[0], code
 
     def _serial_product(self, pipe: Pipe, x: Wire, factor: Wire, code: Wire) -> tuple[Pipe, Wire, Wire]:
-        """The product, some bits of the factor in a cycle; a pipeline after it, the product and the code in it."""
+        """A serial product, with some bits of the factor per cycle. Returns a new pipeline, and product and code in it."""
         m, step, digits = pipe.m, self.serial, self._digits
         after = Pipe(m)
         busy, full = m.register("multiplies", 1), m.register("multiplied", 1)
@@ -234,7 +234,7 @@ class Requantiser(StreamLayer):
         kept = code if m.is_constant(code) else m.delayed(code, "multiplier_code", take)
         width = x.width + step + 1
         total = m.register("partial", x.width + 1)
-        # The digits that are done leave the factor at its lower end, and those of the product come in at the upper one.
+        # Used digits are shifted out at the lower end of the register, and digits of the product in at the upper end.
         bits = m.register("factor", digits * step)
         rows: list[Wire] = []
         for bit in range(step):
@@ -273,7 +273,7 @@ class Requantiser(StreamLayer):
         rights: Sequence[int],
         interval: tuple[int, int],
     ) -> tuple[Wire, int, int]:
-        """`(total + half) >> right`; where `mode` is `double`, ties of negative numbers go down."""
+        """`(total + half) >> right`. In mode `double`, ties of negative numbers are rounded down."""
         m = pipe.m
         low, high = interval
         if not any(rights):
@@ -285,7 +285,7 @@ class Requantiser(StreamLayer):
         if self.mode == "double":
             rounds = self._chosen(m, code, [m.const(int(h > 0), 1) for h in halves])
             sign = m.extract(total, width - 1, 1)
-            # half - 1 where the number is negative
+            # half - 1 for negative numbers
             half = m.sub(half, m.zext(m.all(sign, rounds), width))
             (half, total), (code,) = self._staged(pipe, [half, total], [code], "half")
         (total,), (code,) = self._staged(pipe, [m.add(total, half)], [code], "rounded")
@@ -296,7 +296,7 @@ class Requantiser(StreamLayer):
         return shifted, low, high
 
     def _saturated(self, pipe: Pipe, value: Wire, low: int, high: int) -> Wire:
-        """The zero point added, and the result clamped."""
+        """Add the zero point, and clamp the result."""
         m = pipe.m
         least, greatest = self.output.low, self.output.high
         low, high = low + self.zero_point, high + self.zero_point
@@ -314,7 +314,7 @@ class Requantiser(StreamLayer):
 
 
 def _pieces(m: HdlModule, value: Wire, most: int) -> list[tuple[Wire, int]]:
-    """A signed number as pieces that a hardware multiplier takes, and the place of the lowest bit of each."""
+    """Split a signed number into pieces that fit a hardware multiplier, each with the position of its lowest bit."""
     pieces: list[tuple[Wire, int]] = []
     at, step = 0, most - 1
     while value.width - at > most:

@@ -1,6 +1,6 @@
-"""What layers convolutions, pools and ops on elements become.
+"""Rules for convolutions, pooling and elementwise ops.
 
-An operand is a `Stream`, or an array where it is a constant.
+An operand is a `Stream`, or an array if it is constant.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _sums(
 
 
 def with_offset(site: LayerSite, sums: Stream, offset: np.ndarray, axis: int) -> Stream:
-    """Sums with a number added to each channel: biases, and what zero points come to. It wraps as i32 does."""
+    """Add an offset to each channel of sums: biases, and the contributions of zero points. It wraps like i32."""
     if not offset.any():
         return sums
     offset = ((offset + (1 << 31)) % (1 << 32) - (1 << 31)).reshape(-1, *[1] * (len(sums.shape) - 1 - axis))
@@ -84,13 +84,13 @@ def _q_conv2d(
 
 
 def _by_pixels(site: LayerSite, x: Stream) -> tuple[Stream, np.ndarray]:
-    """A stream that goes by pixels, and the order of its channels."""
+    """Reorder a stream by pixels if necessary. Returns it with the order of its channels."""
     places = channels_of(x.order, x.shape)
     return (site.ordered(x, usual(x.shape)), np.arange(x.shape[1])) if places is None else (x, places)
 
 
 def _pixel_order(shape: tuple[int, ...], places: np.ndarray) -> np.ndarray:
-    """The order of a stream by pixels whose channels are in an order."""
+    """Return the order of a stream by pixels with this order of channels."""
     tensor = np.moveaxis(row_major(shape).reshape(shape), 1, -1)
     return tensor[..., places].ravel()
 
@@ -121,7 +121,7 @@ def _pool(site: LayerSite, x: Operand, *, kind: str, windows: PoolGeometry, **_:
 
 
 def fitted(site: LayerSite, x: Stream) -> Stream:
-    """A stream in the dtype of the result: numbers wrap where they do not fit."""
+    """Convert a stream to the dtype of the result. Numbers that do not fit wrap."""
     low, high = dtype_range(site.result.dtype)
     if low <= x.low and x.high <= high:
         return Stream(x.shape, site.result.dtype, x.order, x.low, x.high, x.source)
@@ -157,7 +157,7 @@ def _binary(site: LayerSite, left: Operand, right: Operand, *, kind: str) -> Ope
 
 
 def _shift(site: LayerSite, x: Stream, counts: Operand, kind: str) -> Stream:
-    """A shift by the same constant everywhere: wires. Counts that are no place of a number give 0, or its sign."""
+    """A shift by one constant, which needs only wires. Counts outside the width give 0, or the sign for right shifts."""
     count = np.unique(constant(counts, "the count of a shift"))
     if count.size != 1:
         raise UnsupportedError("a shift by several counts has no layer", hint="shift by one constant, or multiply")
@@ -165,13 +165,13 @@ def _shift(site: LayerSite, x: Stream, counts: Operand, kind: str) -> Stream:
     inside = 0 <= count[0] < bits
     if kind == "shift_left" and not inside:
         return site.pointwise("mul", [x, np.zeros((), np.int64)])
-    # A number without a sign has a bit more in its stream, so that all of it can be shifted out.
+    # An unsigned number has an additional bit in its stream, so that all bits can be shifted out.
     places = int(count[0]) if inside else bits - (x.dtype.min < 0)
     return site.pointwise(kind, [x, np.array(places)])
 
 
 def _clamped(site: LayerSite, left: Operand, right: Operand, kind: str) -> Stream | None:
-    """A clamp by one number, as part of the requantisation before it, or as nothing where it changes nothing."""
+    """Merge a clamp by one number into the preceding requantisation, or remove it if it has no effect; else None."""
     x, limit = (left, right) if isinstance(left, Stream) else (right, left)
     if not isinstance(x, Stream) or not isinstance(limit, np.ndarray) or x.shape != site.dims:
         return None
@@ -181,7 +181,7 @@ def _clamped(site: LayerSite, left: Operand, right: Operand, kind: str) -> Strea
     if number <= x.low if kind == "max" else number >= x.high:
         return x
     before = x.source
-    # What is clamped must be all that reads it, and no other order of what something else reads.
+    # The clamp must be the only reader of the requantised stream under all its names.
     if not isinstance(before, Requantiser) or before.output is not x or not site.sole(x):
         return None
     after = before.clamped(*((number, 1 << 31) if kind == "max" else (-(1 << 31), number)))
@@ -225,7 +225,7 @@ def _gather(site: LayerSite, table: Operand, indices: Operand, *, axis: int) -> 
     indices = stream(indices)
     entries = np.moveaxis(table, axis, 0)
     if entries.ndim > 1:
-        # A row of entries for each index: it comes again for each of them, times the length of a row and their place in it.
+        # Each index selects a row of entries. It is repeated for each entry of the row, and becomes `index * length + offset`.
         inner = entries.shape[1:]
         length = int(np.prod(inner))
         inside = np.arange(length).reshape(inner)

@@ -1,4 +1,4 @@
-"""The op that is being turned into layers: what the rules of all ops share."""
+"""`LayerSite`: shared helpers for the rules that convert ops to layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register the rule of some ops. It takes a `LayerSite`, the operands and the attributes."""
+    """Register a rule for some ops. The rule takes a `LayerSite`, the operands and the attributes."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, takes_flat(function)))
@@ -34,16 +34,16 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 @dataclass
 class LayerSite:
-    """An op that is being turned into layers.
+    """The op that a rule converts to layers.
 
     Attributes:
         name: The name of the op.
-        place: The user's line.
+        place: The source location.
         result: The shape of its result.
         evaluate: Its evaluator.
-        layers: All layers so far; new ones are added.
-        counts: How many layers of each name there are.
-        sole: Whether this op alone reads a stream, under all the names that it has in the graph.
+        layers: All layers so far; new ones are appended.
+        counts: The number of layers with each name.
+        sole: Whether this op is the only reader of a stream, over all values of the graph with this stream.
     """
 
     name: str
@@ -65,7 +65,7 @@ class LayerSite:
         return f"{base}{self.counts[base]}"
 
     def add(self, layer: StreamLayer) -> Stream:
-        """Add a layer; gives its output."""
+        """Add a layer, and return its output."""
         self.layers.append(layer)
         return layer.output
 
@@ -77,7 +77,7 @@ class LayerSite:
         return self.add(Reorder(self.named("reorder"), self.place, [x], sources=sources, shape=x.shape, order=order))
 
     def moved(self, x: Stream, sources: np.ndarray, fill: int = 0, order: np.ndarray | None = None) -> Stream:
-        """A tensor whose elements are those of another: for each its flat index there, or -1 for the fill."""
+        """A tensor of elements of another tensor. `sources` has the flat index of each element there, or -1 for the fill."""
         flat = sources.ravel()
         if flat.size == x.count and np.array_equal(np.sort(flat), np.arange(x.count)):
             moved = x.like(sources.shape, inverse(flat)[x.order])
@@ -93,7 +93,7 @@ class LayerSite:
     def broadcast(
         self, operands: Sequence[Operand], shape: tuple[int, ...] | None = None
     ) -> tuple[list[Stream], dict[int, np.ndarray]]:
-        """Operands in the shape of the result: streams in one order, and constants in that order, by position."""
+        """Broadcast operands to the shape of the result. Returns streams in one order, and constants by index in that order."""
         dims = self.dims if shape is None else shape
         whole = [o for o in operands if isinstance(o, Stream) and o.shape == dims]
         streams: list[Stream] = []
@@ -121,7 +121,7 @@ class LayerSite:
         to: DType | None = None,
         shape: tuple[int, ...] | None = None,
     ) -> Stream:
-        """An op on elements."""
+        """Add an elementwise op."""
         streams, constants = self.broadcast(operands, shape)
         name = self.named(base or kind)
         to = self.result.dtype if to is None else to
@@ -129,10 +129,10 @@ class LayerSite:
 
 
 def constant(operand: Operand | None, what: str) -> np.ndarray:
-    """An operand that has to be a constant.
+    """Return an operand that must be constant.
 
     Raises:
-        UnsupportedError: It is not.
+        UnsupportedError: The operand is computed.
     """
     if isinstance(operand, np.ndarray):
         return operand
@@ -142,7 +142,7 @@ def constant(operand: Operand | None, what: str) -> np.ndarray:
 
 
 def stream(operand: Operand | None, what: str = "x") -> Stream:
-    """An operand that has to be computed."""
+    """Return an operand that must be computed."""
     if isinstance(operand, Stream):
         return operand
     raise UnsupportedError(f"{what} must not be a constant")

@@ -1,4 +1,4 @@
-"""States: what one tensor leaves behind for the next one."""
+"""States: values passed from one tensor to the next."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from rlx.targets.fpga.lower.layer import Stream, StreamLayer, dtype_range
 
 @dataclass(eq=False, repr=False)
 class StateLayer(StreamLayer):
-    """A tensor that is read with each tensor, and written for the next one: a queue that a reset fills with first values.
+    """A state: it is read with each input tensor, and written for the next one. It is a queue that a reset fills.
 
-    What it gives comes in the order in which it is written, so a tensor waits for each element until the one before has written
-    it. There is room for a whole tensor beside the one that is read: what computes the new value may be early.
+    The queue returns elements in the order in which they are written, so a tensor waits for each element until the previous
+    tensor has written it. The queue has room for a whole tensor in addition to the one being read, because the new value may
+    be computed early.
 
     Attributes:
         title: The name of the state.
         shape: Its dimensions.
         dtype: Its dtype.
         order: The order of its elements.
-        init: What each element is after a reset.
-        update: The stream that writes it; it has the same order. It is no input, as it comes from what reads the state.
+        init: The value of each element after a reset.
+        update: The stream that writes it, in the same order. It is not an input, because it depends on readers of the state.
     """
 
     title: str = field(kw_only=True)
@@ -60,7 +61,7 @@ class StateLayer(StreamLayer):
         take = m.named(m.all(valid, ready), "take")
         read = m.named(m.all(m.compare("ne", stored.value, 0), m.any(m.invert(shown.value), out_ready)), "read")
         one, zero = m.const(1, bits), m.const(0, bits)
-        # First values are in no memory: they are counted, and all alike.
+        # Initial values are not in the memory: they are all equal, and only counted.
         first = m.register("first_left", bits)
         is_first = m.named(m.compare("ne", first.value, 0), "is_first")
         first.set(m.sub(first.value, one), m.all(read, is_first), reset=count)

@@ -1,9 +1,9 @@
-"""Convolutions, products with matrices and pools: windows of an image in a memory of rows, and several results at a time.
+"""Convolutions, products with matrices and pooling: windows on a line buffer, with several results at a time.
 
-The image arrives pixel by pixel with its channels side by side, and lies in a ring of rows: while the windows of one row of
-results are worked on, the rows of the next ones arrive. A word of the memory has `lanes` channels. A *dense* layer adds the
-products of all channels of a word up (`lanes` input channels at a time), for `parallel` results at once; a layer that is
-*per channel*, as a depthwise convolution or a pool, has a result for each channel of a word.
+The image arrives pixel by pixel with all channels of a pixel together, and is stored in a ring of rows. The next rows arrive
+while the windows of one row of results are computed. A word of the memory has `lanes` channels. A *dense* layer adds the
+products of all channels of a word (`lanes` input channels at a time), for `parallel` results at once. A *per-channel* layer,
+such as a depthwise convolution or pooling, has a result for each channel of a word.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class WindowLayer(StreamLayer):
     Attributes:
         kind: `conv` (also a product with a matrix), `depthwise`, `max` or `sum`.
         geometry: Its sizes.
-        weights: For `conv` `[groups, results of a group, kh, kw, channels of a group]`, for `depthwise` `[channels, kh, kw]`;
-            with their zero point subtracted, and in the order in which channels arrive.
-        fill: What the padding holds.
+        weights: For `conv` `[groups, results of a group, kh, kw, channels of a group]`, for `depthwise` `[channels, kh, kw]`.
+            Their zero point is subtracted, and channels are in their order of arrival.
+        fill: The value of the padding.
         dtype: The dtype of the results.
         order: The order of the results.
         shape: Their dimensions.
         images: The images of a tensor.
         lanes: The channels of a word.
-        parallel: The results of a dense layer that are computed at once.
-        ternary: Whether weights of -1, 0 and 1 are additions, and not products.
-        in_logic: Whether products are made of logic, and not of hardware multipliers.
+        parallel: The number of results of a dense layer that are computed at once.
+        ternary: Whether weights of -1, 0 and 1 become additions instead of products.
+        in_logic: Whether products are made of logic instead of hardware multipliers.
     """
 
     kind: str = field(kw_only=True)
@@ -82,23 +82,23 @@ class WindowLayer(StreamLayer):
 
     @property
     def is_dense(self) -> bool:
-        """Whether channels are added up."""
+        """Whether each result is a sum over channels."""
         return self.kind == "conv"
 
     @property
     def at_once(self) -> int:
-        """The results that are computed at once."""
+        """The number of results that are computed at once."""
         return self.parallel if self.is_dense else self.lanes
 
     @property
     def dense_shape(self) -> tuple[int, int, int]:
-        """Of a dense layer: groups, results of a group, channels of a group."""
+        """The numbers of groups, results of a group and channels of a group of a dense layer."""
         assert self.weights is not None
         return self.weights.shape[0], self.weights.shape[1], self.weights.shape[-1]
 
     @property
     def group_sizes(self) -> tuple[int, int, int]:
-        """Groups, results of a group and words of a group of channels."""
+        """The numbers of groups, batches of results of a group, and words of a group of channels."""
         if self.is_dense:
             groups, results, channels = self.dense_shape
             return groups, results // self.parallel, channels // self.lanes
@@ -106,12 +106,12 @@ class WindowLayer(StreamLayer):
 
     @property
     def steps(self) -> int:
-        """The steps for the results that are computed at once."""
+        """The number of steps for one batch of results."""
         return prod(self.geometry.kernel) * self.group_sizes[2]
 
     @property
     def batches(self) -> int:
-        """How often results are computed for a pixel."""
+        """The number of batches of results for a pixel."""
         return prod(self.group_sizes[:2])
 
     @property
@@ -121,13 +121,13 @@ class WindowLayer(StreamLayer):
 
     @property
     def rows_kept(self) -> int:
-        """The rows of the memory: those that a window needs, and as many as arrive meanwhile."""
+        """The number of rows in the memory: those that a window needs, and those that arrive meanwhile."""
         most = max(needed for needed, _ in self.geometry.plan())
         return most + max(1, min(self.geometry.stride[0], self.geometry.image[0]))
 
     @property
     def row_words(self) -> int:
-        """The words of a row."""
+        """The number of words in a row."""
         return self.geometry.image[1] * self.geometry.channels // self.lanes
 
     @property
@@ -149,10 +149,10 @@ class WindowLayer(StreamLayer):
         at_once = f"{self.parallel} x {self.lanes}" if self.is_dense else str(self.lanes)
         return f"{name} {kh}x{kw}, {at_once} at once" + (", ternary" if self.ternary else ", in logic" * self.in_logic)
 
-    # --- when what happens ------------------------------------------------------------------------------------
+    # --- timing -----------------------------------------------------------------------------------------------
 
     def _row_ends(self) -> np.ndarray:
-        """The last element of the input that each row of results needs."""
+        """The index of the last input element that each row of results needs."""
         g = self.geometry
         row = g.image[1] * g.channels
         ends: list[int] = []
@@ -173,10 +173,10 @@ class WindowLayer(StreamLayer):
         batches = g.results[1] * self.batches
         batch = (np.arange(1, batches + 1)[:, None] * self.interval + np.arange(self.at_once)).ravel()
         latency = 6 + (self.lanes - 1).bit_length() * self.is_dense
-        there: list[int] = []  # when each row of the image is there
-        given_up: list[int] = []  # when the place of each may be written again
+        there: list[int] = []  # the cycle in which each row of the image is complete
+        given_up: list[int] = []  # the cycle in which each row may be overwritten
         leaves: list[np.ndarray] = []
-        ended: list[int] = []  # when the work on each image ends
+        ended: list[int] = []  # the cycle in which each image is finished
         free = 0
         for image in range(self.images):
             free = max(free, self._begins(image, ended, arrivals))
@@ -194,7 +194,7 @@ class WindowLayer(StreamLayer):
         return np.concatenate(leaves)
 
     def _begins(self, image: int, ended: Sequence[int], arrivals: Sequence[np.ndarray]) -> int:
-        """The cycle in which work on an image may begin, for what is no row of it; `ended` is of the images before."""
+        """The first cycle for an image, apart from its rows: when other operands are ready. `ended` has the previous images."""
         return 0
 
     # --- hardware -----------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class WindowLayer(StreamLayer):
         return index_bits(self.rows_kept + 1)
 
     def _writer(self, m: HdlModule, freed: Wire, freed_rows: Wire) -> tuple[Wire, tuple[Wire, Wire, Wire]]:
-        """What fills the rows: whether one is complete, and the write port."""
+        """Write the logic that fills the rows. Returns whether a row is complete, and the write port."""
         x = self.inputs[0]
         valid, data = m.input("in0_valid", 1), m.input("in0_data", x.width)
         used = m.register("rows_used", self._row_bits)
@@ -244,12 +244,12 @@ class WindowLayer(StreamLayer):
         self, m: HdlModule, row_done: Wire, read_address: Wire, row_freed: Wire, freed_rows: Wire, data: Wire
     ) -> None:
         g, advance = self.geometry, self._advance
-        # Rows that are there for the reader; the writer may have those that are given up once the last read is done.
+        # Rows that are complete for the reader. The writer may reuse released rows after the last read.
         ready_rows = m.register("rows_ready", self._row_bits)
         active = m.register("active", 1)
         step = m.named(m.all(active.value, advance), "step")
         groups, results, words = self.group_sizes
-        # From the innermost loop to the outermost.
+        # Counters from the innermost loop to the outermost.
         _, last_word = m.counter("word", words, step)
         ends = [last_word]
         loops: list[tuple[Wire, Wire]] = []
@@ -267,7 +267,7 @@ class WindowLayer(StreamLayer):
         pixel_end = m.named(m.all(group_end, last_group), "pixel_end")
         row_end = m.named(m.all(pixel_end, last_column), "row_end")
         first = self._first(m, sum_end, step)
-        # A row of results begins when the rows that it needs, or that are given up after it, are all there.
+        # A row of results begins when all rows that it needs, or that are released after it, are complete.
         plan = g.plan()
         needed = m.lookup(row, [n for n, _ in plan], self._row_bits)
         gone = m.lookup(row, [n for _, n in plan], self._row_bits)
@@ -300,7 +300,7 @@ class WindowLayer(StreamLayer):
         self._accumulate(m, sums, control)
 
     def _may_begin(self, m: HdlModule, enough: Wire) -> Wire:
-        """Whether a row of results may begin, if its rows of the image are there."""
+        """Whether a row of results may begin, given that its rows of the image are complete."""
         return enough
 
     def _delayed(self, m: HdlModule, control: dict[str, Wire], stage: int) -> dict[str, Wire]:
@@ -315,7 +315,7 @@ class WindowLayer(StreamLayer):
         return first.value
 
     def _operands(self, m: HdlModule, data: Wire, inside: Wire | None) -> list[Wire]:
-        """The channels of the word that was read, with the padding in place."""
+        """The channels of the word that was read, or the padding."""
         x = self.inputs[0]
         width = bits_for(self._low, self._high)
         values: list[Wire] = []
@@ -327,11 +327,11 @@ class WindowLayer(StreamLayer):
         return values
 
     def _weights(self, m: HdlModule, step: Wire, pixel_end: Wire) -> list[Wire]:
-        """The weights of a step: for each result at once, one for each channel of the word."""
+        """The weights of a step: one for each channel of the word, for each result computed at once."""
         if self.weights is None:
             return []
         words, width = self.weight_words()
-        # The address goes on with the steps, as what it is the address of was laid out in their order.
+        # The address advances with each step, because the weights are stored in the order of the steps.
         place = m.register("weight_place", index_bits(len(words)))
         following = m.add(place.value, m.const(1, place.value.width))
         place.set(m.mux(pixel_end, m.const(0, place.value.width), following), step, reset=0)
@@ -359,7 +359,7 @@ class WindowLayer(StreamLayer):
     def _terms(
         self, m: HdlModule, values: list[Wire], weights: list[Wire], control: dict[str, Wire]
     ) -> tuple[list[Wire], dict[str, Wire]]:
-        """What is added in a step, for each result at once."""
+        """The terms of a step, for each result computed at once."""
         if not weights:
             return values, control
         stage = 4
@@ -402,7 +402,7 @@ class WindowLayer(StreamLayer):
         self._drain(m, sums, done)
 
     def _drain(self, m: HdlModule, sums: list[Wire], done: Wire) -> None:
-        """Give results that were computed at once one after the other."""
+        """Output the results of a batch one by one."""
         count, width = len(sums), self.output.width
         ready = m.input("out_ready", 1)
         left = m.register("results_left", index_bits(count + 1))
@@ -411,7 +411,7 @@ class WindowLayer(StreamLayer):
         takes = m.named(m.all(busy, ready), "given")
         m.named(busy, "busy")
         room = m.any(m.invert(busy), m.all(m.compare("eq", left.value, 1), ready))
-        # Whatever is before it waits while results would be lost.
+        # All earlier stages stall while results would be lost.
         m.define(self._advance, m.any(m.invert(done), room))
         load = m.named(m.all(done, room), "load")
         fewer = m.mux(takes, m.sub(left.value, m.const(1, bits)), left.value)
@@ -425,7 +425,7 @@ class WindowLayer(StreamLayer):
 
 
 def _paired(m: HdlModule, values: list[Wire]) -> list[Wire]:
-    """Sums of pairs of signed numbers."""
+    """Return the sums of pairs of signed numbers."""
     width = max(v.width for v in values) + 1
     values = [m.sext(v, width) for v in values]
     sums = [m.add(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
@@ -433,5 +433,5 @@ def _paired(m: HdlModule, values: list[Wire]) -> list[Wire]:
 
 
 def divisors(count: int, most: int) -> list[int]:
-    """The divisors of a number up to a limit."""
+    """Return the divisors of a number up to a limit."""
     return [d for d in range(1, min(count, most) + 1) if count % d == 0]
