@@ -1,4 +1,4 @@
-"""The types of the arguments and results of a compiled function, as types of NumPy arrays."""
+"""Types of the arguments and results of a compiled function, as types of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Access = Literal["copy", "borrow", "donate"]
 
 @dataclass(frozen=True)
 class TensorType:
-    """The dtype and shape of an argument or result; a ``None`` dimension is only known at run time."""
+    """The dtype and shape of an argument or result. A ``None`` dimension is known only at run time."""
 
     dtype: np.dtype
     shape: tuple[int | None, ...]
@@ -42,14 +42,14 @@ class TensorType:
 
 @dataclass(frozen=True)
 class ArgumentType(TensorType):
-    """The type of an argument, and what the program may do with the caller's memory.
+    """The type of an argument, and the program's access to the caller's memory.
 
     Attributes:
         access: ``"copy"``: the program gets a copy. ``"borrow"``: the program only reads the argument, so it may
-            use the caller's memory; in the first calls it gets copies, to check that it does not write to them.
-            ``"donate"``: the caller does not use the array any more, and the program may overwrite and return
-            it. The caller's memory is only used on a local device, and if it is large, writable and aligned to
-            64 bytes; otherwise the program gets a copy.
+            use the caller's memory. In the first calls it gets copies, to check that it does not write to them.
+            ``"donate"``: the caller no longer uses the array, and the program may overwrite and return it. The
+            caller's memory is used only on a local device, and only if it is large, writable and aligned to
+            64 bytes. Otherwise the program gets a copy.
     """
 
     access: Access = "copy"
@@ -57,15 +57,15 @@ class ArgumentType(TensorType):
 
 _ENTRY = re.compile(r"%(?P<kind>input|output)\d+: (?:tensor<(?P<tensor>(?:[^<>]|<[^<>]*>)*)>|(?P<other>[^,)]+))")
 _TENSOR = re.compile(r"(?P<dims>(?:(?:\d+|\?)x)*)(?P<element>.+)")
-# IREE has no unsigned integers, and programs hold storage dtypes as bytes.
+# IREE has no unsigned integers, and programs store storage dtypes as bytes.
 _DTYPES = {kind.mlir: kind for kind in DTYPES if kind.kind != "unsigned" and not kind.storage}
 
 
 def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]] | None:
-    """Argument and result types in IREE's ``iree.abi.declaration``; ``None`` if NumPy has no such types.
+    """Return argument and result types in IREE's ``iree.abi.declaration``, or ``None`` if NumPy lacks one of them.
 
     Raises:
-        ExecutionError: A value that is passed is not a tensor.
+        ExecutionError: An argument or result is not a tensor.
     """
     if not declaration:
         return None
@@ -86,10 +86,10 @@ def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]
 def agreed_types(
     function: str, kind: str, declared: Sequence[TensorType] | None, compiled: Sequence[TensorType] | None
 ) -> Sequence[TensorType]:
-    """The declared types, after a check that the compiled ones have the same layout; the compiled ones if none are declared.
+    """Return the declared types after comparing layouts with the compiled types; the compiled types if none are declared.
 
     Raises:
-        ExecutionError: They differ, or both are missing.
+        ExecutionError: The types differ, or both are missing.
     """
     if declared is None:
         if compiled is None:
@@ -107,10 +107,10 @@ def agreed_types(
 
 
 def element_type(dtype: np.dtype) -> int:
-    """IREE's number for a dtype.
+    """Return IREE's number for a dtype.
 
     Raises:
-        ExecutionError: It has none.
+        ExecutionError: IREE lacks the dtype.
     """
     from iree.runtime.dtypes import map_dtype_to_hal_element_type
 
@@ -121,11 +121,11 @@ def element_type(dtype: np.dtype) -> int:
 
 
 def _layout(dtype: np.dtype) -> tuple[str, int]:
-    """The properties of a dtype that IREE distinguishes: unsigned integers and storage dtypes are signed ones."""
+    """Return the properties of a dtype that IREE distinguishes. Unsigned integers and storage dtypes count as signed."""
     kind = dtype.kind if dtype.kind != "V" else dtype.name
     return "i" if kind == "u" or _is_storage(dtype) else kind, dtype.itemsize
 
 
 def _is_storage(dtype: np.dtype) -> bool:
-    """Whether programs hold a dtype as bytes."""
+    """Whether programs store a dtype as bytes."""
     return rlx_dtype(dtype).storage

@@ -1,14 +1,14 @@
-"""What tuning tries on IREE's compiler: flags that keep the numbers, and may make one program faster and another slower.
+"""Flags of IREE's compiler that tuning tries. They do not change results, and make some programs faster and others slower.
 
-Found in `iree-compile --help` of IREE 3.13. Flags that change what is computed (fast minima, lower precision, no roundings) are
-not among them.
+The flags are from `iree-compile --help` of IREE 3.13. Flags that change results are excluded (fast minima, lower precision,
+omitted rounding).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Of these the compiler has one value for a whole process, and none for a session.
+# Flags that apply to a whole compiler process, and cannot be set for a session.
 PROCESS_FLAGS = (
     "--iree-dispatch-creation-enable-fuse-horizontal-contractions",
     "--iree-llvmcpu-disable-vector-peeling",
@@ -18,10 +18,10 @@ PROCESS_FLAGS = (
     "--iree-llvmcpu-vector-pproc-strategy",
 )
 
-# By target; what is most often another program comes first, as there may be no time for all.
+# By target. Flags that change most programs are first, because the time may not suffice for all.
 ALTERNATIVES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "cpu": (
-        # Tiles, layouts, and what is one kernel.
+        # Tiles, layouts and fusion.
         ("--iree-llvmcpu-matmul-tile-bytes=524288",),
         ("--iree-llvmcpu-matmul-tile-bytes=65536",),
         ("--iree-llvmcpu-distribution-size=128",),
@@ -29,7 +29,7 @@ ALTERNATIVES: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("--iree-dispatch-creation-data-tiling=false",),
         ("--iree-dispatch-creation-enable-fuse-horizontal-contractions",),
         ("--iree-global-opt-use-im2col-for-convs",),
-        # Code.
+        # Code generation.
         ("--iree-llvmcpu-enable-ukernels=none",),
         ("--iree-llvmcpu-enable-inner-tiled",),
         (
@@ -37,7 +37,7 @@ ALTERNATIVES: Mapping[str, tuple[tuple[str, ...], ...]] = {
             "--iree-llvmcpu-loop-vectorization=false",
             "--iree-llvmcpu-slp-vectorization=false",
         ),
-        # Those that leave most programs as they are.
+        # Flags without effect on most programs.
         ("--iree-llvmcpu-vector-pproc-strategy=mask",),
         ("--iree-llvmcpu-vector-pproc-strategy=peel",),
         ("--iree-llvmcpu-max-allowed-number-of-native-vectors=64",),

@@ -1,4 +1,4 @@
-"""The architectures of IREE's targets, with the flags that choose them, and the names of devices that have them."""
+"""The architectures of IREE's targets, the flags that select them, and the names of devices with these architectures."""
 
 from __future__ import annotations
 

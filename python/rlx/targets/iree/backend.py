@@ -1,4 +1,4 @@
-"""The IREE back end: CPU, CUDA, ROCm, Vulkan and Metal through linalg. `program` runs what is compiled here."""
+"""The compiling half of the IREE back end: CPU, CUDA, ROCm, Vulkan and Metal through linalg. `program` runs the programs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from rlx.targets.protocol import Compiled, Measurement
 
 
 def estimated_flops(module: Any) -> int:
-    """The number of operations of each function, each op counted once, with a typical size for each symbol.
+    """Return the number of operations of each function, with a typical size for each symbol. Each op is counted once.
 
-    The body of a loop is counted once as well, because threads cost time in every step: they have to be worth it in each. With
+    The body of a loop is also counted once, because threads cost time in every step and must pay in every step. With
     threads, 1,000 steps of `tanh(h @ w + x)` for 256 numbers (134 million operations) took 36 ms on two cores instead of 9.
     """
     total = 0
@@ -44,7 +44,7 @@ def estimated_flops(module: Any) -> int:
 
 
 def version() -> str:
-    """The version of IREE's compiler."""
+    """Return the version of IREE's compiler."""
     return compiler_version()
 
 
@@ -53,13 +53,13 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
     Args:
         compilation: The compilation.
-        timeout_s: The seconds that an attempt of the compiler may take.
+        timeout_s: The time limit in seconds for each attempt of the compiler.
 
     Raises:
         CompileError: The module cannot be expressed or compiled for the target.
     """
     target, phases = leveled(compilation), compilation.phases
-    prewarm(target)  # the compiler's process starts while the graph is lowered here
+    prewarm(target)  # the compiler's process starts while this process lowers the graph
     lir = compilation.lir
     requirements = [r.to_json() for r in compilation.requirements]
     with timed(phases, "lower"):
@@ -80,14 +80,14 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
 
 def leveled(compilation: Compilation) -> Target:
-    """The target of a compilation, with the flags of its level of optimisation."""
+    """Return the target of a compilation, with the flags of its optimisation level."""
     assert isinstance(compilation.target, Target)
-    # As it is before the passes, so that the compiler's process can start while they run.
+    # The operations are estimated before the passes, so that the compiler's process can start while they run.
     return compilation.target.at_level(compilation.opt, estimated_flops(compilation.prepared.module))
 
 
 def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:
-    """The module that IREE compiles, and the target with the flags that it needs."""
+    """Return the module that IREE compiles, and the target with the flags that the module needs."""
     lowered = lir.clone().module
     lower(lowered, target)
     with mlir.entered():
@@ -104,14 +104,14 @@ def _function(lowered: Any, name: str) -> Any:
 
 
 def _seal(lowered: Any, signature: Signature, description: str) -> None:
-    """Store the hash of the description in the program: with another description it is refused when it is loaded."""
+    """Store the hash of the description in the program. Loading it with another description raises an error."""
     with mlir.entered():
         note = {DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
         _function(lowered, exported(signature.name)).attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 
 
 def emit(kind: str, compilation: Compilation) -> str | bytes | None:
-    """The linalg that IREE compiles, as text or as bytecode."""
+    """Return the linalg module that IREE compiles, as text or as bytecode."""
     if kind == "bytecode":
         buffer = io.BytesIO()
         compiler_input(compilation.lir, leveled(compilation))[0].operation.write_bytecode(buffer)
@@ -123,7 +123,7 @@ def emit(kind: str, compilation: Compilation) -> str | bytes | None:
 
 
 def notes(artifact: Artifact) -> list[str]:
-    """A note on the CPUs on which a program for a CPU can run."""
+    """Return a note on the CPUs that can run a CPU program."""
     if (data := artifact.info["cpu"]) is None:
         return []
     cpu = Cpu.from_json(data)
@@ -132,12 +132,12 @@ def notes(artifact: Artifact) -> list[str]:
 
 
 def module_text(lowered: Any) -> str:
-    """The text that IREE gets, with locations, so that its errors name the user's line."""
+    """Return the module as text for IREE, with locations, so that IREE's errors name source locations."""
     return lowered.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
 
 
-# Ops of lowered modules that write to a part of a buffer. IREE may choose the buffer of an argument for that, so a program
-# with such an op gets copies of its arguments (quirk `arguments-overwritten`).
+# Ops of lowered modules that write to a part of a buffer. IREE may use the buffer of an argument for them, so a program
+# with one of these ops gets copies of its arguments (quirk `arguments-overwritten`).
 _PARTIAL_WRITES = (
     "tensor.insert",
     "tensor.insert_slice",
@@ -152,7 +152,7 @@ _PARTIAL_WRITES = (
 
 
 def only_reads_arguments(lowered: Any) -> bool:
-    """Whether a lowered module has no op that IREE may let write to the buffer of an argument."""
+    """Whether a lowered module has no op that may write to the buffer of an argument in IREE."""
     is_partial_write = []
 
     def visit(op: Any) -> Any:

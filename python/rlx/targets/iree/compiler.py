@@ -1,4 +1,4 @@
-"""Compiles MLIR text with IREE, in a separate process. If that fails, it is repeated with weaker flags: a ladder."""
+"""Compilation of MLIR text with IREE in a separate process. After a failure it is repeated with weaker flags, the ladder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlx.targets.worker.process import HandlerFailed, WorkerDied
 DEFAULT_TIMEOUT_S = 600.0
 _LONGEST_DIAGNOSTIC = 600
 _LONGEST_NOTE = 300
-# What a compiler or a linker prints if the machine runs out of memory, disk space or files.
+# Messages of a compiler or linker if the machine runs out of memory, disk space or file handles.
 _OUT_OF_RESOURCES = re.compile(
     "no space left on device|cannot allocate memory|out of memory|bad_alloc|too many open files|"
     "resource temporarily unavailable|disk quota exceeded|text file busy",
@@ -57,11 +57,11 @@ class Attempt:
         flags: The compiler's flags.
         outcome: ``"ok"``, ``"failed with diagnostics"``, ``"crashed …"``, ``"was killed …"``, ``"timed out
             after … s"`` or ``"failed with …"``, an exception of the handler.
-        seconds: The time that it took.
+        seconds: The duration.
         diagnostics: The messages of the compiler.
         printed: The end of what the compiler, or a linker that it ran, printed to standard error.
         repeatable: Whether another attempt with the same flags would have the same outcome.
-        cpu: The CPU that the compiler has derived from the flags, if they are for a CPU.
+        cpu: The CPU that the compiler derived from the flags, or None for other devices.
     """
 
     flags: tuple[str, ...]
@@ -74,7 +74,7 @@ class Attempt:
 
     @property
     def ok(self) -> bool:
-        """Whether it compiled."""
+        """Whether the attempt succeeded."""
         return self.outcome == "ok"
 
 
@@ -85,7 +85,7 @@ class CompiledModule:
     Attributes:
         vmfb: The compiled module, ready for ``Executable``.
         flags_used: The flags of the attempt that succeeded.
-        seconds: The time of all attempts together.
+        seconds: The total time of all attempts.
         attempts: All attempts, the successful one last.
     """
 
@@ -96,7 +96,7 @@ class CompiledModule:
 
     @property
     def cpu(self) -> Cpu | None:
-        """The CPU that the code is for; None if it is for another device."""
+        """The CPU that the code is for; None for other devices."""
         return self.attempts[-1].cpu
 
     @property
@@ -106,7 +106,7 @@ class CompiledModule:
 
 
 class ModuleCompileError(CompileError):
-    """IREE could not compile a module with the flags of any rung of the ladder.
+    """IREE failed to compile a module on every rung of the ladder.
 
     Attributes:
         attempts: All attempts, in order.
@@ -145,8 +145,8 @@ def compile_module(
     Args:
         text: The module.
         target: The target.
-        timeout_s: The seconds that each attempt may take; by default ``RLX_COMPILE_TIMEOUT`` or 600.
-        worker: The processes to compile in; by default those that all callers share.
+        timeout_s: The time limit in seconds for each attempt; by default ``RLX_COMPILE_TIMEOUT`` or 600.
+        worker: The worker pool; by default the pool shared by all callers.
         name: The name of the text in diagnostics for operations without a location.
 
     Raises:
@@ -165,10 +165,10 @@ def compile_module(
 
 
 def ir_after(phases: Sequence[str], text: str, target: Target, flags: tuple[str, ...], name: str) -> list[str]:
-    """The IR of a module after some phases of the compiler, with locations.
+    """Return the IR of a module after each of some compiler phases, with locations.
 
     Args:
-        phases: Names of phases, as `iree-compile --compile-to` takes them.
+        phases: Names of phases, as in `iree-compile --compile-to`.
         text: A module that compiles.
         target: The target.
         flags: The flags with which it compiles: `CompiledModule.flags_used`.
@@ -200,7 +200,7 @@ def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
 
 @cache
 def compiler_version() -> str:
-    """The version of IREE's compiler; without package metadata, the size and time of the library instead."""
+    """Return the version of IREE's compiler; without package metadata, the size and time of the library instead."""
     try:
         return metadata.version("iree-base-compiler")
     except metadata.PackageNotFoundError:
@@ -209,7 +209,7 @@ def compiler_version() -> str:
 
 
 def default_timeout() -> float:
-    """The seconds that one attempt to compile may take: ``RLX_COMPILE_TIMEOUT``, or 600.
+    """Return the time limit in seconds for each attempt: ``RLX_COMPILE_TIMEOUT``, or 600.
 
     Raises:
         Error: The variable is not a positive number.
@@ -227,7 +227,7 @@ def default_timeout() -> float:
 def _attempts(
     module: bytes, target: Target, timeout_s: float, pool: WorkerPool, name: str
 ) -> Iterator[tuple[Attempt, bytes]]:
-    """Yield each attempt with the compiled module, until one succeeds or no other one can."""
+    """Yield each attempt with the compiled module, until one succeeds or no other attempt can succeed."""
     for flags in target.attempts:
         attempt, outcome, vmfb = _attempt(module, flags, target, timeout_s, pool, name)
         yield attempt, vmfb
@@ -273,13 +273,13 @@ def _attempt(
 
 
 def _cpu(ir: str, flags: tuple[str, ...], target: Target) -> Cpu | None:
-    """The CPU that code is for. It counts as the host's own only if no other flag changes it."""
+    """Return the CPU that code is for. It counts as the host's CPU only if no other flag changes it."""
     cpu_flags = [flag for flag in flags if flag.startswith("--iree-llvmcpu-target-")]
     return Cpu.of_ir(ir, target.host_features if len(cpu_flags) == 1 else "")
 
 
 def _split(severity: str, message: str) -> Iterator[IreeDiagnostic]:
-    """The diagnostic and its notes, which the compiler sends as one string of paragraphs with locations."""
+    """Yield a diagnostic and its notes, which the compiler sends as one string of paragraphs with locations."""
     paragraphs: list[str] = []
     for paragraph in message.split("\n\n"):
         if _LOCATED.match(paragraph) or not paragraphs:
@@ -293,14 +293,14 @@ def _split(severity: str, message: str) -> Iterator[IreeDiagnostic]:
 
 
 def _shortened(diagnostic: IreeDiagnostic) -> str:
-    """A diagnostic as text, shortened: the compiler may print the whole module as a note."""
+    """Return a diagnostic as shortened text: the compiler may print the whole module as a note."""
     limit = _LONGEST_NOTE if diagnostic.severity == "note" else _LONGEST_DIAGNOSTIC
     text = str(diagnostic)
     return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit} more characters)"
 
 
 def _important_lines(printed: str) -> list[str]:
-    """The first errors in what a compiler or linker printed, or else its last lines."""
+    """Return the first errors in the output of a compiler or linker, or else its last lines."""
     lines = [line[:_LONGEST_NOTE] for line in printed.splitlines() if line.strip()]
     return [line for line in lines if "error" in line.lower()][:3] or lines[-3:]
 

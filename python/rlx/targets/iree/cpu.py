@@ -1,11 +1,11 @@
-"""The CPU features that compiled code needs and that this machine's CPU has, by LLVM's names.
+"""The CPU features that compiled code needs and the features of this machine's CPU, by LLVM's names.
 
-IREE reports which CPU and features it compiles for. An instruction that the CPU does not have ends the process (SIGILL). So the
+IREE reports the CPU and the features that it compiles for. An instruction that the CPU lacks ends the process (SIGILL). So the
 features that code needs are stored with it, and checked before it is loaded.
 
-With `RLX_CPU_LEVEL=x86-64-v2` (or another level, or an architecture such as `aarch64`) this machine is taken for one that has
-no more: programs that need more are refused, and of a file with several the one for such a machine is chosen. So it can be
-tried here which program runs elsewhere. It gives the CPU no features that it has not.
+With `RLX_CPU_LEVEL=x86-64-v2` (or another level, or an architecture such as `aarch64`), RLX treats this machine as one with
+only the features of this level. It rejects programs that need more, and chooses the program for this level from a file with
+several programs. So the choice for another machine can be tested here. The variable cannot add features that the CPU lacks.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from rlx.targets.artifacts.fields import listed, name, record, text
 
 
 def _table(words: str) -> dict[str, str]:
-    """A dictionary from words `llvm_name=system_name`; a word without `=` is both names."""
+    """Return a dictionary from words `llvm_name=system_name`. A word without `=` is both names."""
     return {name: system_name or name for name, _, system_name in (word.partition("=") for word in words.split())}
 
 
-# The levels of the x86-64 ABI: each also has the features of the levels before.
+# The levels of the x86-64 ABI. Each level also has the features of the lower levels.
 _LEVELS = {
     "x86-64": "",
     "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",
     "x86-64-v3": "avx avx2 bmi bmi2 f16c fma lzcnt movbe",
     "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
 }
-# Names of LLVM's features in each system: of the features that compilers use by default and that the system reports.
+# System names of LLVM's features, for features that compilers use by default and that the system reports.
 _LINUX_X86 = _table(
     "sse3=pni ssse3 sse4.1=sse4_1 sse4.2=sse4_2 sse4a popcnt cx16 sahf=lahf_lm avx avx2 fma fma4 xop tbm f16c bmi=bmi1 bmi2 "
     "lzcnt=abm movbe adx aes vaes pclmul=pclmulqdq vpclmulqdq gfni sha=sha_ni avx512f avx512bw avx512cd avx512dq avx512vl "
@@ -66,7 +66,7 @@ class Cpu:
         architecture: `"x86_64"`, `"aarch64"` …
         name: LLVM's name of the CPU, such as `"znver4"`, or `"generic"`.
         features: The features that the code may use, in LLVM's names.
-        host: For code that was compiled for the compiling machine's own CPU: a hash of the features of that CPU.
+        host: A hash of the compiling machine's CPU features, for code compiled for that machine; else empty.
     """
 
     architecture: str
@@ -76,7 +76,7 @@ class Cpu:
 
     @classmethod
     def of_ir(cls, ir: str, host: str = "") -> Cpu | None:
-        """The CPU in IREE's `#hal.executable.target` attribute; None if the code is not for a CPU."""
+        """Return the CPU in IREE's `#hal.executable.target` attribute, or None if the code is not for a CPU."""
         target = re.search(r'#hal\.executable\.target<"llvm-cpu", "[^"]*", \{(?P<config>.*)', ir)
         if target is None:
             return None
@@ -102,14 +102,14 @@ class Cpu:
         """The CPU that `to_json` was called on.
 
         Raises:
-            Error: The data is of another form.
+            Error: The data has another form.
         """
         entries = _RECORD(data, what)
         return cls(**(entries | {"features": frozenset(entries["features"])}))
 
     @property
     def level(self) -> str:
-        """The highest level of the x86-64 ABI that it has; for other architectures, the architecture."""
+        """The highest level of the x86-64 ABI whose features it has; for other architectures, the architecture."""
         return level(self.features) if self.architecture == "x86_64" else self.architecture
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class Cpu:
         return f"{self.level} with {', '.join(more)}" if more else self.level
 
     def lacks(self) -> str | None:
-        """Why this machine's CPU cannot run the code; None if it can, or if that is not known."""
+        """The reason why this machine's CPU cannot run the code; None if it can, or if this is unknown."""
         level_name = _assumed_level()
         this_machine = machine() if not level_name or level_name in _LEVELS else level_name
         if self.architecture and this_machine and self.architecture != this_machine:
@@ -132,13 +132,13 @@ class Cpu:
         return f"this machine's CPU lacks {', '.join(missing)}" if missing else None
 
     def check(self, program: str) -> None:
-        """Raise if this machine's CPU cannot run the code.
+        """Check that this machine's CPU can run the code.
 
         Args:
-            program: The program that is loaded, for the message.
+            program: The program, for the message.
 
         Raises:
-            ExecutionError: The CPU cannot run it; the message names the features that are missing.
+            ExecutionError: The CPU cannot run it; the message names the missing features.
         """
         if (lacks := self.lacks()) is not None:
             raise ExecutionError(
@@ -148,10 +148,10 @@ class Cpu:
 
 
 def _assumed_level() -> str:
-    """The value of `RLX_CPU_LEVEL`; empty if it is not set.
+    """Return the value of `RLX_CPU_LEVEL`, or an empty string if it is not set.
 
     Raises:
-        ExecutionError: It is neither a level nor an architecture.
+        ExecutionError: The value is neither a level nor an architecture.
     """
     value = os.environ.get("RLX_CPU_LEVEL", "")
     if value and value not in (*_LEVELS, *_ARCHITECTURES):
@@ -161,19 +161,19 @@ def _assumed_level() -> str:
 
 
 def level(features: Iterable[str]) -> str:
-    """The highest level of the x86-64 ABI that a CPU with these features has."""
+    """Return the highest level of the x86-64 ABI for a CPU with these features."""
     return [name for name in _LEVELS if _features_of(name) <= set(features)][-1]
 
 
 def host_level() -> str | None:
-    """The level of this machine's CPU; None if that is not known, or if its architecture has no levels."""
+    """Return the level of this machine's CPU; None if it is unknown, or if the architecture has no levels."""
     present = host_cpu()
     return level(present) if present is not None and machine() == "x86_64" else None
 
 
 @cache
 def host_cpu() -> frozenset[str] | None:
-    """The features of this machine's CPU that have a name in the tables; None if the system does not report them."""
+    """Return the features of this machine's CPU that are in the tables; None if the system does not report them."""
     names, reported = _names(machine()), _reported_by_system()
     return (
         frozenset(name for name, system_name in names.items() if system_name in reported)
@@ -184,7 +184,7 @@ def host_cpu() -> frozenset[str] | None:
 
 @cache
 def host_features() -> str:
-    """A hash of the features of this machine's CPU: code for ``target-cpu=host`` can run where the hash is equal."""
+    """Return a hash of this machine's CPU features. Code for ``target-cpu=host`` can run on machines with the same hash."""
     described = [platform.system(), platform.machine()]
     if os.path.exists("/proc/cpuinfo"):  # platform.processor has a lock that a forked process may inherit (Python 3.11)
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -207,7 +207,7 @@ def host_features() -> str:
 
 
 def _reported_by_system() -> frozenset[str]:
-    """The features of the CPU by the system's names; empty if the system does not report them."""
+    """Return the features of the CPU by the system's names; empty if the system does not report them."""
     try:
         if sys.platform == "darwin":
             output = subprocess.run(["sysctl", "hw.optional.arm"], capture_output=True, text=True, timeout=10).stdout
@@ -221,20 +221,20 @@ def _reported_by_system() -> frozenset[str]:
 
 
 def _names(architecture: str) -> dict[str, str]:
-    """The system's name of each of LLVM's features, if it is known."""
+    """Return the system's name of each LLVM feature with a known name."""
     if sys.platform == "darwin":
         return _APPLE_ARM if architecture == "aarch64" else {}
     return {"x86_64": _LINUX_X86, "aarch64": _LINUX_ARM}.get(architecture, {}) if os.name == "posix" else {}
 
 
 def machine() -> str:
-    """The architecture of this machine, in LLVM's spelling; empty if it is not known."""
+    """Return the architecture of this machine, in LLVM's spelling; empty if it is unknown."""
     system_name = platform.machine().lower()
     return _MACHINES.get(system_name, system_name)
 
 
 def _features_of(name: str) -> set[str]:
-    """The features of a level; none for another name."""
+    """Return the features of a level; empty for other names."""
     result: set[str] = set()
     for level_name, features in _LEVELS.items():
         result |= set(features.split())
@@ -244,5 +244,5 @@ def _features_of(name: str) -> set[str]:
 
 
 def _advice() -> str:
-    """The architecture to compile for so that code runs on machines like this one."""
+    """Return advice on the architecture to compile for, so that code runs on this machine."""
     return host_level() or (machine() if machine() in ("aarch64", "riscv64") else "host")

@@ -1,4 +1,4 @@
-"""IREE's drivers and devices: opens and shares them, and explains why one cannot be opened."""
+"""IREE's drivers and devices: opening and sharing them, and error messages for those that cannot be opened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.targets.protocol import DeviceInfo
 
 LOCAL_DRIVERS = ("local-sync", "local-task")
 
-# The stack of a worker thread: large enough for what a dispatch may allocate there (see targets.py); the default is half.
+# The stack size of a worker thread. It covers the allocations of a dispatch (see targets.py); the default is half of this.
 _WORKER_STACK_BYTES = 524288
 
 _REQUIRED_SOFTWARE = {
@@ -32,14 +32,14 @@ _opened: dict[tuple[str, int], Any] = {}
 
 
 def device(uri: str, threads: int | None = None) -> Any:
-    """Open a device, or return it if it is open already: an ``iree.runtime.HalDevice``.
+    """Open a device, or return it if it is already open: an ``iree.runtime.HalDevice``.
 
     Args:
         uri: The name of a driver (``"local-sync"``, ``"local-task"``, ``"cuda"`` …), optionally with a device: ``"cuda://1"``.
         threads: The number of threads of ``local-task``; by default one per CPU that this process may use.
 
     Raises:
-        ExecutionError: There is no such driver, or no such device.
+        ExecutionError: The driver or the device does not exist.
     """
     driver = uri.partition("://")[0]
     count = (threads or usable_cpus()) if driver == "local-task" else 0
@@ -54,9 +54,9 @@ def _open_once(uri: str, driver: str, threads: int) -> Any:
 
 
 def worker_flags(driver: str, threads: int | None = None) -> tuple[str, ...]:
-    """The flags for the threads of a driver; by default one thread per CPU that this process may use.
+    """Return the flags for the threads of a driver; by default one thread per CPU that this process may use.
 
-    Without a count IREE binds one thread to each core, which then waits whenever another process uses that core.
+    Without a count, IREE binds one thread to each core. This thread then waits whenever another process uses the core.
     """
     if driver != "local-task":
         return ()
@@ -65,7 +65,7 @@ def worker_flags(driver: str, threads: int | None = None) -> tuple[str, ...]:
 
 
 def devices() -> list[DeviceInfo]:
-    """Every device that IREE's runtime finds, and why a driver finds none. Never raises."""
+    """Return every device that IREE's runtime finds, and a reason for each driver without a device. Never raises."""
     try:
         from iree.runtime import HalDriver
 
@@ -86,10 +86,10 @@ def devices() -> list[DeviceInfo]:
 
 
 def check_features(driver: str) -> None:
-    """Check that the first device of a driver can store bytes and compute with them, which is optional in Vulkan.
+    """Check that the first device of a driver supports storage and arithmetic of bytes, which is optional in Vulkan.
 
     Raises:
-        ExecutionError: It cannot, or there is no device.
+        ExecutionError: The device does not support it, or there is no device.
     """
     try:
         opened = _create_driver(driver)
@@ -107,7 +107,7 @@ def check_features(driver: str) -> None:
 
 
 def abandon_devices() -> None:
-    """In a forked child: forget all devices, without closing them, because that would wait for their threads for ever."""
+    """In a forked child: drop all devices without closing them. Closing would wait for their threads, which do not exist."""
     for opened in _opened.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
     _opened.clear()
@@ -126,7 +126,7 @@ def _probe(driver: str, entry: dict[str, Any]) -> DeviceInfo:
 
 
 def short_reason(error: BaseException) -> str:
-    """The message of an exception of IREE, without the C source line and the stack of calls."""
+    """Return the message of an IREE exception without the C source line and the call stack."""
     text = re.sub(r"\S+\.c:\d+: ", "", str(error))
     return text.split("; while ")[0].split("\n")[0].strip(" :")
 
@@ -153,7 +153,7 @@ def _open(uri: str, driver: str, threads: int) -> Any:
 def _create_driver(driver: str) -> Any:
     from iree.runtime import _binding
 
-    # A driver reads its flags when it is made, so a cached one would keep the flags of the first device.
+    # A driver reads its flags when it is created, so a cached driver would keep the flags of the first device.
     create = getattr(_binding, "create_hal_driver", _binding.get_cached_hal_driver)
     return create(driver)
 

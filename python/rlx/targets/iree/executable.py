@@ -1,9 +1,9 @@
-"""Loads compiled modules, and calls their functions with NumPy arrays, which share memory only if that is declared.
+"""Loaded modules, and calls of their functions with NumPy arrays. Memory is shared only if this is declared.
 
-IREE updates argument buffers in place and may return them. So the type of an argument declares what the program
-may do with its memory (``ArgumentType.access``); by default the program gets a copy. Small arguments are copied
-into buffers that are made once; small results are copied out. Large results are returned without a copy, unless
-they are in the memory of an argument.
+IREE updates argument buffers in place and may return them. So the type of an argument declares the access to
+its memory (``ArgumentType.access``); by default the program gets a copy. Small arguments are copied into buffers
+that are created once, and small results are copied out. Large results are returned without a copy, unless they
+are in the memory of an argument.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FAILURES = (ValueError, RuntimeError, IndexError, MemoryError, TypeError)
 
 
 class IreeExecutable:
-    """A loaded module. Its functions share state. Any thread may call them, but only one call runs at a time.
+    """A loaded module. Its functions share state. Any thread may call them, but calls run one at a time.
 
     Args:
         vmfb: The compiled module.
@@ -61,7 +61,7 @@ class IreeExecutable:
         check_parameters(parameters, parameter_types or {})
         self.driver = driver
         self.device = device(driver, threads)
-        self.trim()  # free buffers of programs that do not exist any more
+        self.trim()  # free buffers of programs that no longer exist
         self.lock = make_lock()
         self.functions: weakref.WeakSet[IreeFunction] = weakref.WeakSet()
         from iree.runtime import _binding
@@ -84,7 +84,7 @@ class IreeExecutable:
         _executables.add(self)
 
     def trim(self) -> None:
-        """Free the buffers that the device's pool keeps for later use."""
+        """Free the unused buffers in the device's pool."""
         self.device.allocator.trim()
 
     @property
@@ -98,7 +98,7 @@ class IreeExecutable:
         return [name for name in self.module.function_names if not name.startswith("__")]
 
     def note(self, function: str, key: str) -> str | None:
-        """An entry of `iree.reflection` of a function, which was set when the module was compiled."""
+        """An entry of a function's `iree.reflection`, which was set when the module was compiled."""
         compiled = self.module.lookup_function(function)
         return None if compiled is None else dict(compiled.reflection).get(key)
 
@@ -110,17 +110,17 @@ class IreeExecutable:
         *,
         copy_results: bool = False,
     ) -> IreeFunction:
-        """A function of the module, ready to be called.
+        """Return a callable function of the module.
 
         Args:
             name: Its name.
             argument_types: Dtype, shape and access of its arguments; by default as compiled, with copies.
             result_types: Dtype and shape of its results; by default as compiled. IREE has no unsigned types,
-                so an ``i8`` is ``int8`` unless a type here says ``uint8``.
+                so an ``i8`` is ``int8`` unless its type here is ``uint8``.
             copy_results: Copy every result, even large ones.
 
         Raises:
-            ExecutionError: There is no such function, or it has other types.
+            ExecutionError: The function does not exist, or its types differ.
         """
         compiled = self.module.lookup_function(name)
         if compiled is None:
@@ -137,9 +137,9 @@ class IreeExecutable:
 
 
 class IreeFunction:
-    """A compiled function: takes a list of arrays, returns a list of arrays that own their memory.
+    """A compiled function: it takes a list of arrays, and returns a list of arrays that own their memory.
 
-    The arrays must be C-contiguous and of the declared dtypes and shapes; the caller must have checked that.
+    The caller must ensure that the arrays are C-contiguous and have the declared dtypes and shapes.
 
     Attributes:
         name: Its name.
@@ -185,7 +185,7 @@ class IreeFunction:
         """
         if len(arrays) != len(self._passers):
             raise self._count_error(arrays)
-        try:  # as `holding`, without the time of a call
+        try:  # like `holding`, without the overhead of a call
             with self._lock: return self._run(arrays)  # noqa: E701  # fmt: skip
         except _FAILURES as error:
             raise self._failure(error) from error
@@ -204,10 +204,10 @@ class IreeFunction:
         return outputs
 
     def pass_on(self, source: IreeFunction) -> None:
-        """Run it on the results of another function, which takes nothing; no array is made of them.
+        """Run it on the results of another function without arguments, without converting them to arrays.
 
         Raises:
-            ExecutionError: One of the two failed.
+            ExecutionError: One of the two functions failed.
         """
         try:
             views = holding(source._lock, source._results)
@@ -216,7 +216,7 @@ class IreeFunction:
             raise self._failure(error) from error
 
     def _results(self) -> list[Any]:
-        """The results of a call without arguments, as they lie on the device."""
+        """The results of a call without arguments, as buffers on the device."""
         from iree.runtime import HalBufferView
 
         results = self._new_list(len(self._takers))
@@ -262,7 +262,7 @@ class _Trimmer:
 
 
 class StagedFunction(IreeFunction):
-    """A function with small arguments only: they are copied into buffers that are made once, while the lock is held."""
+    """A function with only small arguments, which are copied into buffers that are created once, while the lock is held."""
 
     def __init__(self, executable: IreeExecutable, *arguments: Any) -> None:
         super().__init__(executable, *arguments)
@@ -274,10 +274,10 @@ class StagedFunction(IreeFunction):
         self._lends = not all(map(transfer.is_small, self.result_types))
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run it; raises as ``IreeFunction`` does."""
+        """Run it. Raises like ``IreeFunction``."""
         if len(arrays) != len(self._staged):
             raise self._count_error(arrays)
-        try:  # as `holding`, without the time of a call
+        try:  # like `holding`, without the overhead of a call
             with self._lock: return self._run(arrays)  # noqa: E701  # fmt: skip
         except _FAILURES as error:
             raise self._failure(error) from error
@@ -292,10 +292,10 @@ class StagedFunction(IreeFunction):
 
 
 def check_parameters(parameters: Mapping[str, np.ndarray], types: Mapping[str, TensorType]) -> None:
-    """Check that weights are what a module needs; other keys are ignored.
+    """Check that weights have the types that a module needs. Other keys are ignored.
 
     Raises:
-        ExecutionError: A weight is missing, or has another dtype or size; the message lists all of these.
+        ExecutionError: A weight is missing, or has another dtype or size; the message lists all of them.
     """
     problems = []
     for key, expected in types.items():
@@ -341,10 +341,10 @@ def _make_instance() -> Any:
 
 
 def _after_fork_in_child() -> None:
-    """Let programs raise errors that would wait for ever: a fork copies no threads.
+    """Make programs raise errors if they would otherwise hang: a fork does not copy threads.
 
-    These are all programs on devices with threads. If another thread was running a program, its context and the locks of the
-    device, which all programs share, are as that thread has left them.
+    This affects all programs on devices with threads. It affects all programs if another thread was running one: the program's
+    context and the locks of the device, which all programs share, are in the state of that thread.
     """
     abandon_devices()
     executables = list(_executables)

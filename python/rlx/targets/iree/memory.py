@@ -1,4 +1,4 @@
-"""Host memory: settings of the C allocator, alignment, and arrays that keep the memory of other objects alive."""
+"""Host memory: settings of the C allocator, alignment, and arrays that keep other objects alive."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rlx.support.locks import holding, make_lock
 # segmentation fault.
 ALIGNMENT = 64
 
-# Up to this many bytes copying is faster than the bookkeeping of lending memory (measured: even at 128 KiB,
-# both ways).
+# Up to this number of bytes, copying is faster than the bookkeeping of lending memory (measured: break-even at 128 KiB
+# for both directions).
 COPY_LIMIT = 128 * 1024
 
 _M_TRIM_THRESHOLD = -1
@@ -25,17 +25,17 @@ _M_MMAP_THRESHOLD = -3
 _TRIM_BYTES, _MMAP_BYTES = (1 << 31) - 1, 1 << 30
 _configured = False
 
-# The pool takes no more buffers while so much memory is in use; and the number of buffers that it may keep.
+# The memory size above which the pool accepts no further buffers, and the maximal number of buffers in it.
 _POOLED, _POOLED_BUFFERS = "2gib", 64
 _lock = make_lock()
 
 
 def configure_allocator() -> None:
-    """Let glibc keep freed memory instead of returning it to the system. Has an effect once, and only with glibc.
+    """Make glibc keep freed memory instead of returning it to the system. Only the first call has an effect, only with glibc.
 
     IREE allocates temporary buffers in every call. With glibc's defaults each buffer is mapped, filled page by
     page and unmapped again: an attention layer with 16 MB of scores takes 2.5 times as long. The disadvantage is
-    that the process keeps its peak memory. With ``RLX_NO_MALLOPT=1`` the allocator is not changed.
+    that the process keeps its peak memory. ``RLX_NO_MALLOPT=1`` disables this setting.
     """
     holding(_lock, _configure_once)
 
@@ -55,18 +55,18 @@ def _configure_once() -> None:
 
 
 def allocator_environment() -> dict[str, str]:
-    """The same settings for another process, as variables of its environment."""
+    """Return the same settings for another process, as environment variables."""
     if _is_disabled():
         return {}
     return {"MALLOC_MMAP_THRESHOLD_": str(_MMAP_BYTES), "MALLOC_TRIM_THRESHOLD_": str(_TRIM_BYTES)}
 
 
 def pools() -> list[str] | None:
-    """The pools between IREE and the C allocator, in the form that its runtime takes; None for none.
+    """Return the pools between IREE and the C allocator, in the format of IREE's runtime, or None.
 
-    IREE asks for memory that is zero, and glibc writes zeros to memory that it reuses: 3 % of the time of an encoder's
-    gradient. A pool reuses buffers without that, for requests of exactly the same size. So `trim` must be called when
-    other sizes are going to be needed. With ``RLX_NO_MALLOPT=1`` there is no pool.
+    IREE requests zeroed memory, and glibc writes zeros to reused memory: 3 % of the time of an encoder's gradient. A
+    pool reuses buffers without zeroing, for requests of exactly the same size. So `trim` must be called before other
+    sizes are needed. With ``RLX_NO_MALLOPT=1`` there is no pool.
     """
     return None if _is_disabled() else [f"caching:*=*;{_POOLED};{_POOLED_BUFFERS}"]
 
@@ -76,12 +76,12 @@ def _is_disabled() -> bool:
 
 
 def address(array: np.ndarray) -> int:
-    """The address of the array's first element."""
+    """Return the address of the array's first element."""
     return array.__array_interface__["data"][0]
 
 
 def empty_aligned(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
-    """``np.empty`` at an address that compiled code can use without a copy."""
+    """Like ``np.empty``, at an address that compiled code can use without a copy."""
     dtype = np.dtype(dtype)
     size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     raw = np.empty(size + ALIGNMENT, np.uint8)
@@ -90,10 +90,10 @@ def empty_aligned(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
 
 
 def array_over(array: np.ndarray, *owners: Any) -> np.ndarray:
-    """A writable array over the memory of ``array`` that, like every view of it, keeps ``owners`` alive.
+    """Return a writable array over the memory of ``array``. This array and all its views keep ``owners`` alive.
 
-    IREE's own arrays do not: the memory of ``mapping.asarray(…)`` is freed with the array that it returned, even
-    if there are views of it.
+    IREE's own arrays do not do this: the memory of ``mapping.asarray(…)`` is freed with the returned array, even
+    if views of it exist.
     """
     block = np.asarray(_MemoryBlock(address(array), array.nbytes, owners))
     return block.view(array.dtype).reshape(array.shape)

@@ -6,27 +6,27 @@ from rlx.targets.hashes import fingerprint
 
 PARAMETER_SCOPE = "model"
 GETTER, SETTER = "rlx.get.", "rlx.set."
-# IREE's files for the linker begin with the name of the function. With "_dispatch_…" they have to fit into 255 bytes.
+# The names of IREE's linker files begin with the function name. Including "_dispatch_…" they must fit into 255 bytes.
 _LONGEST = 128
 
 
 def exported(name: str) -> str:
-    """The name that a program's function has in IREE: that of the graph, with a hash in place of its end if it is long."""
+    """Return the name of a program's function in IREE: the name of the graph. A hash replaces the end of a long name."""
     if len(name.encode()) <= _LONGEST:
         return name
     return f"{name.encode()[: _LONGEST // 2].decode(errors='ignore')}.{fingerprint(name)[:16]}"
 
 
 def symbol_of(kind: str, name: str) -> str:
-    """The global that holds a parameter or state."""
+    """Return the name of the global for a parameter or state."""
     return f"{kind}.{name}"
 
 
 def state_getter(name: str) -> str:
-    """The function that returns a state."""
+    """Return the name of the function that reads a state."""
     return f"{GETTER}{name}"
 
 
 def state_setter(name: str) -> str:
-    """The function that sets a state."""
+    """Return the name of the function that sets a state."""
     return f"{SETTER}{name}"

@@ -11,17 +11,17 @@ from rlx.targets.iree.targets import Target
 
 
 def lowering_passes(target: Target) -> str:
-    """The passes that lower rlx ops to linalg, and then prepare linalg for IREE and a target, as pipeline text.
+    """Return the passes that lower rlx ops to linalg, and then prepare linalg for IREE and a target, as pipeline text.
 
-    The order matters. Globals come first, because later passes recognise weights and states by the ops that load and store
-    them. Loops become branches last, because the passes before work on loops as ops.
+    The order matters. Globals are first, because later passes recognise weights and states by the ops that load and store
+    them. Loops become branches last, because the earlier passes work on loop ops.
     """
     from rlx.targets.iree.passes.emulate import Emulate
     from rlx.targets.iree.passes.quantised_products import QuantisedProducts
     from rlx.targets.iree.passes.set_device import SetDevice
 
     steps: list[str | Pass] = [
-        "rlx-outline-weights{growth=1}",  # products read f16 and bf16 faster than what casts make of them
+        "rlx-outline-weights{growth=1}",  # products with f16 and bf16 weights are faster than with weights cast in advance
         "rlx-to-linalg",
         "rlx-iree-globals",
         *(["rlx-iree-long-sums"] if target.sums_in_order else []),
@@ -40,7 +40,7 @@ def lowering_passes(target: Target) -> str:
     if target.wide_registers:
         steps.append("rlx-iree-narrow-integers")
     if target.contracts_products:
-        steps.append("rlx-iree-round-products")  # behind those that make products
+        steps.append("rlx-iree-round-products")  # after all passes that create products
     if target.fences_reductions:
         steps.append("rlx-iree-fence-reductions")
     steps.append("rlx-iree-initializers")

@@ -1,4 +1,4 @@
-"""The processes that IREE's compiler runs in."""
+"""Worker processes for IREE's compiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINKER_VARIABLE = "IREE_LLVM_EMBEDDED_LINKER_PATH"
 
 
 def compiler_library() -> Path:
-    """The path of IREE's compiler library, found without importing it.
+    """Return the path of IREE's compiler library without importing it.
 
     Raises:
         CompileError: The compiler is not installed.
@@ -36,7 +36,7 @@ def compiler_library() -> Path:
 
 
 def compiler_command(process_flags: tuple[str, ...] = ()) -> Command:
-    """The command of a process that compiles with these flags, which apply to everything that it compiles.
+    """Return the command of a compiler process with these flags, which apply to the whole process.
 
     Raises:
         CompileError: The compiler is not installed.
@@ -47,7 +47,7 @@ def compiler_command(process_flags: tuple[str, ...] = ()) -> Command:
 
 
 def _thread_flags() -> tuple[str, ...]:
-    """One thread where ``RLX_COMPILE_THREADS`` asks for it; else one for each core, of which MLIR cannot take fewer."""
+    """Return the flag for one thread if ``RLX_COMPILE_THREADS`` is 1. MLIR supports only one thread or one for each core."""
     threads = os.environ.get("RLX_COMPILE_THREADS", "")
     if threads not in ("", "1"):
         raise Error(
@@ -57,7 +57,7 @@ def _thread_flags() -> tuple[str, ...]:
 
 
 def _linker(library: Path) -> str:
-    """The path of the linker if it is not harmless in a shell: then the process makes a link with another name. Else empty."""
+    """Return the path of the linker if it is not harmless in a shell, else "". The process then creates a link to it."""
     path = os.environ.get(_LINKER_VARIABLE) or str(library.with_name("iree-lld"))
     return "" if is_harmless(path) or not os.path.exists(path) else path
 

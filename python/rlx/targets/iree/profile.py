@@ -1,9 +1,9 @@
-"""Times of the kernels of a program, through IREE's own profiler, and the ops of the LIR that each kernel computes.
+"""Times of a program's kernels from IREE's profiler, and the LIR ops of each kernel.
 
-The program is compiled once more, from a LIR in which each op has its number as location. IREE keeps locations: its IR says
-which ops a region for a kernel was made of (phase `dispatch-creation`), and where in the program each kernel is called (phase
-`executable-sources`). `iree-benchmark-module` runs the program in a process of its own and records each call of a kernel;
-`iree-profile` reads what it has written.
+The program is compiled again, from a LIR where the location of each op is its number. IREE preserves locations. Its IR after
+the phase `dispatch-creation` has the ops of each kernel's region, and the IR after `executable-sources` has the calls of each
+kernel. `iree-benchmark-module` runs the program in a separate process and records each kernel call. `iree-profile` reads the
+records.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _CALL = re.compile(r"stream\.cmd\.dispatch\s+(?:@[^\s:]+::)*@(?P<kernel>\"[^\"]+
 _ALIAS = re.compile(r"#loc\d*")
 _FROM_REGION = "_dispatch_"
 _FUNCTION = re.compile(r"^  (util\.func|util\.initializer)\b")
-# What is copied into each kernel that needs it, and says nothing about what the kernel computes.
+# Ops that are copied into each kernel that needs them. They do not identify the computation of a kernel.
 _SHARED = re.compile(
     r"\b(arith\.constant|tensor\.empty|linalg\.fill|iree_encoding\.\w+|hal\.interface\.\S+)\b|^\s*\^bb"
 )
 _MODE = "queue-events,host-execution,executable-metadata"
 _NANO = 1e-9
 _TIMEOUT_S = 600
-# Records of the profiler that hold others, or take no time of their own.
+# Records of the profiler that contain other records, or have no time of their own.
 _ENCLOSING = ("execute", "barrier", "dealloca")
 
 
@@ -82,7 +82,7 @@ def profile(
     return Measurement(driver, used, runs, seconds, tuple(e for e in events if e.run >= 0))
 
 
-# --- which ops a kernel computes ------------------------------------------------------------------
+# --- the ops of a kernel --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Kernels:
     """The kernels of a compiled program.
 
     Attributes:
-        calls: For each kernel the ops that each of its calls computes, in the order of the program.
-        all_ops: For each kernel the ops that some call computes.
+        calls: The ops of each call of a kernel, in program order.
+        all_ops: The ops of all calls of a kernel.
     """
 
     calls: Mapping[str, tuple[tuple[int, ...], ...]]
@@ -99,11 +99,11 @@ class Kernels:
 
     @classmethod
     def read(cls, regions: str, sources: str) -> Kernels:
-        """The kernels of a program, from its IR after two phases.
+        """Return the kernels of a program, from its IR after two phases.
 
-        IREE makes one kernel of several that are alike, so the code of a kernel says what its first call computes. The region
-        that became a call has the location of the call. Kernels that only change how a tensor lies in memory come later, and
-        were no regions.
+        IREE merges identical kernels, so the code of a kernel identifies only the ops of its first call. The region that became
+        a call has the location of the call. Kernels that only change the layout of a tensor are created later, and have no
+        region.
         """
         by_place = _regions(regions)
         calls: dict[str, list[tuple[int, ...]]] = defaultdict(list)
@@ -114,18 +114,18 @@ class Kernels:
         return cls({k: tuple(of_kernel) for k, of_kernel in calls.items()}, every)
 
     def ops(self, kernel: str, index: int, count: int) -> tuple[int, ...]:
-        """The ops of one of the `count` calls of a kernel in a run. The calls in a loop come again and again."""
+        """The ops of one of the `count` calls of a kernel in a run. Calls in a loop are repeated."""
         calls = self.calls.get(kernel, ())
         return calls[index % len(calls)] if calls and count % len(calls) == 0 else self.all_ops.get(kernel, ())
 
 
 def _computed(line: str) -> frozenset[int]:
-    """The ops that a line of a kernel belongs to."""
+    """Return the ops that a line of a kernel belongs to."""
     return frozenset() if _SHARED.search(line) else numbers_in(line)
 
 
 def _regions(ir: str) -> dict[frozenset[int], list[tuple[int, ...]]]:
-    """The ops in each region that becomes a kernel, by the location of the region; those of one location in order."""
+    """Return the ops in each region that becomes a kernel, by the location of the region, in program order."""
     found: dict[frozenset[int], list[tuple[int, ...]]] = defaultdict(list)
     inside, indent = frozenset[int](), ""
     for line in _unaliased(ir):
@@ -142,7 +142,7 @@ def _regions(ir: str) -> dict[frozenset[int], list[tuple[int, ...]]]:
 
 
 def _calls(ir: str) -> list[tuple[str, frozenset[int]]]:
-    """The kernels that functions call, with the locations of the calls; without what is called when the program is loaded."""
+    """Return the kernels called by functions, with the locations of the calls. Calls at load time are excluded."""
     found: list[tuple[str, frozenset[int]]] = []
     kernel, indent, in_function = "", "", False
     for line in _unaliased(ir):
@@ -157,7 +157,7 @@ def _calls(ir: str) -> list[tuple[str, frozenset[int]]]:
 
 
 def _unaliased(ir: str) -> list[str]:
-    """The lines of an IR, with numbers of ops for the names of locations that are written once, at its end."""
+    """Return the lines of an IR, with op numbers instead of location aliases, which are defined at the end of the IR."""
     written: dict[str, str] = dict(re.findall(r"^(#loc\d*) = (.*)$", ir, re.MULTILINE))
 
     @cache
@@ -184,10 +184,10 @@ def _inputs(arrays: Sequence[np.ndarray], folder: str) -> list[str]:
 
 
 def _element(dtype: np.dtype) -> str:
-    """The name that IREE's tools have for a dtype; they know no unsigned integers and no storage dtypes.
+    """Return the name of a dtype in IREE's tools, which lack unsigned integers and storage dtypes.
 
     Raises:
-        ExecutionError: They have none.
+        ExecutionError: The tools lack the dtype.
     """
     kind = rlx_dtype(dtype)
     if kind.is_complex:
@@ -208,7 +208,7 @@ def _parameters(parameters: Mapping[str, np.ndarray], folder: str) -> list[str]:
 
 
 def _run(vmfb: bytes, driver: str, threads: int | None, flags: list[str], runs: int, folder: str) -> float:
-    """Run the program and write `profile` into the folder; returns the seconds of a run. One run more is for warming up."""
+    """Run the program, write `profile` into the folder, and return the seconds per run. There is one additional warm-up run."""
     program, output = os.path.join(folder, "program.vmfb"), os.path.join(folder, "profile")
     Path(program).write_bytes(vmfb)
     command = [
@@ -251,10 +251,10 @@ def _printed(command: Sequence[str]) -> str:
 
 
 def _tool(name: str) -> str:
-    """The path of one of IREE's tools.
+    """Return the path of one of IREE's tools.
 
     Raises:
-        Error: IREE's runtime is not installed, or has no such tool.
+        Error: IREE's runtime is not installed, or lacks the tool.
     """
     spec = importlib.util.find_spec("iree") and importlib.util.find_spec("iree._runtime_libs")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -264,11 +264,11 @@ def _tool(name: str) -> str:
     raise Error(f"measuring kernels needs {name}, which is not installed", hint="pip install iree-base-runtime")
 
 
-# --- what was measured ----------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def _events(records: Sequence[Mapping[str, Any]], kernels: Kernels, runs: int) -> list[KernelEvent]:
-    """What ran, in order. Each run calls a kernel equally often; the first run has the number -1."""
+    """Return the kernel calls in order. Each run has the same number of calls of a kernel. The first run has the number -1."""
     timed = [r for r in records if r["record_type"] == "host_execution_event" and r["op"] not in _ENCLOSING]
     timed.sort(key=lambda r: r["start_host_time_ns"])
     by_kernel: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

@@ -1,6 +1,6 @@
-"""Runs programs that IREE compiled: what a machine needs that has IREE's runtime and no compiler.
+"""The running half of the IREE back end. It needs IREE's runtime, but not its compiler.
 
-The other half of the back end is `backend`, which compiles. Nothing here may import MLIR, or a compiler.
+The compiling half is `backend`. This module must not import MLIR or a compiler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rlx.targets.iree.executable import IreeExecutable, IreeFunction
 from rlx.targets.iree.names import exported, state_getter, state_setter
 from rlx.targets.iree.targets import Target, device_names, target
 
-# Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
+# Below this number of operations the threads of local-task cost more than they save (about 15 µs per call).
 PARALLEL_FLOPS = 20_000_000
 
 
@@ -34,7 +34,7 @@ DESCRIPTION_KEY = "rlx.described"
 
 
 def info_fields() -> dict[str, Check]:
-    """The entries of an artifact's `info`. The flags are only for information."""
+    """Return the checks of an artifact's `info` entries. The flags are only for information."""
     return {
         "flops": integer(0, _LARGEST_FLOPS),
         "borrow": boolean,
@@ -45,8 +45,8 @@ def info_fields() -> dict[str, Check]:
 
 
 def description(signature: Signature, borrow: bool, requirements: Sequence[Sequence[str | None]]) -> str:
-    """A hash of the facts in an artifact, besides the program, that make a call safe: types, access and sizes of arguments."""
-    # Texts for users, the meanings and places of requirements, do not matter.
+    """Return a hash of the facts in an artifact that make a call of the program safe: types, access and sizes of arguments."""
+    # Texts for users, such as meanings and locations of requirements, are not included.
     expressions = sorted({str(requirement[0]) for requirement in requirements})
     return fingerprint(json.dumps([signature.to_json(), borrow, expressions], sort_keys=True))
 
@@ -79,7 +79,7 @@ class Program:
         ):
             raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
         self.states = {a.name: a for a in signature.of_kind("state")}
-        self._getters: dict[str, IreeFunction] = {}  # made when they are needed
+        self._getters: dict[str, IreeFunction] = {}  # created on demand
         self._setters: dict[str, IreeFunction] = {}
         # A result may share the memory of a state, which the next run overwrites.
         function = self.executable.function(
@@ -101,7 +101,7 @@ class Program:
         self._setter(name)([value])
 
     def take_state(self, name: str, other: object, /) -> bool:
-        """Give a state the buffer of another program on the same device: see `protocol.TakingStates`."""
+        """Set a state to the buffer of another program on the same device: see `protocol.TakingStates`."""
         if not isinstance(other, Program) or other.executable.device is not self.executable.device:
             return False
         self._setter(name).pass_on(other._getter(name))
@@ -122,7 +122,7 @@ class Program:
 
 
 def _refusing_empty(function: IreeFunction, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """A function that refuses empty inputs: some devices give wrong results or unclear errors for these (`empty-tensors`)."""
+    """Return a function that rejects empty inputs: some devices have wrong results or unclear errors (`empty-tensors`)."""
 
     def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         for input_name, array in zip(names, arrays, strict=True):
@@ -149,7 +149,7 @@ def _argument_type(argument: Argument, borrow: bool) -> ArgumentType:
 
 
 def choose_driver(target: Target, flops: int, threads: int | None) -> str:
-    """The driver of the runtime; for the CPU, one with threads only if there is enough work."""
+    """Return the driver of the runtime. For the CPU, it has threads only if there is enough work."""
     if "local-task" not in target.drivers:
         return target.drivers[0]
     return "local-sync" if threads == 1 or flops < PARALLEL_FLOPS else "local-task"
@@ -159,8 +159,8 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """Load an artifact on its device.
 
     Raises:
-        ExecutionError: There is no such device, this machine's CPU lacks instructions that the code needs, or a parameter is
-            missing or does not fit.
+        ExecutionError: The device does not exist, this machine's CPU lacks instructions that the code needs, or a parameter is
+            missing or has the wrong type.
     """
     if (cpu := artifact.info["cpu"]) is not None:
         Cpu.from_json(cpu).check(f"the program {artifact.signature.name}")
@@ -172,7 +172,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
 
 
 def lacks(artifact: Artifact) -> str | None:
-    """Why this machine cannot run a program; None if nothing is known to be in its way."""
+    """Return the reason why this machine cannot run a program; None if no reason is known."""
     if (cpu := artifact.info["cpu"]) is not None:
         return Cpu.from_json(cpu).lacks()
     driver = targets.target(artifact.target, artifact.arch).drivers[0]
@@ -184,7 +184,7 @@ def lacks(artifact: Artifact) -> str | None:
 
 
 def rank(artifact: Artifact) -> int:
-    """Among programs for one device that this machine can run, the one with the highest rank uses most of it."""
+    """Return the rank of a program among those for one device that this machine can run. A higher rank uses more features."""
     cpu = artifact.info["cpu"]
     return 0 if cpu is None else len(cpu["features"])
 

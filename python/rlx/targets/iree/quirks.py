@@ -1,7 +1,8 @@
-"""The register of workarounds for IREE: what IREE does wrong, and where RLX avoids it.
+"""The register of IREE's defects, with the files that work around them.
 
 A comment that names a quirk (`loop-slices`) refers to an entry here. `tests/targets/iree/test_quirks.py` has a program for
-each quirk that any machine can show. It fails when IREE no longer has the quirk: then the workaround can be removed.
+each quirk that can be reproduced on any machine. It fails when IREE no longer has the quirk, so that the workaround can be
+removed.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Quirk:
-    """Something that IREE gets wrong.
+    """A defect of IREE.
 
     Attributes:
-        name: The name that comments use.
-        what: What happens without the workaround.
+        name: The name in comments.
+        what: The behaviour without the workaround.
         where: The files that work around it, in `python/rlx/`.
-        seen: The version of IREE that it was last seen with.
-        issue: Where it is reported, if it is.
-        not_shown: Why no test shows it; None if a test does.
+        seen: The last version of IREE in which it was observed.
+        issue: The address of the report, or None.
+        not_shown: The reason why no test reproduces it; None if a test does.
     """
 
     name: str
@@ -38,14 +39,14 @@ QUIRKS = (
     # --- loops and states -----------------------------------------------------------------------
     Quirk(
         "moved-away",
-        "a branch that passes on a buffer or a fence several times keeps it in place for one of them, and moves it away for "
-        "the last: the program fails, or does not wait for what it reads",
+        "a branch that forwards a buffer or a fence several times keeps it in place for one block argument, and moves it away "
+        "for the last: the program fails, or does not wait for its operands",
         (f"{_PASSES}/branches.py",),
         issue="https://github.com/iree-org/iree/issues/24753",
     ),
     Quirk(
         "numbers-overwritten",
-        "a branch that passes on numbers of 32 and of 64 bits may overwrite one of them before it is read",
+        "a branch that forwards 32-bit and 64-bit numbers may overwrite one of them before it is read",
         (f"{_PASSES}/branches.py", "targets/linalg/control.py"),
         not_shown="it depends on the registers of the VM: `norms` of tests/importers/jax_functions.py showed it",
     ),
@@ -58,8 +59,8 @@ QUIRKS = (
     ),
     Quirk(
         "scf-outside-kernels",
-        "for a carry in a shared buffer, the first step uses the offset of a later step; and the sizes of the results of a "
-        "choice inside of a loop are not known",
+        "for a carry in a shared buffer, the first step uses the offset of a later step; and the sizes of the results of an "
+        "`scf.if` inside a loop are unknown",
         (f"{_PASSES}/branches.py",),
     ),
     Quirk(
@@ -76,46 +77,45 @@ QUIRKS = (
     ),
     Quirk(
         "tables-of-constants",
-        "ops that overwrite a tensor which a kernel computes from constants alone, or a view of it, get the buffer of all that "
-        "read it: the second adds to what the first has written, and a result that is the table is changed",
+        "ops that overwrite a tensor computed from constants alone, or a view of it, share one buffer with all readers of the "
+        "tensor: the second op adds to the results of the first, and the tensor itself changes if it is a result",
         (f"{_PASSES}/scatter.py",),
     ),
     Quirk(
         "kernels-overtaken",
-        "a kernel that overwrites a state does not wait for the ops and the other such kernels that read it: groups of kernels "
-        "that may run at the same time are sorted by the values that they pass on alone",
+        "a kernel that overwrites a state does not wait for other readers of the state: groups of concurrent kernels are "
+        "ordered only by the values that they pass to each other",
         (f"{_PASSES}/in_place_updates.py", f"{_PASSES}/execution_order.py"),
         issue="https://github.com/iree-org/iree/pull/14893",
     ),
     Quirk(
         "fences-overtaken",
         "the operand of an optimization barrier is executed separately, and a kernel that overwrites a state does not wait "
-        "until this has read the state: results differ from run to run",
+        "until the operand has read the state: results differ from run to run",
         (f"{_PASSES}/execution_order.py",),
         not_shown="it depends on the threads' timing; examples/digits_cnn.py showed it",
     ),
     Quirk(
         "equal-globals",
-        "globals of equal initial values share their memory: a kernel that overwrites one of them changes all",
+        "globals with equal initial values share memory: a kernel that overwrites one of them changes all of them",
         (f"{_PASSES}/in_place_updates.py",),
         not_shown="the overwritten states of tests/targets/iree/test_updates.py have always been filled separately",
     ),
     Quirk(
         "half-numbers",
-        "the VM has no floats of 16 bits: what fills a tensor with such a number, which the compiler does not know, does not "
-        "compile",
+        "the VM has no 16-bit floats: an op that fills a tensor with a 16-bit float that is not a constant does not compile",
         (f"{_PASSES}/in_place_updates.py",),
     ),
     Quirk(
         "stored-results",
-        "a constant, an argument or a part of a parameter that a state gets and that is a result, too, may not compile: the "
-        "state is given what was made for the caller",
+        "a constant, an argument or a part of a parameter that is both a result and the new value of a state may not compile: "
+        "the state gets the value exported for the caller",
         (f"{_PASSES}/globals.py",),
         not_shown="it depends on what else is in the program: tests/targets/iree/test_states.py has one that did not compile",
     ),
     Quirk(
         "parts-in-branches",
-        "a part of a parameter that a choice gives may not compile, for a circular dependency of copies",
+        "a part of a parameter that is a result of `scf.if` may not compile, because of a circular dependency of copies",
         (f"{_PASSES}/branches.py",),
         not_shown="it depends on what else is in the program: tests/targets/iree/test_states.py has one that did not compile",
     ),
@@ -138,26 +138,26 @@ QUIRKS = (
     ),
     Quirk(
         "splats-reduced",
-        "the sum or the product of a tensor that is one constant everywhere is taken for that constant; a running sum of it "
-        "does not compile",
+        "the sum or product of a tensor whose elements are one constant becomes that constant; a running sum of it does not "
+        "compile",
         (f"{_PASSES}/splats.py",),
     ),
     Quirk(
         "thin-slices",
-        "for a kernel that looks up single elements of a slice with strides, or of one element of the innermost axis, the "
-        "generated code is not valid",
+        "a kernel that looks up single elements of a strided slice, or of a slice of size 1 along the innermost axis, gets "
+        "invalid code",
         (f"{_PASSES}/materialise.py",),
     ),
     Quirk(
         "several-elements",
-        "the compiler does not end where several single elements of a computed tensor, which itself is computed from slices of "
-        "widened numbers, are broadcast in one kernel",
+        "the compiler does not terminate if one kernel broadcasts several single elements of a tensor that is computed from "
+        "slices of widened numbers",
         (f"{_PASSES}/materialise.py",),
     ),
     Quirk(
         "batched-rows",
-        "the rows of all batches of a product are computed as one axis, which is split while it is packed: the first rows of "
-        "the next batch are used instead of the padding",
+        "the rows of all batches of a product are computed as one axis, which is split during packing: the first rows of the "
+        "next batch are used instead of the padding",
         (f"{_PASSES}/materialise.py",),
     ),
     Quirk(
@@ -169,7 +169,7 @@ QUIRKS = (
     ),
     Quirk(
         "rounding-packed",
-        "what rounds numbers to bytes is fused into the packing of a product, whose code takes two to three times as long",
+        "an op that rounds numbers to bytes is fused into the packing of a product, which then takes two to three times the time",
         (f"{_PASSES}/quantised_products.py",),
         not_shown=_SLOW,
     ),
@@ -188,8 +188,8 @@ QUIRKS = (
     ),
     Quirk(
         "sums-of-products",
-        "a sum over several axes of a product is treated as a contraction, for which the generated code is not valid if a "
-        "factor does not have all of these axes",
+        "a sum over several axes of a product is treated as a contraction, which gets invalid code if a factor lacks some of "
+        "these axes",
         ("targets/linalg/reduce.py",),
     ),
     Quirk(
@@ -201,19 +201,18 @@ QUIRKS = (
     ),
     Quirk(
         "contracted-products",
-        "a product and what it is added to are rounded once where the CPU can: numbers depend on the CPU, and no flag changes "
-        "that",
+        "a product and a sum are rounded only once if the CPU can: results depend on the CPU, and no flag changes this",
         (f"{_PASSES}/round_products.py", "targets/iree/targets.py"),
     ),
     Quirk(
         "sums-in-order",
-        "the elements of a sum are added one after the other, so that the error of a long sum of f32 grows with its length",
+        "the elements of a sum are added sequentially, so the error of a long f32 sum grows with its length",
         (f"{_PASSES}/long_sums.py", "targets/iree/targets.py"),
     ),
     Quirk(
         "many-bindings",
-        "elementwise ops become one kernel however many tensors they read and write, and a program of which a kernel has more "
-        "than 32 cannot be loaded",
+        "elementwise ops become one kernel regardless of the number of tensors that they read and write, and a program with a "
+        "kernel of more than 32 tensors cannot be loaded",
         (f"{_PASSES}/bindings.py",),
     ),
     # --- single ops -----------------------------------------------------------------------------
@@ -227,17 +226,17 @@ QUIRKS = (
         "wide-multiplication",
         "`arith.mului_extended` on vectors of two axes cannot be unrolled",
         ("numerics/words.py",),
-        not_shown="it depends on how a kernel is tiled",
+        not_shown="it depends on the tiling of a kernel",
     ),
     Quirk(
         "constant-tables",
-        "two tables that are computed from constants become one, and two scatters write to it",
+        "two tables that are computed from constants are merged, and two scatters write to the same table",
         ("targets/linalg/scatter.py",),
         not_shown=_LOWERED,
     ),
     Quirk(
         "single-windows",
-        "a loop over a window of one position is removed, and then the image must have the size that the other loops give",
+        "a loop over a window of size 1 is removed, and the size of the image must then match the other loops",
         ("targets/linalg/convolution.py",),
         not_shown=_LOWERED,
     ),
@@ -254,13 +253,13 @@ QUIRKS = (
     ),
     Quirk(
         "slow-rounding",
-        "`math.roundeven` becomes some twenty operations on bits, where `math.floor` is one instruction",
+        "`math.roundeven` becomes about twenty bit operations, while `math.floor` is one instruction",
         ("numerics/scalars.py", "targets/linalg/elementwise.py"),
         not_shown=_SLOW,
     ),
     Quirk(
         "small-halves",
-        "without F16C, an f32 that is smaller than the normal numbers of f16 is rounded to 0",
+        "without F16C, an f32 below the smallest normal f16 is rounded to 0",
         (f"{_PASSES}/emulate.py",),
     ),
     Quirk(
@@ -271,12 +270,12 @@ QUIRKS = (
     Quirk("unfused-fma", "without FMA, f64's fused multiply-add rounds the product", (f"{_PASSES}/emulate.py",)),
     Quirk(
         "nearest-integers",
-        "on vmvx, f32 becomes the nearest integer where it should lose its digits",
+        "on vmvx, a conversion of f32 to integers rounds to nearest instead of truncating",
         (f"{_PASSES}/emulate.py", "targets/iree/targets.py"),
     ),
     Quirk(
         "constants-evaluated",
-        "constants are computed by running the program inside of the compiler, which hangs if the program writes out of bounds",
+        "constants are computed by running the program inside the compiler, which hangs if the program writes out of bounds",
         ("targets/iree/targets.py",),
         not_shown="a test that shows it would hang",
     ),
@@ -307,19 +306,19 @@ QUIRKS = (
     ),
     Quirk(
         "wide-elements",
-        "constants and parameters whose elements have 128 bits crash the compiler, and it has no fill for them",
+        "constants and parameters with 128-bit elements crash the compiler, and it cannot fill tensors of this type",
         (f"{_PASSES}/wide_complex.py",),
     ),
     Quirk(
         "wide-registers",
-        "on vmvx, comparisons, maxima, quotients, shifts to the right and indices read the upper bits of integers of 8 and 16 "
-        "bits, which are not defined; bits cannot be counted",
+        "on vmvx, comparisons, maxima, quotients, right shifts and indices read the undefined upper bits of 8-bit and 16-bit "
+        "integers; popcount is not supported",
         (f"{_PASSES}/narrow_integers.py", "targets/iree/targets.py"),
     ),
     Quirk(
         "long-blocks",
         "sorted blocks of 64 do not compile for Metal",
         ("targets/linalg/sorting.py",),
-        not_shown="it needs another form of the lowering",
+        not_shown="it needs another version of the lowering",
     ),
 )

@@ -2,12 +2,12 @@
 
 The reasons for the flags, measured with IREE 3.13 (ratios are of run time on one x86-64 core):
 
-* With ``target-cpu=host``, O3 and data tiling together programs are 1.5 to 5 times as fast as with the defaults.
-  Data tiling below O2 crashes the compiler, so a lower rung of the ladder is without both.
-* With LLVM's passes over loops as well a CNN takes 0.85 of the time, other programs as long as without; compiling takes 1.03.
-* By default IREE turns f64 into f32, also in signatures.
-* Constant evaluation runs the program inside of the compiler, which hangs if the program writes out of bounds.
-  Without it constants are computed once, when the program is loaded; compiling is up to 0.25 s faster.
+* With ``target-cpu=host``, O3 and data tiling together, programs are 1.5 to 5 times as fast as with the defaults.
+  Data tiling below O2 crashes the compiler, so a lower rung of the ladder uses neither.
+* With LLVM's loop passes in addition, a CNN takes 0.85 of the time, other programs are unchanged, and compiling takes 1.03.
+* By default IREE converts f64 to f32, also in signatures.
+* Constant evaluation runs the program inside the compiler, which hangs if the program writes out of bounds.
+  Without it, constants are computed once, when the program is loaded, and compiling is up to 0.25 s faster.
   Quirk: `constants-evaluated`.
 * Without debug symbols and source map, artifacts are a quarter smaller.
 """
@@ -39,7 +39,7 @@ _COMMON = (
     "--iree-input-demote-i64-to-i32=false",
     "--iree-opt-const-eval=false",
     "--iree-vm-bytecode-module-strip-source-map",
-    # Values are made where they are used, so that the VM holds fewer of them.
+    # Values are computed close to their uses, so that fewer are live in the VM.
     "--iree-vm-target-optimize-for-stack-size",
 )
 _LOCAL = ("--iree-hal-target-device=local",)
@@ -50,10 +50,10 @@ _LLVM_CPU = (
     "--iree-llvmcpu-stack-allocation-limit=262144",  # the default rejects some fused dispatches
 )
 _LLVM_LOOPS = ("--iree-llvmcpu-loop-unrolling", "--iree-llvmcpu-loop-vectorization", "--iree-llvmcpu-slp-vectorization")
-# What does not fill a vector at the end of a loop is a loop of its own: small CNNs take 0.90 to 0.94 of the time, ResNet-18
-# 1.02, other programs as long as without.
+# A separate loop for the remainder of a vectorised loop: small CNNs take 0.90 to 0.94 of the time, ResNet-18 takes 1.02, other
+# programs are unchanged.
 _PEELED = "--iree-llvmcpu-vector-pproc-strategy=peel"
-# Operations of a program that is worth another process of the compiler and 7 % more of its time, at level 2.
+# The number of operations that justifies another compiler process and 7 % more compile time at level 2.
 LARGE = 10_000_000
 _NO_OPTIMISATION: tuple[str, ...] = ()
 # By default transposes are moved into the contraction before them (for example, the heads of attention). On the CPU, the
@@ -62,13 +62,13 @@ _NO_OPTIMISATION: tuple[str, ...] = ()
 _KEEP_TRANSPOSES = "--iree-global-opt-propagate-transposes=false"
 
 
-# Those that make no program slower. Joined weights do: docs/performance.md.
+# Fusions that do not slow down any program. Fusions that concatenate weights do: docs/performance.md.
 _FUSIONS = (
     *("matmul-bias-act", "conv-bias-act", "matmul-residual", "residual-layer-norm", "residual-rms-norm"),
     *("ada-layer-norm", "gated-residual", "swiglu"),
     *("recognize-activations", "recognize-softmax", "recognize-norms", "recognize-attention"),
 )
-# Those that are made where a target's costs say that they pay.
+# Fusions that are applied only where the target's cost model predicts a gain.
 _WEIGHED = ("swiglu-dual-matmul", "shared-input-matmul")
 
 
@@ -79,30 +79,31 @@ class Target:
     Attributes:
         name: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"vulkan"``, ``"metal"`` or ``"vmvx"``.
         arch: The architecture that code is compiled for, in the target's own spelling.
-        drivers: The drivers of the runtime that can run the program, the preferred one first.
+        drivers: The runtime drivers that can run the program, in order of preference.
         flags: The flags of all attempts to compile.
-        ladder: The additional flags of each attempt, the best first; if an attempt fails, the next one is tried.
-        optimisations: More flags of the first attempt, at every level of optimisation but 0.
+        ladder: The additional flags of each attempt, the best first. If an attempt fails, the next one is tried.
+        optimisations: Additional flags of the first attempt, at every optimisation level except 0.
         process_flags: Flags that apply to a whole compiler process, and so to all attempts.
-        process_optimisations: More of these for the first attempt, at level 3, and for large programs at level 2.
-        level: The level of optimisation.
+        process_optimisations: Additional process flags for the first attempt at level 3, and for large programs at level 2.
+        level: The optimisation level.
         unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) that tensors cannot have.
         device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
-        contracts_products: Whether the compiler rounds a product and a sum once if the architecture can. Quirk:
+        contracts_products: Whether the compiler rounds a product and a sum only once if the architecture can. Quirk:
             `contracted-products`.
-        wide_registers: Whether integers of 8 and 16 bits are held in 32, of which all count. Quirk: `wide-registers`.
-        sums_in_order: Whether the elements of a sum are added one after the other. Quirk: `sums-in-order`.
-        fences_reductions: Whether no op may be fused with a reduction before it (see `passes/fence_reductions.py`).
-        takes_empty: Whether tensors may have no elements.
-        computed_kernels: Whether the kernel of a convolution may be computed, and not only an argument or a constant.
-        notes: What a user should know about this target.
+        wide_registers: Whether integers of 8 and 16 bits are in 32-bit registers with undefined upper bits. Quirk:
+            `wide-registers`.
+        sums_in_order: Whether the elements of a sum are added sequentially. Quirk: `sums-in-order`.
+        fences_reductions: Whether ops must not be fused with a preceding reduction (see `passes/fence_reductions.py`).
+        takes_empty: Whether tensors may be empty.
+        computed_kernels: Whether the kernel of a convolution may be computed, besides being an argument or a constant.
+        notes: Notes for users of this target.
         cross: Whether the code is for another CPU than this machine's.
-        host_features: For code for the host's CPU: a hash of the features of that CPU.
-        emulated: Operations that are spelled out for IREE: keys of `EMULATED` in `passes/emulate.py`.
-        fusions: Those that pay, or are weighed: `docs/performance.md`.
-        costs: What work costs; None where nobody has measured it.
-        has_byte_products: Whether the CPU has instructions for sums of products of unsigned by signed bytes, of which IREE
-            makes use.
+        host_features: A hash of the host's CPU features, for code for the host's CPU.
+        emulated: Operations that are expanded for IREE: keys of `EMULATED` in `passes/emulate.py`.
+        fusions: The fusions that pay, or that the cost model decides about: `docs/performance.md`.
+        costs: The cost model; None if it has not been measured.
+        has_byte_products: Whether the CPU has instructions for sums of products of unsigned by signed bytes, and IREE uses
+            them.
     """
 
     name: str
@@ -143,14 +144,14 @@ class Target:
         return (self.flags + optimisations + best, *(self.flags + rung for rung in others))
 
     def process_flags_of(self, attempt: tuple[str, ...]) -> tuple[str, ...]:
-        """The flags of the compiler process for an attempt, one of `attempts`. What a user has set stays."""
+        """The flags of the compiler process for an attempt, one of `attempts`. The user's flags have priority."""
         if self.level < 3 or attempt != self.attempts[0]:
             return self.process_flags
         given = {flag.partition("=")[0] for flag in self.process_flags}
         return (*self.process_flags, *(f for f in self.process_optimisations if f.partition("=")[0] not in given))
 
     def at_level(self, level: int, flops: int = 0) -> Target:
-        """The target for programs of a level that compute so many operations: large ones get at level 2 what level 3 is."""
+        """The target at a level, for programs with a number of operations. Level 2 means level 3 for large programs."""
         return replace(self, level=3 if level == 2 and flops >= LARGE else level)
 
     @property
@@ -164,7 +165,7 @@ class Target:
         return _pipeline(self)
 
     def fingerprint(self) -> str:
-        """Text of all that the compiled code depends on, besides the module and the version of the compiler."""
+        """All inputs of compiling except the module and the version of the compiler, as text."""
         properties = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
         process_flags = self.process_flags_of(self.attempts[0])
         return "\n".join([*properties, *process_flags, *map(" ".join, self.attempts)])
@@ -189,7 +190,7 @@ def _pipeline(target: Target) -> str:
 
 @dataclass(frozen=True)
 class _DeviceFamily:
-    """A kind of device: its architectures, their spellings, and the flags that they add."""
+    """A device family: its architectures, their spellings, and the flags that they add."""
 
     base: Target
     default_arch: str
@@ -198,8 +199,8 @@ class _DeviceFamily:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 
-# A dtype is listed if IREE 3.13 fails on x + y, x @ y or softmax(x), with any fusions around these; `_with_made` adds those
-# that are held as one of them.
+# A dtype is listed if IREE 3.13 fails on x + y, x @ y or softmax(x), with any fusions around these. `_with_made` adds the
+# dtypes that are stored as a listed one.
 _UNSUPPORTED = {
     ("vulkan", "default"): {"f64", "i64", "f16", "bf16", "i8", "u8", "i16"},
     ("vulkan", "valhall4"): {"f64", "i64", "bf16"},
@@ -208,8 +209,8 @@ _UNSUPPORTED = {
     ("metal", "default"): {"f64", "bf16"},
     ("vmvx", "default"): {"f16", "bf16", "c64", "u64"},
 }
-# The least that devices with Vulkan have, and storage of bytes, which is needed for bool: if bytes were stored in words, the
-# last ones of a tensor would be lost (`storage-of-bytes`). `devices.check_features` checks for these features.
+# The baseline of Vulkan devices, and byte storage, which is needed for bool: if bytes were stored in words, the last bytes of
+# a tensor would be lost (`storage-of-bytes`). `devices.check_features` checks for these features.
 _VULKAN_DEVICE = (
     '[#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {iree_codegen.target_info = '
     '#iree_gpu.target<arch = "vp_android_baseline_2022", features = "spirv:v1.3,cap:Shader", wgp = <'
@@ -228,7 +229,7 @@ _ARCH_NOTES = {
     },
 }
 
-# The x86-64 feature, part of its third level, without which an operation is emulated.
+# The x86-64 feature that each operation needs; without it, the operation is emulated. All are part of the third level.
 _X86_FEATURES = {"f16": "f16c", "fma": "fma"}
 
 _FAMILIES = {
@@ -341,7 +342,7 @@ def target_names() -> tuple[str, ...]:
 
 
 def device_names() -> tuple[str, ...]:
-    """The names of the targets: IREE's runtime has a driver for each."""
+    """The names of the targets. IREE's runtime has a driver for each."""
     return tuple(_FAMILIES)
 
 
@@ -357,7 +358,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     ``extra_flags`` are added to every attempt, after the target's own flags, so they have priority.
 
     Raises:
-        CompileError: There is no such target or architecture, or a flag is one of other targets.
+        CompileError: The target or architecture is unknown, or a flag belongs only to other targets.
     """
     name = _TARGET_ALIASES.get(name, name)
     check_own(name, extra_flags)
@@ -394,9 +395,9 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
 
 def _with_made(lacking: Iterable[str]) -> frozenset[str]:
-    """The dtypes that a target lacks, and those that programs store as one that it lacks.
+    """Return the dtypes that a target lacks, and the dtypes that programs store as one of these.
 
-    Unsigned integers are stored as signed ones, storage dtypes as i8, and complex numbers as their parts.
+    Unsigned integers are stored as signed integers, storage dtypes as i8, and complex numbers as their parts.
     """
     without = {*lacking}
     return frozenset(
@@ -406,15 +407,15 @@ def _with_made(lacking: Iterable[str]) -> frozenset[str]:
     )
 
 
-_TARGET_FLAG = "--iree-llvmcpu-target-"  # what chooses the CPU
-# Of AVX-VNNI, which has them for 256 bits, IREE 3.13 makes no use.
+_TARGET_FLAG = "--iree-llvmcpu-target-"  # the prefix of flags that select the CPU
+# IREE 3.13 does not use AVX-VNNI, which has these instructions for 256 bits.
 _BYTE_PRODUCTS = {"avx512f", "avx512bw", "avx512vl", "avx512vnni"}
-# What IREE makes code of them with; f32 products are up to 1.2 times as slow with it.
+# The flag that makes IREE use these instructions. With it, f32 products take up to 1.2 times as long.
 BYTE_PRODUCT_FLAGS = ("--iree-llvmcpu-enable-inner-tiled",)
 
 
 def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
-    """The operations that a CPU may have no instructions for (all, if flags choose the CPU), and rounding to bf16 on each."""
+    """Return the operations that the CPU may lack (all, if flags select the CPU), and rounding to bf16 on every CPU."""
     return _lacking(arch, extra_flags) | {"bf16"}  # quirk: `dropped-rounding`
 
 

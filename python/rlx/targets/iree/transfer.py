@@ -1,4 +1,4 @@
-"""Passes arrays into a program and results out of it, and keeps track of who owns their memory.
+"""Transfer of arrays into a program and of results out of it, with ownership of their memory.
 
 A program may write to its arguments: quirk `arguments-overwritten`.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from rlx.targets.iree.abi import ArgumentType, TensorType, element_type
 from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, address, array_over
 
-# The number of calls in which a program that should only read an argument gets a copy of it, to check that.
+# The number of calls in which a program gets a copy of a borrowed argument, to check that it does not write to it.
 _TRIALS = 2
 
 
@@ -25,18 +25,18 @@ class Loans:
         self._watched: list[tuple[Lender, np.ndarray, np.ndarray]] = []
 
     def lend(self, start: int, array: np.ndarray, donated: bool) -> None:
-        """Note that the program uses ``array``, whose memory begins at ``start``, and whether it was donated."""
+        """Record that the program uses ``array``, whose memory begins at ``start``, and whether it was donated."""
         self._ranges.append((start, start + array.nbytes, array if donated else None))
 
     def clashes(self, start: int, nbytes: int, donated: bool) -> bool:
-        """Whether these bytes overlap with another argument, so that a program could write to memory that it reads as well."""
+        """Whether these bytes overlap with another argument, so that the program could write to memory that it also reads."""
         return any(
             start < stop and first < start + nbytes and (donated or owner is not None)
             for first, stop, owner in self._ranges
         )
 
     def watch(self, lender: Lender, original: np.ndarray, copy: np.ndarray) -> None:
-        """Note that the program got ``copy``, a copy of the bytes of ``original``, to check whether it writes to it."""
+        """Record that the program got ``copy``, a copy of the bytes of ``original``, to check whether it writes to it."""
         self._watched.append((lender, original, copy))
 
     def claim(self, result: np.ndarray) -> tuple[bool, np.ndarray | None]:
@@ -54,13 +54,13 @@ class Loans:
         return True, overlapping[0][2]
 
     def settle(self) -> None:
-        """After the call: tell the lenders whether the program has changed the copies."""
+        """After the call: tell the lenders whether the program modified the copies."""
         for lender, original, copy in self._watched:
             lender.judge(np.array_equal(_content(original), copy))
 
 
 class Stage:
-    """A buffer that is made once, into which a small argument is copied at each call.
+    """A buffer that is created once, and into which a small argument is copied at each call.
 
     Attributes:
         array: The memory of the buffer as a NumPy array.
@@ -82,9 +82,8 @@ class Stage:
 class Lender:
     """Passes an argument: as a copy, or as the caller's own memory if that is allowed and faster.
 
-    IREE decides itself which buffers it updates in place, even if the program has copies. So an argument that is
-    borrowed, and not donated, is passed as a copy in the first calls, and in all calls if the program writes to
-    it.
+    IREE itself decides which buffers it updates in place, even if the program has copies. So a borrowed argument is
+    passed as a copy in the first calls, and in all calls if the program writes to it.
     """
 
     def __init__(self, device: Any, local: bool, argument: TensorType) -> None:
@@ -102,7 +101,7 @@ class Lender:
 
     def __call__(self, array: np.ndarray, loans: Loans) -> Any:
         """The buffer view that the program gets for ``array``."""
-        # Up to the limit a copy is faster. IREE refuses arrays with other flags, and compiled code would crash on them.
+        # Up to the limit a copy is faster. IREE rejects arrays with other flags, and compiled code would crash on them.
         if not self._lends or array.nbytes <= COPY_LIMIT or not array.flags.carray:
             return self._view(self._copy(array), array)
         start = address(array)
@@ -117,7 +116,7 @@ class Lender:
         return self._view(buffer, array)
 
     def judge(self, unchanged: bool) -> None:
-        """Note whether the program has left a copy unchanged."""
+        """Record whether the program left a copy unchanged."""
         self._trials -= 1
         self._lends = self._lends and unchanged
 
@@ -132,9 +131,9 @@ Taker = Callable[[Any, "Loans | None"], np.ndarray]
 
 
 def make_taker(device: Any, local: bool, index: int, result: TensorType, always_copy: bool) -> Taker:
-    """A function that makes an array, which owns its memory, of one of the results of a call.
+    """Return a function that converts one result of a call to an array that owns its memory.
 
-    It needs no ``Loans`` if ``is_small(result)``, or if it always copies.
+    The function does not need ``Loans`` if ``is_small(result)``, or if it always copies.
     """
     from iree.runtime import HalBufferView
 
@@ -170,7 +169,7 @@ def is_small(tensor: TensorType) -> bool:
 def _read_back(device: Any, view: Any, dtype: np.dtype) -> np.ndarray:
     """Copy a result out of a device's own memory, through a buffer that the host can map.
 
-    The runtime's own ``to_host`` uses NumPy's memory directly, which Vulkan refuses at most addresses.
+    The runtime's own ``to_host`` uses NumPy's memory directly, which Vulkan rejects at most addresses.
     """
     from iree.runtime import BufferUsage, HalFence, MemoryType
 
@@ -190,12 +189,12 @@ def _read_back(device: Any, view: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _content(array: np.ndarray) -> np.ndarray:
-    """The array's bytes. IREE gets arrays in this form, because the buffer protocol has no bfloat16."""
+    """Return the array's bytes. Arrays are passed to IREE in this form, because the buffer protocol has no bfloat16."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _host_memory() -> tuple[int, int]:
-    """Memory type and usage of a buffer in the host's own memory."""
+    """Return memory type and usage of a buffer in host memory."""
     from iree.runtime import BufferUsage, MemoryType
 
     memory = int(MemoryType.HOST_LOCAL) | int(MemoryType.DEVICE_VISIBLE)

@@ -1,12 +1,12 @@
 """The handler for `rlx.targets.worker` that compiles with IREE.
 
 IREE's compiler can crash or hang, so it runs in a separate process. This file imports only the standard library, and binds
-the few functions of IREE's C API that it needs.
+only the functions of IREE's C API that it needs.
 
 Requests are ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, the same with ``"phase"``, and
 ``{"kind": "warm", "flags": [...]}``. The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``),
-``diagnostics`` (pairs of severity and text), ``seconds`` and ``target`` (IR that shows the target that the compiler has derived
-from the flags); its body is the compiled module, or its IR after the phase.
+``diagnostics`` (pairs of severity and text), ``seconds`` and ``target`` (IR with the target that the compiler derived from the
+flags). Its body is the compiled module, or its IR after the phase.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 class FlagError(Exception):
-    """The compiler does not know a flag, or refuses its value."""
+    """The compiler does not know a flag, or rejects its value."""
 
 
 class IreeCompiler:
@@ -80,7 +80,7 @@ class IreeCompiler:
     def compile(
         self, flags: tuple[str, ...], name: str, module: bytes, phase: str | None = None
     ) -> tuple[dict[str, Any], bytes]:
-        """Compile MLIR text or bytecode; returns the reply's header and the compiled module, or its IR after a phase."""
+        """Compile MLIR text or bytecode, and return the reply's header and the compiled module, or its IR after a phase."""
         diagnostics: list[tuple[str, str]] = []
         started = time.perf_counter()
         target = ""
@@ -175,12 +175,12 @@ class IreeCompiler:
 def make(
     library_path: str, linker: str, *process_flags: str
 ) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
-    """The function that answers requests, with a compiler that is loaded now.
+    """Load the compiler, and return the function that answers requests.
 
     Args:
         library_path: The compiler's shared library.
-        linker: The path of the linker if it is not harmless in a shell: the compiler runs the linker by a shell, without
-            quotes. Else empty.
+        linker: The path of the linker if it is not harmless in a shell, else empty. The compiler runs the linker through a
+            shell without quotes.
         process_flags: As in ``IreeCompiler``.
     """
     if linker:

@@ -1,1 +1,1 @@
-"""TPUs: StableHLO, compiled ahead of time by libtpu, with no TPU here."""
+"""TPUs: StableHLO, compiled ahead of time by libtpu on a machine without a TPU."""

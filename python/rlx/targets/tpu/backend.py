@@ -1,4 +1,4 @@
-"""The back end of TPUs: StableHLO, which libtpu compiles ahead of time. What it gives runs on a machine with a TPU."""
+"""The back end for TPUs: libtpu compiles StableHLO ahead of time. The executable runs on a machine with a TPU."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rlx.targets.xla import backend as xla
 
 _MOST = 1 << 62
 _SIZES = ("arguments", "outputs", "temporary", "code")
-# The compiler's own estimate is believed within this range of what the chip can do at best: often it is no time at all.
+# The compiler's own estimate is used only within this range, as multiples of the chip's best time: it is often almost 0.
 _LEAST, _GREATEST = 0.5, 1000.0
 
 
 def version() -> str:
-    """The versions of libtpu and of JAX."""
+    """Return the versions of libtpu and JAX."""
     return process.version()
 
 
@@ -32,7 +32,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     """Compile a graph for one TPU.
 
     Raises:
-        CompileError: A size is a symbol, libtpu is not installed, or refuses the program.
+        CompileError: A size is a symbol, libtpu is not installed, or libtpu rejects the program.
         UnsupportedError: An op has no lowering.
     """
     chosen, lir = compilation.target, compilation.lir
@@ -58,7 +58,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
 
 def _types(graph: Graph) -> dict[str, Any]:
-    """The sizes and dtypes of arguments and results, for the worker."""
+    """Return the sizes and dtypes of arguments and results, for the worker."""
     return {
         key: [[list(entry.shape.static), entry.shape.dtype.numpy.name] for entry in entries]
         for key, entries in (("arguments", graph.arguments), ("results", graph.results))
@@ -66,18 +66,18 @@ def _types(graph: Graph) -> dict[str, Any]:
 
 
 def _known(value: float) -> float | None:
-    """A number of the compiler's, None if it cannot be one."""
+    """Return a number reported by the compiler; None if it is negative or not finite."""
     return value if math.isfinite(value) and value >= 0 else None
 
 
 def least_seconds(flops: float | None, moved: float | None, chip: Chip) -> float | None:
-    """The time that a chip takes at best for so many operations and bytes; None if neither is known."""
+    """Return the minimal time of a chip for these numbers of operations and bytes; None if neither is known."""
     known = [amount / rate for amount, rate in ((flops, chip.flops), (moved, chip.bytes_per_s)) if amount is not None]
     return max(known) if known else None
 
 
 def _estimate(facts: Mapping[str, Any], chip: Chip) -> float | None:
-    """The compiler's estimate of the time; None if it does not fit to the operations and bytes."""
+    """Return the compiler's estimate of the time; None if it is implausible for the operations and bytes."""
     least = least_seconds(_known(facts["flops"]), _known(facts["bytes"]), chip)
     seconds = _known(facts["seconds"])
     if not least or seconds is None or not _LEAST * least <= seconds <= _GREATEST * least:
@@ -98,12 +98,12 @@ def info_fields() -> dict[str, Check]:
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """The StableHLO that libtpu compiles, as text."""
+    """Return the StableHLO that libtpu compiles, as text."""
     return xla.emit(kind, compilation)
 
 
 def notes(artifact: Artifact) -> list[str]:
-    """What the compiler says of the program."""
+    """Return the facts that the compiler reports about the program."""
     info, chip = artifact.info, CHIPS[artifact.arch]
     memory = ", ".join(f"{size} {_size(info[size])}" for size in _SIZES)
     flops, moved, seconds = info["flops"], info["bytes"], info["seconds"]

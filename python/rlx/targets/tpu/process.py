@@ -1,4 +1,4 @@
-"""The process that libtpu runs in."""
+"""The worker process for libtpu."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ default_pool = WorkerPool(1)
 
 
 def version() -> str:
-    """The versions of libtpu and of JAX.
+    """Return the versions of libtpu and JAX.
 
     Raises:
-        CompileError: One is not installed.
+        CompileError: One of them is not installed.
     """
     for package in ("jax", "libtpu"):
         if importlib.util.find_spec(package) is None:
@@ -32,15 +32,15 @@ def version() -> str:
 
 
 def compiled(program: bytes, header: Mapping[str, Any], timeout_s: float | None = None) -> tuple[dict[str, Any], bytes]:
-    """What the compiler says of a program, and the executable.
+    """Compile a program. Returns the facts that the compiler reports, and the executable.
 
     Args:
-        program: A portable artifact of StableHLO.
+        program: A portable StableHLO artifact.
         header: See `worker`.
-        timeout_s: The seconds that it may take.
+        timeout_s: The time limit in seconds.
 
     Raises:
-        CompileError: libtpu is not installed, refuses the program, crashes, or takes too long.
+        CompileError: libtpu is not installed, rejects the program, crashes, or takes too long.
     """
     version()
     try:
@@ -57,5 +57,5 @@ def compiled(program: bytes, header: Mapping[str, Any], timeout_s: float | None 
 
 @cache
 def _command() -> Command:
-    # JAX and libtpu find each other by the folders of packages.
+    # JAX finds libtpu in the folders of packages.
     return Command(worker.__file__, (), tuple(folder for folder in sys.path if folder))

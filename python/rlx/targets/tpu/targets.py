@@ -1,4 +1,4 @@
-"""The TPUs that libtpu compiles for. Importing this imports neither MLIR nor JAX."""
+"""The TPU targets of libtpu. Importing this imports neither MLIR nor JAX."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NAME = "tpu"
 
 @dataclass(frozen=True)
 class Chip:
-    """What JAX calls a device: a chip, or one of the two halves of a chip of v4 and v7x.
+    """A JAX device: a chip, or half a chip for v4 and v7x.
 
     Attributes:
-        topology: The smallest of libtpu's topologies that has one.
-        kind: What JAX calls it.
-        flops: Operations a second in bf16, at most; of f32, which takes several passes, a sixth.
-        bytes_per_s: Bytes of its memory a second, at most.
-        memory: Bytes of its memory.
+        topology: The smallest topology of libtpu with this device.
+        kind: The device kind in JAX.
+        flops: Peak operations per second in bf16. For f32, which takes several passes, the peak is a sixth.
+        bytes_per_s: Peak memory bandwidth in bytes per second.
+        memory: Memory size in bytes.
     """
 
     topology: str
@@ -46,14 +46,14 @@ _DEFAULT = "v5e"
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of file: a program for one TPU.
+    """A target that writes files: a program for one TPU.
 
     Attributes:
         name: `"tpu"`.
         arch: A version: one of `CHIPS`.
-        fusions: None: XLA fuses by itself.
-        costs: Not known.
-        alternatives: None.
+        fusions: Empty: XLA performs its own fusion.
+        costs: None: there is no cost model.
+        alternatives: Empty.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Target:
 
     @property
     def chip(self) -> Chip:
-        """What it is compiled for."""
+        """The chip that programs are compiled for."""
         return CHIPS[self.arch]
 
     @property
@@ -85,7 +85,7 @@ def _pipeline(arch: str) -> str:
     return to_lir(CheckLir("rlx-to-stablehlo", unsupported_dtypes=LACKS, target=NAME, arch=arch))
 
 
-# f64 is two floats of f32 there, of the range of f32: that is no f64. Nor are there complex numbers of it.
+# TPUs emulate f64 by two f32 numbers with the range of f32. This does not satisfy f64, so f64 and c128 are unsupported.
 LACKS = tuple(kind.name for kind in DTYPES if kind.part is f64)
 
 
@@ -95,15 +95,15 @@ def target_names() -> tuple[str, ...]:
 
 
 def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-    """The target of a name.
+    """Return the target with a name.
 
     Args:
         name: `"tpu"`.
-        arch: A version, of which `v5e` is the default.
-        extra_flags: None are known.
+        arch: A version; the default is `v5e`.
+        extra_flags: Must be empty: there are no flags.
 
     Raises:
-        CompileError: There is no such version, or a flag.
+        CompileError: The version is unknown, or there is a flag.
     """
     chosen = _DEFAULT if arch is None else arch
     if chosen not in CHIPS:
@@ -114,5 +114,5 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
 
 def device_names() -> tuple[str, ...]:
-    """None: programs are for another machine."""
+    """Return no names, because programs do not run on this machine."""
     return ()

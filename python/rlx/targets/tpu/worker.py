@@ -1,11 +1,11 @@
 """The handler for `rlx.targets.worker` that runs libtpu.
 
 A request is ``{"kind": "compile", "topology": "v5e:1x1", "arguments": [[[2, 3], "float32"], …], "results": […]}`` with a
-portable artifact of StableHLO as body. The reply's body is the serialised executable, its header has what the compiler says
-of it.
+portable StableHLO artifact as body. The body of the reply is the serialised executable. The header has the facts that the
+compiler reports.
 
-libtpu belongs to one process, locks files in the temporary folder, writes to standard error, and asks for the TPU of a cloud
-machine unless the environment says what there is. So it runs here.
+libtpu runs in a separate process for several reasons: only one process can use it, it locks files in the temporary folder, it
+writes to standard error, and it looks for the TPU of a cloud machine unless environment variables describe the TPU.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 _ENVIRONMENT = {
-    "JAX_PLATFORMS": "cpu",  # the platform `tpu` is there for topologies all the same
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # several processes may compile: none has a TPU
+    "JAX_PLATFORMS": "cpu",  # topologies of the platform `tpu` remain available
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # several processes may compile, because none uses a TPU
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -29,7 +29,7 @@ _ENVIRONMENT = {
 
 
 def make(*_: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
-    """The function that answers requests, with JAX loaded; libtpu is loaded by the first request."""
+    """Load JAX, and return the function that answers requests. The first request loads libtpu."""
     os.environ.update(_ENVIRONMENT)
     jax: Any = importlib.import_module("jax")
     numpy: Any = importlib.import_module("jax.numpy")
@@ -44,7 +44,7 @@ def make(*_: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], byt
 
     def answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         results = specs(header["results"])
-        # An exported function of the same signature, whose module is replaced: it is the public way for StableHLO into JAX.
+        # An exported function with this signature, whose module is then replaced: the public way to pass StableHLO to JAX.
         stand_in = jax.jit(lambda *_: [numpy.zeros(r.shape, r.dtype) for r in results])
         made = export.export(stand_in, platforms=["tpu"])(*specs(header["arguments"]))
         kept = tuple(range(len(header["arguments"])))

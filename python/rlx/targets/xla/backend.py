@@ -38,15 +38,15 @@ from rlx.targets.xla.options import option, with_threads
 from rlx.targets.xla.portable import VERSION, to_portable, version_for
 from rlx.targets.xla.targets import PORTABLE, Target, device_names, target, target_names
 
-# The number of sets of sizes for which a compiled program is kept.
+# The maximal number of compiled programs, one for each set of sizes.
 _KEPT_SIZES = 32
 _ENTRY = "main"
-# The members of a program with a part that runs when it is loaded.
+# The members of a program with an initialisation part, which runs when the program is loaded.
 _MAIN, _WEIGHTS = "main", "weights"
 
 
 def version() -> str:
-    """The version of StableHLO that artifacts are written for."""
+    """Return the version of StableHLO that artifacts are written for."""
     return VERSION
 
 
@@ -65,7 +65,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     assert isinstance(target, Target)
     with timed(compilation.phases, "lower"):
         is_portable = target.name == PORTABLE
-        # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
+        # A portable artifact cannot be specialised later. Lowering raises an error that lists the missing sizes.
         is_symbolic = bool(lir.symbols) and not is_portable
         main, weights = (lir if is_portable else laid_out(lir, compilation.opt)), None
         if not (is_portable or is_symbolic):
@@ -99,26 +99,26 @@ def info_fields() -> dict[str, Check]:
 
 
 def portable(graph: Graph, version: str | None = None, *, sharded: bool = False) -> bytes:
-    """A graph at LIR without symbols as a portable artifact, whose only function is `main`.
+    """Return a graph at LIR without symbols as a portable artifact, whose only function is `main`.
 
     Args:
         graph: The graph.
-        version: The version of StableHLO that readers have; None for the oldest that has all of the graph.
-        sharded: Whether it has the mesh of the graph and the shardings, as text (`lower.stablehlo.sharding`).
+        version: The StableHLO version of the readers; None for the oldest version that supports the graph.
+        sharded: Whether to include the mesh and the shardings of the graph, as text (`lower.stablehlo.sharding`).
 
     Raises:
-        UnsupportedError: An op has no lowering, the version has not all ops, or a size is a symbol.
+        UnsupportedError: An op has no lowering, the version lacks some ops, or a size is a symbol.
     """
     return to_portable(_lowered(graph, "text" if sharded else None), version)
 
 
 def laid_out(graph: Graph, level: int) -> Graph:
-    """A graph at LIR with its weights in the layouts that XLA reads, from level 1 of optimisation on."""
+    """Return a graph at LIR with weights in the layouts that XLA reads, from optimisation level 1 on."""
     return run(graph, str(KernelLayout())) if level else graph
 
 
 def outlined(graph: Graph) -> tuple[Graph, Graph | None]:
-    """A graph with what is computed of its parameters as parameters, and the graph that computes them, if there are any."""
+    """Move computations on parameters into a second graph. Returns a graph with their results as parameters, and that graph."""
     result = run(graph, str(OutlineWeights()))
     weights = [f.name.value for f in bodies(result.module) if prepares(f) == result.function.name.value]
     return result, Graph.from_module(result.module, weights[0]) if weights else None
@@ -135,7 +135,7 @@ def _lowered(graph: Graph, form: Form | None = None) -> Any:
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """The StableHLO that XLA compiles, as text."""
+    """Return the StableHLO that XLA compiles, as text."""
     if kind != "stablehlo":
         return None
     lowered = _lowered(compilation.lir, "sdy" if compilation.target.name == PORTABLE else None)
@@ -144,12 +144,12 @@ def emit(kind: str, compilation: Compilation) -> str | None:
 
 
 def notes(artifact: Artifact) -> list[str]:
-    """No notes: XLA compiles a program for the machine that loads it."""
+    """Return no notes: XLA compiles a program for the machine that loads it."""
     return []
 
 
 def devices() -> list[DeviceInfo]:
-    """The CPU that JAX finds. Never raises."""
+    """Return the CPU that JAX finds. Never raises."""
     try:
         cpu_client = client.client()
     except Error as problem:
@@ -159,10 +159,10 @@ def devices() -> list[DeviceInfo]:
 
 
 def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
-    """Compile an artifact, unless its sizes are not known yet, and put its weights on the device.
+    """Compile an artifact, unless it has symbolic sizes, and copy its weights to the device.
 
     Raises:
-        Error: JAX is not installed, or threads is neither None nor 1: XLA has one pool of threads in each process.
+        Error: JAX is not installed, or `threads` is neither None nor 1: XLA has one thread pool in each process.
         CompileError: XLA cannot compile it.
     """
     if threads not in (None, 1):
@@ -188,10 +188,10 @@ _MISMATCH = "the program is another one than the artifact describes"
 
 
 def _described_graph(artifact: Artifact) -> Graph:
-    """The graph that is the program of an artifact.
+    """Return the graph that is the program of an artifact.
 
     Raises:
-        Error: The program is not a graph, or has another signature than the artifact.
+        Error: The program is not a graph, or its signature differs from that of the artifact.
     """
     try:
         text = artifact.program.decode()
@@ -208,10 +208,10 @@ Types = list[tuple[tuple[int, ...], np.dtype]]
 
 
 def _check_weights(executable: XlaExecutable, taken: Sequence[Argument]) -> Types:
-    """Check that the part of a program that runs once takes these parameters; the types of its results.
+    """Check the parameters of a program's initialisation part, and return the types of its results.
 
     Raises:
-        ExecutionError: It takes others.
+        ExecutionError: Its parameters differ.
     """
     if executable.types[0] != [(a.shape.static, a.shape.dtype.numpy) for a in taken]:
         raise ExecutionError(_MISMATCH, hint="compile it again")
@@ -225,10 +225,10 @@ def _check_types(
     signature: Signature,
     updates: Sequence[str | None],
 ) -> None:
-    """Check that a program has these arguments and the results of a signature, in order, and that next values of states fit.
+    """Check that a program has these arguments and the results of a signature, in order, and that types of states match.
 
     Raises:
-        ExecutionError: It does not.
+        ExecutionError: A type differs.
     """
     states = {a.name: a.shape for a in signature.of_kind("state")}
     outputs = iter([o.shape for o in signature.outputs])
@@ -254,7 +254,7 @@ class Program:
         self._graph: Graph | None = None
         self._executable: XlaExecutable | None = None
         weights, taken = self._load(artifact)
-        # The client may use the memory of these arrays, so parameters must not be changed.
+        # The client may use the memory of these arrays, so parameters must not be modified.
         kept = {a.name for a in self._arguments}
         values = {n: self._parameters[n] for n in self._parameters if n in kept or n in taken}
         for state in self.signature.of_kind("state"):
@@ -265,13 +265,13 @@ class Program:
         self._on_device: dict[str, Any] = {n: value for n, value in on_device.items() if n in kept}
 
     def _load(self, artifact: Artifact) -> tuple[XlaExecutable | None, Sequence[str]]:
-        """Load what is called. What runs once before, if there is anything, and the parameters that it takes."""
+        """Load the main program. Returns the initialisation part, or None, and the names of its parameters."""
         if artifact.info["form"] == "rlx":
             return self._load_graph(_described_graph(artifact))
         names, taken = artifact.info["arguments"], artifact.info["prepared"]
         by_name = {a.name: a for a in self.signature.arguments}
         params = self._parameters.keys()
-        # Parameters may be missing; inputs and states are there, in order.
+        # Parameters may be missing. Inputs and states are complete and in order.
         if [n for n in names if n not in params] != [n for n in by_name if n not in params] or not {*taken} <= params:
             raise ExecutionError(_MISMATCH, hint="compile it again")
         members = unpacked(artifact.program, (_MAIN, _WEIGHTS)) if taken else {_MAIN: artifact.program}
@@ -283,7 +283,7 @@ class Program:
         return weights, taken
 
     def _load_graph(self, graph: Graph) -> tuple[XlaExecutable | None, Sequence[str]]:
-        """The same for a program that is compiled for each set of sizes."""
+        """The same as `_load` for a program that is compiled for each set of sizes."""
         self._graph, weights = outlined(graph)
         given = {a.name for a in graph.arguments}
         self._arguments = [a for a in self._graph.arguments if a.name in given]
@@ -296,7 +296,7 @@ class Program:
         return holding(self.lock, self._run, arrays)
 
     def call_on_device(self, arrays: Sequence[Any], /) -> list[Any]:
-        """Run it on arrays of NumPy or of the client; the results stay with the client."""
+        """Run it on NumPy arrays or arrays on the device. The results stay on the device."""
         return holding(self.lock, self._run_on_device, arrays)
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -309,11 +309,11 @@ class Program:
         results = executable(
             [next(inputs) if a.kind == "input" else on_device[a.name] for a in self._arguments] + self._prepared
         )
-        for result in results:  # arguments may lie in the memory of the caller, who may write to it afterwards
+        for result in results:  # arguments may be in the caller's memory, which may be written to afterwards
             client.wait(result)
         returned = [r for r, state in zip(results, self._updates, strict=True) if state is None]
         updated = {state: r for r, state in zip(results, self._updates, strict=True) if state is not None}
-        self._on_device = on_device | updated  # in one step, so that after an interrupt all states are of the same run
+        self._on_device = on_device | updated  # in one step: after an interrupt, all states are from the same run
         return returned
 
     def _sizes(self, arrays: Sequence[Any]) -> tuple[tuple[str, int], ...]:
@@ -335,7 +335,7 @@ class Program:
         holding(self.lock, self._write_state, name, np.array(value, order="C"))
 
     def take_state(self, name: str, other: object, /) -> bool:
-        """Give a state the value of another program, whose array it shares: see `protocol.TakingStates`."""
+        """Set a state to its value in another program, and share the array: see `protocol.TakingStates`."""
         if not isinstance(other, Program):
             return False
         self._on_device = self._on_device | {name: other._on_device[name]}

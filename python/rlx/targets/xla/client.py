@@ -18,19 +18,19 @@ from rlx.targets.xla import soundness
 from rlx.targets.xla.defects import WORKAROUNDS
 from rlx.targets.xla.options import Options
 
-# Results are those of the program's arithmetic: operations are not reordered, values of f16 and bf16 are not kept in higher
-# precision, and min and max of a NaN are NaN.
+# Options for exact semantics: operations are not reordered, f16 and bf16 values are not kept in higher precision, and min and
+# max of a NaN are NaN.
 _STRICT: dict[str, bool] = {
     "xla_allow_excess_precision": False,
     "xla_cpu_enable_fast_math": False,
     "xla_cpu_enable_fast_min_max": False,
 }
-# XLA's answer to an option that it does not have.
+# XLA's message for an unknown option.
 _NO_OPTION = "No such compile option"
 _NOTHING = "func.func @main() { return }"
-# The number of compiled programs that are kept: loading one again, with other weights, does not compile it again.
+# The number of compiled programs in the cache. Loading one of them with other weights does not compile it again.
 _KEPT_EXECUTABLES = 64
-# Characters that an error shows of a message of XLA's, which may hold a whole module.
+# The maximal number of characters of an XLA message in an error. Messages may contain a whole module.
 _LONGEST = 2_000
 
 Type = tuple[tuple[int, ...], np.dtype]
@@ -38,17 +38,17 @@ Type = tuple[tuple[int, ...], np.dtype]
 # JAX's modules import each other in cycles. A thread that imports them while another thread does so could see them half
 # initialised.
 _lock = make_lock()
-# Whether this process has begun to make a client.
+# Whether this process has started to create a client.
 _begun = False
-# Whether that was so when this process was forked: the client's threads do not exist here, and a lock of JAX's may be held.
+# Whether the parent had done so before the fork. The client's threads do not exist here, and a lock of JAX may be held.
 _lost = False
 
 
 def jax() -> Any:
-    """The package `jax`.
+    """Return the package `jax`.
 
     Raises:
-        Error: It is not installed.
+        Error: JAX is not installed.
     """
     return _once(_import_jax)
 
@@ -65,16 +65,16 @@ def _import_jax() -> Any:
 
 
 def _xla_client() -> Any:
-    """The bindings of jaxlib. JAX is imported first: it configures them not to log to standard error."""
+    """Return the bindings of jaxlib. JAX is imported first, because it disables their logging to standard error."""
     jax()
     return importlib.import_module("jaxlib.xla_client")
 
 
 def client() -> Any:
-    """The CPU client, which JAX itself uses as well.
+    """Return the CPU client, which JAX itself also uses.
 
     Raises:
-        ExecutionError: There is no client, or it was made before this process was forked.
+        ExecutionError: There is no client, or it was created before this process was forked.
     """
     if _lost:
         raise ExecutionError(
@@ -130,15 +130,15 @@ class XlaExecutable:
 
     @property
     def text(self) -> str:
-        """The program as XLA has compiled it."""
+        """The program after XLA's compilation, as text."""
         (module,) = self._loaded.hlo_modules()
         return module.to_string()
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        """Run it, with arrays on the device; the results are on the device too.
+        """Run it on arrays on the device. The results are on the device as well.
 
         Raises:
-            ExecutionError: It failed.
+            ExecutionError: The run failed.
         """
         client()  # raises an error if this process cannot run programs
         try:
@@ -159,10 +159,10 @@ def _compile_and_load(program: bytes | str, options: Mapping[str, bool | int | s
 
 
 def known_options(options: Options) -> Options:
-    """Those of some options that the installed jaxlib has.
+    """Return the options that the installed jaxlib knows.
 
     Raises:
-        CompileError: The value of one is not valid.
+        CompileError: The value of an option is not valid.
     """
 
     def is_known(option: tuple[str, bool | int | str]) -> bool:
@@ -179,10 +179,10 @@ def known_options(options: Options) -> Options:
 
 @cache
 def _sound_options() -> Options:
-    """The options that keep this jaxlib from doing what `defects.py` lists. With all of them it is sound.
+    """Return the options that avoid the defects of `defects.py`. With all of them, this jaxlib is sound.
 
     Raises:
-        ExecutionError: It lacks some, and has the defects.
+        ExecutionError: This jaxlib lacks some of the options, and has the defects.
     """
     known = known_options(WORKAROUNDS)
     if known != WORKAROUNDS:
@@ -192,12 +192,12 @@ def _sound_options() -> Options:
 
 @lru_cache(_KEPT_EXECUTABLES)
 def compiled(program: bytes, options: Options = ()) -> XlaExecutable:
-    """The executable of a program."""
+    """Return the executable of a program."""
     return XlaExecutable(program, options)
 
 
 def to_device(arrays: Sequence[Any]) -> list[Any]:
-    """Arrays on the device, where they may lie already. They may use the caller's memory, which is only read."""
+    """Return arrays on the device. Some may already be there. They may use the caller's memory, which is only read."""
     device = client().devices()[0]
     with jax().enable_x64(True):  # otherwise f64 becomes f32
         return [jax().device_put(array, device) for array in arrays]
@@ -217,7 +217,7 @@ def wait(array: Any) -> None:
 
 
 def to_host(array: Any) -> np.ndarray:
-    """A copy of an array on the device; waits until it has been computed.
+    """Return a host copy of an array on the device, after waiting until it has been computed.
 
     Raises:
         ExecutionError: Computing it failed.
@@ -231,7 +231,7 @@ def to_host(array: Any) -> np.ndarray:
 
 def _after_fork_in_child() -> None:
     global _lost
-    bridge = sys.modules.get("jax._src.xla_bridge")  # programs may use JAX without us
+    bridge = sys.modules.get("jax._src.xla_bridge")  # other code may have used JAX without RLX
     is_starting = bridge is not None and bridge._backend_lock.locked()
     _lost = _lost or _begun or is_starting or bool(getattr(bridge, "_backends", None))
 
@@ -241,5 +241,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def _shortened(text: str) -> str:
-    """A message without the module that XLA may print behind it."""
+    """Return a message without the module that XLA may print after it."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text) - _LONGEST} more characters)"

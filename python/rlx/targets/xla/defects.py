@@ -1,7 +1,8 @@
-"""The register of defects of XLA's CPU client: what it does wrong, and the options that keep it from doing so.
+"""The register of defects of XLA's CPU client, and the options that avoid them.
 
-A defect has a program that shows it. `soundness.py` runs these programs in a process of their own, as some end their process.
-`tests/targets/xla/test_defects.py` fails when a defect does not show any more without its options: then its entry can go.
+Each defect has a program that reproduces it. `soundness.py` runs these programs in a separate process, because some end their
+process. `tests/targets/xla/test_defects.py` fails when a defect no longer occurs without its options. Its entry can then be
+removed.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ import numpy as np
 
 from rlx.targets.xla.options import Options
 
-# jaxlib 0.10 hands products, sums and elementwise ops to the library YNNPACK. JAX itself leaves this on.
+# jaxlib 0.10 runs products, sums and elementwise ops with the library YNNPACK. JAX itself leaves this enabled.
 _NO_YNN: Options = (("xla_cpu_experimental_ynn_fusion_type", ""),)
 
 
 @dataclass(frozen=True)
 class Defect:
-    """Something that XLA's CPU client gets wrong.
+    """A defect of XLA's CPU client.
 
     Attributes:
         name: Its name in messages.
-        what: What happens.
+        what: A description.
         workaround: The options that avoid it, for versions of jaxlib that have them.
-        seen: The version of jaxlib that it was last seen with.
-        program: A StableHLO module that shows it.
-        arguments: The arguments of its function `main`.
-        expected: One number: all elements of the result, or the last of them.
+        seen: The last version of jaxlib in which it was observed.
+        program: A StableHLO module that reproduces it.
+        arguments: The arguments of the module's function `main`.
+        expected: The expected value of all elements of the result, or of the last element.
     """
 
     name: str
@@ -116,5 +117,5 @@ DEFECTS = (
         300 * (1 + 2**-6),
     ),
 )
-# Those of all defects.
+# The workarounds of all defects.
 WORKAROUNDS: Options = tuple(dict.fromkeys(option for defect in DEFECTS for option in defect.workaround))

@@ -1,8 +1,8 @@
-"""The options of XLA that a program may have: they change how code is generated, and have no other effects.
+"""The XLA options that a program may have. They affect only code generation.
 
-XLA has hundreds of options. Some write files (`xla_dump_to`), load files, or end the process for a wrong value, and a program
-with its options may come from another user. So all options that are not listed here, and values outside of these ranges, are
-refused, in flags and in files. Other options can be set by XLA's own environment variable, `XLA_FLAGS`.
+XLA has hundreds of options. Some write files (`xla_dump_to`), load files, or end the process for a wrong value. A program with
+its options may come from another user. So options that are not listed here, and values outside these ranges, are rejected in
+flags and in files. Other options can be set by XLA's own environment variable `XLA_FLAGS`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from rlx.support.errors import CompileError, Error
 from rlx.targets.artifacts.fields import Check, boolean, integer, one_of, refused, row, text
 
-# By name.
+# Pairs of name and value.
 Options = tuple[tuple[str, bool | int | str], ...]
 
 
 def with_threads(options: Iterable[tuple[str, bool | int | str]], threads: int | None) -> Options:
-    """The options of a program that is to run on so many threads: one, or as many as there are cores."""
+    """Return the options for a number of threads: 1, or None for one per core."""
     return (*options, ("xla_cpu_multi_thread_eigen", False)) if threads == 1 else tuple(options)
 
 
@@ -64,10 +64,10 @@ def option(value: Any, what: str) -> list[Any]:
 
 
 def from_flag(flag: str) -> tuple[str, Any]:
-    """An option from a flag: `--xla_backend_optimization_level=0`.
+    """Parse an option from a flag: `--xla_backend_optimization_level=0`.
 
     Raises:
-        CompileError: The flag is not of this form, the option is not known, or its value is not valid.
+        CompileError: The flag has another form, the option is unknown, or its value is not valid.
     """
     name, equals, text_value = flag.removeprefix("--").partition("=")
     if not name.startswith("xla_") or not equals:

@@ -1,4 +1,4 @@
-"""Portable StableHLO artifacts: bytecode that other versions of StableHLO, and so XLA, IREE and JAX, can read."""
+"""Portable StableHLO artifacts: bytecode that other versions of StableHLO, and therefore XLA, IREE and JAX, can read."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rlx.ir.text.modules import verify_module
 from rlx.support.errors import CompileError, UnsupportedError
 from rlx.targets.xla.flags import STABLEHLO_VERSION
 
-# The version that added the newest op that the lowering emits (tan): readers of this and later versions accept artifacts.
+# The version that added the newest op of the lowering (tan). Readers of this and later versions accept artifacts.
 VERSION = "1.4.0"
 # The versions that added dtypes later.
 _SINCE = {row.mlir: row.stablehlo for row in ROWS if row.stablehlo}
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", re.ASCII)
-# What MLIR says of an op that a version has not; the op is `tan` in `vhlo.tan_v2`.
+# MLIR's message for an op that a version lacks; the op is `tan` in `vhlo.tan_v2`.
 _TOO_NEW = re.compile(r"failed to legalize operation 'vhlo\.(\w+)_v\d+'")
 
 
 def version_for(module: Any) -> str:
-    """The version of StableHLO that artifacts of a module are written for: the oldest that has all its dtypes and all ops."""
+    """Return the StableHLO version for a module's artifact: the oldest with all dtypes of the module and all ops of RLX."""
     met: set[Any] = set()
 
     def visit(op: Any) -> Any:
@@ -37,16 +37,16 @@ def version_for(module: Any) -> str:
 
 
 def to_portable(lowered: Any, version: str | None = None) -> bytes:
-    """A StableHLO module as a portable artifact.
+    """Return a StableHLO module as a portable artifact.
 
-    The module cannot be used afterwards: serialising turns it into another dialect, in place.
+    The module cannot be used afterwards, because serialising converts it to another dialect in place.
 
     Args:
         lowered: The module.
-        version: The version of StableHLO that readers have, one that `checked_version` accepts; None for that of `version_for`.
+        version: The StableHLO version of the readers, accepted by `checked_version`; None for the result of `version_for`.
 
     Raises:
-        UnsupportedError: The version has not all ops of the module; the message names the first.
+        UnsupportedError: The version lacks an op of the module; the message names the first.
     """
     verify_module(lowered)
     version = version or version_for(lowered)
@@ -63,7 +63,7 @@ def to_portable(lowered: Any, version: str | None = None) -> bytes:
 
 
 def version_error(version: str, message: str, place: str | None = None) -> UnsupportedError:
-    """The error for a module that a version of StableHLO cannot hold, of what MLIR says about it."""
+    """Return the error for a module that a version of StableHLO cannot represent, from MLIR's message."""
     newer = _TOO_NEW.search(message)
     return UnsupportedError(
         f"StableHLO {version} has no op '{newer[1]}'" if newer else f"StableHLO {version}: {message}",
@@ -73,15 +73,15 @@ def version_error(version: str, message: str, place: str | None = None) -> Unsup
 
 
 def _read(diagnostic: Any) -> tuple[str, str | None]:
-    """The message of a diagnostic, and its place; the diagnostic itself is there only while it is handled."""
+    """Return the message and the location of a diagnostic. The diagnostic itself exists only while it is handled."""
     return diagnostic.message, describe(diagnostic.location)
 
 
 def checked_version(text: str) -> str:
-    """A version of StableHLO that artifacts can be written for.
+    """Return a StableHLO version after checking that artifacts can be written for it.
 
     Raises:
-        CompileError: It is no version, or none of those that are known.
+        CompileError: The text is not a version, or the version is unknown.
     """
     library = mlir.stablehlo()
     oldest, newest = library.get_minimum_version(), library.get_current_version()

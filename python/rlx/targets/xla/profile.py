@@ -1,4 +1,4 @@
-"""Times of the instructions of a program, through JAX's profiler, and the ops of the LIR that each computes."""
+"""Times of a program's instructions from JAX's profiler, and the LIR ops of each instruction."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from rlx.targets.xla.targets import Target, device_names
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\{$", re.MULTILINE)
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%(?P<name>\S+) = .*$", re.MULTILINE)
 _CALLED = re.compile(r"(?:calls|to_apply)=%([\w.\-]+)")
-# Instructions that run others, which are recorded themselves.
+# Instructions that run other instructions, which have their own records.
 _ENCLOSING = re.compile(r" (?:while|conditional|call)\(")
-# What an instruction is given, with the location of what made it.
+# Operands of a fusion. Their location is that of the op that defines them, not of an op in the fusion.
 _READS = re.compile(r" (?:parameter|constant|bitcast)\(")
 _LAYOUT = re.compile(r" (?:copy|bitcast)\(")
 _END = "end: "
@@ -74,14 +74,14 @@ def profile(
 
 
 def _on_device(graph: Graph, values: Mapping[str, Any]) -> list[Any]:
-    """The values of the arguments of a graph, on the device."""
+    """Return the values of a graph's arguments, on the device."""
     return client.to_device([values[a.name] for a in graph.arguments])
 
 
 def _values(
     compilation: Compilation, arrays: Sequence[np.ndarray], parameters: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
-    """The arrays of all arguments; states have their first value."""
+    """Return the arrays of all arguments; states have their initial value."""
     signature = compilation.signature
     values = dict(zip([a.name for a in signature.of_kind("input")], arrays, strict=True)) | dict(parameters)
     for state in signature.of_kind("state"):
@@ -99,7 +99,7 @@ class _Instructions:
         self._lines = {match["name"]: match[0] for match in _INSTRUCTION.finditer(text)}
 
     def has(self, name: str) -> bool:
-        """Whether this is an instruction that computes something itself."""
+        """Whether the program has this instruction, and it performs its own computation."""
         return name in self._lines and not _ENCLOSING.search(self._lines[name])
 
     def is_layout(self, name: str) -> bool:
@@ -107,14 +107,14 @@ class _Instructions:
         return _LAYOUT.search(self._lines[name]) is not None
 
     def ops(self, name: str) -> tuple[int, ...]:
-        """The ops that it computes, with those of what it calls."""
+        """The ops that it computes, including those of called computations."""
         line = self._lines[name]
         called = [body for c in _CALLED.findall(line) for body in self._bodies.get(c, "").splitlines()]
         return tuple(sorted(numbers_in("\n".join([line, *(of for of in called if not _READS.search(of))]))))
 
 
 def _records(data: Any) -> Iterator[tuple[str, int, float, float]]:
-    """Each instruction that ran: its name, the run's id, start and end in seconds. One may go on after it has been started."""
+    """Yield name, run id, start and end in seconds of each executed instruction. The end may be in a separate record."""
     started: dict[int, tuple[str, int, float, float]] = {}
     for plane in data.planes:
         for line in plane.lines:
@@ -135,7 +135,7 @@ def _records(data: Any) -> Iterator[tuple[str, int, float, float]]:
 
 
 def _events(records: Sequence[tuple[str, int, float, float]], instructions: _Instructions) -> list[KernelEvent]:
-    """What ran, in order; the first run has the number -1."""
+    """Return the executed instructions in order. The first run has the number -1."""
     ordered = sorted((r for r in records if instructions.has(r[0])), key=lambda record: record[2])
     if not ordered:
         raise ExecutionError("JAX's profiler has recorded no instruction")

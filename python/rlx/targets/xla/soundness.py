@@ -1,4 +1,4 @@
-"""Whether the installed jaxlib has known defects, as a process of its own finds out."""
+"""Tests of the installed jaxlib for known defects, in a separate process."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _pool = WorkerPool(1)
 
 
 def version() -> str:
-    """The version of jaxlib.
+    """Return the version of jaxlib.
 
     Raises:
-        Error: It is not installed.
+        Error: jaxlib is not installed.
     """
     if importlib.util.find_spec("jaxlib") is None:
         raise Error("XLA needs JAX, which is not installed", hint="pip install 'rlx[jax]'")
@@ -36,11 +36,11 @@ def version() -> str:
 
 
 def shows(defect: Defect, *, workaround: bool = True) -> bool:
-    """Run the program of a defect in another process.
+    """Run the program of a defect in another process, and return whether the defect occurs.
 
     Args:
         defect: The defect.
-        workaround: Whether to compile with the options of the workaround, where jaxlib has them.
+        workaround: Whether to compile with the options of the workaround, if jaxlib has them.
 
     Raises:
         Error: The process cannot be started, or was killed.
@@ -57,10 +57,10 @@ def shows(defect: Defect, *, workaround: bool = True) -> bool:
 
 
 def found(*, again: bool = False) -> list[Defect]:
-    """The defects that show in spite of the workarounds. The result is kept on disk for each version of jaxlib and machine.
+    """Return the defects that occur despite the workarounds. The result is cached on disk by jaxlib version and machine.
 
     Args:
-        again: Do not use the result on disk.
+        again: Ignore the cached result.
 
     Raises:
         Error: jaxlib is not installed, or the process cannot be started.
@@ -76,7 +76,7 @@ def found(*, again: bool = False) -> list[Defect]:
 
 
 def expect_sound() -> None:
-    """Refuse a jaxlib with defects that its options do not avoid.
+    """Check that this jaxlib has no defects that its options do not avoid.
 
     Raises:
         ExecutionError: It has some.
@@ -86,7 +86,7 @@ def expect_sound() -> None:
 
 
 def refusal(defects: list[Defect]) -> ExecutionError | None:
-    """The error that names the defects of this jaxlib; None for none."""
+    """Return the error that names the defects of this jaxlib; None if there are none."""
     if not defects:
         return None
     listed = "; ".join(f"{defect.what} ({defect.name})" for defect in defects)

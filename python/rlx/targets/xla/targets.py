@@ -1,4 +1,4 @@
-"""The targets for which StableHLO is generated. Importing this imports neither MLIR nor JAX."""
+"""The targets of the StableHLO lowering. Importing this imports neither MLIR nor JAX."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from rlx.targets.flags import check_own
 from rlx.targets.xla.flags import STABLEHLO_VERSION
 from rlx.targets.xla.options import Options, from_flag
 
-# Those that make no program slower: docs/performance.md. Weights are arguments here: joined, they are copied in every call.
+# Fusions that do not slow down any program: docs/performance.md. Fusions that concatenate weights are excluded: weights are
+# arguments here, so they would be concatenated in every call.
 _FUSIONS = (
     *("matmul-bias-act", "conv-bias-act", "matmul-residual", "residual-layer-norm", "residual-rms-norm"),
     *("ada-layer-norm", "gated-residual", "swiglu"),
     *("recognize-activations", "recognize-softmax", "recognize-norms"),
-    *("swiglu-dual-matmul", "shared-input-matmul"),  # which are weighed by what work costs
+    *("swiglu-dual-matmul", "shared-input-matmul"),  # these are decided by the cost model
 )
 
 _COSTS = Costs(flops=1.5e11, bytes=1e10, kernel_s=5e-7)
@@ -31,15 +32,15 @@ _ALTERNATIVES = (
 
 @dataclass(frozen=True)
 class Target:
-    """XLA, or a portable artifact for other programs; the code is the same.
+    """XLA, or a portable artifact for other programs. The generated code is the same.
 
     Attributes:
-        name: `"xla"`, whose programs run here, or `"stablehlo"`, a kind of file.
+        name: `"xla"`, whose programs run on this machine, or `"stablehlo"`, which writes files.
         arch: `"cpu"`, or `"portable"` for `stablehlo`.
-        options: Options of XLA, in addition to those of all programs.
-        fusions: Those that pay, or are weighed: `docs/performance.md`.
-        costs: What work costs.
-        version: The version of StableHLO that artifacts are written for; None for the one that RLX chooses.
+        options: XLA options in addition to those of all programs.
+        fusions: The fusions that pay, or that the cost model decides about: `docs/performance.md`.
+        costs: The cost model.
+        version: The StableHLO version that artifacts are written for; None lets RLX choose.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Target:
 
     @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:
-        """The options that tuning tries: those that keep the numbers."""
+        """The options that tuning tries. They do not change results."""
         return _ALTERNATIVES if self.name != PORTABLE else ()
 
     @property
@@ -82,16 +83,15 @@ def target_names() -> tuple[str, ...]:
 
 
 def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-    """The target of a name.
+    """Return the target with a name.
 
     Args:
         name: `"xla"` or `"stablehlo"`.
         arch: None, or the only architecture of this target.
-        extra_flags: Options of XLA, `--xla_cpu_…=value`; of `stablehlo`, `--stablehlo-version=1.4.0`.
+        extra_flags: XLA options, `--xla_cpu_…=value`; for `stablehlo` also `--stablehlo-version=1.4.0`.
 
     Raises:
-        CompileError: There is no such architecture, a flag is not an option that programs may have, or the version of
-            StableHLO is not known.
+        CompileError: The architecture is unknown, a flag is not an allowed option, or the StableHLO version is unknown.
     """
     if arch not in (None, _ARCHS[name]):
         raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {_ARCHS[name]}")
@@ -102,10 +102,10 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
 
 def _version(name: str, flag: str) -> str:
-    """The version of StableHLO that a flag names.
+    """Return the StableHLO version that a flag names.
 
     Raises:
-        CompileError: The target is no file, or the version is not known.
+        CompileError: The target does not write files, or the version is unknown.
     """
     if name != PORTABLE:
         raise CompileError(f"{flag}: target {name} writes no file of StableHLO", hint=f"--target={PORTABLE} does")
@@ -115,5 +115,5 @@ def _version(name: str, flag: str) -> str:
 
 
 def device_names() -> tuple[str, ...]:
-    """The names of the targets whose programs XLA runs here."""
+    """The names of the targets whose programs XLA runs on this machine."""
     return ("xla",)
