@@ -169,7 +169,7 @@ QUIRKS = (
     ),
     Quirk(
         "rounding-packed",
-        "an op that rounds numbers to bytes is fused into the packing of a product, which then takes two to three times the time",
+        "an op that rounds numbers to bytes is fused into the packing of a product, which makes its code 2 to 3 times slower",
         (f"{_PASSES}/quantised_products.py",),
         not_shown=_SLOW,
     ),

@@ -1,4 +1,4 @@
-"""What the passes for IREE share: they emit ops of IREE's dialects, which MLIR's bindings do not know."""
+"""Shared helpers of the passes for IREE. They emit ops of IREE's dialects, which MLIR's bindings do not know."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.support.errors import PassError
 from rlx.targets.iree.passes.sizes import dynamic_sizes
 
 for _name in ("util", "flow", "hal", "iree_linalg_ext", "iree_tensor_ext"):
-    mlir.provide_dialect(_name, ModuleType(_name))  # an empty module: there are no classes for its ops
+    mlir.provide_dialect(_name, ModuleType(_name))  # an empty module, because its ops have no classes
 
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 _VIEWS = (*RESHAPES, "tensor.extract_slice")
@@ -48,26 +48,26 @@ def create(
 
 
 def hidden(value: Any) -> Any:
-    """The same value behind an optimization barrier, so that the compiler knows nothing about it."""
+    """Return the result of an optimization barrier on a value. The compiler does not know its value."""
     return create("util.optimization_barrier", [value.type], [value]).result
 
 
 def in_memory(value: Any) -> Any:
-    """The same tensor, computed in memory first: ops that use the result are not fused with the op that computes it."""
+    """Return the same tensor, written to memory first: its users are not fused with the op that computes it."""
     sizes = dynamic_sizes(value)
     fenced = hidden(value)
     return create("flow.tensor.tie_shape", [value.type], [fenced, *sizes]).result if sizes else fenced
 
 
 def empty(type_: Any, like: Any, element: Any) -> Any:
-    """A tensor of the sizes of a type, with elements of another; the sizes that the type leaves open are those of `like`."""
+    """Return an empty tensor with the sizes of a type and another element type. Dynamic sizes are those of `like`."""
     sizes = iter(dynamic_sizes(like)) if like is not None else iter(())
     dims = [next(sizes) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
     return mlir.dialect("tensor").empty(dims, element)
 
 
 def elementwise(inputs: Sequence[tuple[Any, Any]], outs: Sequence[Any], body: Callable[[Any], list[Any]]) -> list[Any]:
-    """An elementwise loop over tensors, each with its map; `body` emits ops into a block and returns the values to yield."""
+    """Emit an elementwise loop over tensors, each with its map. `body` emits ops into a block and returns yielded values."""
     ir, linalg, rank = mlir.ir, mlir.dialect("linalg"), outs[0].type.rank
     maps = [m for _, m in inputs] + [ir.AffineMap.get_identity(rank)] * len(outs)
     parallel = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
@@ -81,14 +81,14 @@ def elementwise(inputs: Sequence[tuple[Any, Any]], outs: Sequence[Any], body: Ca
 
 
 def keep_in_memory(value: Any) -> None:
-    """Let all users of a value read it from memory."""
+    """Make all users of a value read it from memory."""
     uses, maker = list(value.uses), value.owner.operation
     with maker.location, mlir.ir.InsertionPoint.after(maker):
         replace_uses(uses, in_memory(value))
 
 
 def every(module: Any, condition: Callable[[Any], bool]) -> list[Any]:
-    """The ops of a module that satisfy a condition; the ops in the regions of an op come before it."""
+    """Return the ops of a module that satisfy a condition, in post-order: the ops in the regions of an op come before it."""
     matching: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -108,12 +108,12 @@ def is_elementwise(op: Any) -> bool:
 
 
 def maker_of(value: Any) -> Any:
-    """The op that defines a value; None for an argument of a block."""
+    """Return the op that defines a value, or None for a block argument."""
     return value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
 
 
 def source_of(value: Any) -> Any:
-    """The value that a value is a view of."""
+    """Return the value that a value is a view of."""
     maker = maker_of(value)
     while maker is not None and maker.name in _VIEWS:
         value = maker.operands[0]
@@ -122,6 +122,6 @@ def source_of(value: Any) -> Any:
 
 
 def replace_uses(uses: Sequence[Any], value: Any) -> None:
-    """Replace the value in some uses, which are from `value.uses`, by another one."""
+    """Replace the value in some uses from `value.uses` by another value."""
     for use in uses:
         use.owner.operation.operands[use.operand_number] = value

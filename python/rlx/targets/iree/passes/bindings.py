@@ -1,8 +1,7 @@
-"""`rlx-iree-bindings`: no kernel reads and writes more tensors than a kernel can.
+"""`rlx-iree-bindings`: limits the number of tensors that a kernel reads and writes.
 
-IREE fuses chains of elementwise ops into one kernel, and all ops on tensors of one element that stand beside each other into
-another one, however many tensors they read and write; a program of which a kernel has more than 32 cannot be loaded. Quirk:
-`many-bindings`.
+IREE fuses chains of elementwise ops into one kernel, and adjacent ops on tensors of one element into another one, regardless of
+the number of tensors. A program with a kernel of more than 32 tensors cannot be loaded. Quirk: `many-bindings`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import Any
 from rlx import mlir
 from rlx.targets.iree.passes.base import RESHAPES, IreePass, every, is_elementwise, keep_in_memory, maker_of
 
-# Those that a kernel writes come on top, and what other kernels read of what is computed on the way.
+# The limit for tensors that a kernel reads. The tensors that it writes are additional, including intermediate results for
+# other kernels.
 _MOST = 16
 _VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.concat")
 _FREE = ("tensor.empty", "arith.constant", "linalg.fill")
@@ -22,7 +22,7 @@ _FREE = ("tensor.empty", "arith.constant", "linalg.fill")
 
 @dataclass(frozen=True)
 class Bindings(IreePass, name="rlx-iree-bindings"):
-    """Compute in memory parts of what IREE would fuse into a kernel that reads and writes too many tensors."""
+    """Split chains of ops that IREE would fuse into a kernel with too many tensors, by storing intermediate tensors."""
 
     def apply(self, module: Any) -> None:
         _split_chains(module)
@@ -33,7 +33,7 @@ class Bindings(IreePass, name="rlx-iree-bindings"):
 
 
 def _split_chains(module: Any) -> None:
-    read: dict[Any, frozenset[Any]] = {}  # by each value, if it is computed where it is used
+    read: dict[Any, frozenset[Any]] = {}  # the tensors read by each value that is fused into its users
     for op in every(module, _is_fused):
         found = _read_by(op, read)
         while len(found) > _MOST:
@@ -52,7 +52,7 @@ def _is_fused(op: Any) -> bool:
 
 
 def _read_by(op: Any, read: dict[Any, frozenset[Any]]) -> frozenset[Any]:
-    """What a kernel that computes an op reads, and what it may have to write besides, since others read it."""
+    """Return the tensors that a kernel for an op reads, and the intermediate tensors that it may write for other readers."""
     found: set[Any] = set()
     for operand in op.operands:
         maker = maker_of(operand)
@@ -64,7 +64,7 @@ def _read_by(op: Any, read: dict[Any, frozenset[Any]]) -> frozenset[Any]:
 
 
 def _is_only_read(value: Any) -> bool:
-    """Whether no op writes into a tensor: IREE would let it, though others read what is in memory."""
+    """Whether no op writes into a tensor. IREE would allow the write even if other ops read the tensor from memory."""
     for use in value.uses:
         reader, number = use.owner.operation, use.operand_number
         if reader.name in ("linalg.generic", "tensor.insert_slice"):
@@ -77,7 +77,7 @@ def _is_only_read(value: Any) -> bool:
 
 
 def _split_scalars(ops: Sequence[Any]) -> None:
-    """End a kernel of the ops of a block on single elements where it has enough: it has none in front of what is in memory."""
+    """Split the kernel for ops on single elements of a block at the limit. An op after a stored result is in another kernel."""
     inside: set[Any] = set()  # the results of the ops of this kernel
     bindings: set[Any] = set()
     for op in ops:
@@ -91,7 +91,7 @@ def _split_scalars(ops: Sequence[Any]) -> None:
 
 
 def _is_within(value: Any, inside: set[Any]) -> bool:
-    """Whether a kernel with these values computes a value and is the only reader, or a tensor need not be read at all."""
+    """Whether a value needs no binding: it is a constant or similar, or the kernel both computes it and is its only reader."""
     maker = maker_of(value)
     if maker is not None and maker.name in _FREE:
         return True

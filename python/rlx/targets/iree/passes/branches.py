@@ -1,12 +1,12 @@
-"""`rlx-iree-branches`: turns loops and choices over tensors into branches between the blocks of a function.
+"""`rlx-iree-branches`: converts `scf` loops and `scf.if` on tensors to branches between the blocks of a function.
 
-IREE's code for `scf` ops outside of its kernels is wrong in some cases: if carries share a buffer, the first step uses the
-offset of a later step, and the sizes of the results of a choice inside of a loop are not known. Quirk: `scf-outside-kernels`.
+IREE's code for `scf` ops outside kernels is wrong in some cases: if carries share a buffer, the first step uses the offset of a
+later step, and the sizes of the results of an `scf.if` inside a loop are unknown. Quirk: `scf-outside-kernels`.
 
-Its code for blocks with arguments is correct but for two cases. A branch that passes on the same buffer or the same fence
-several times may move the only reference away before the last time, which `_branch` avoids (quirk: `moved-away`). A branch
-that passes on numbers of 32 and of 64 bits may overwrite one before it is read, so that all that loops pass on are of type
-`index`, and no condition is passed on (quirk: `numbers-overwritten`).
+IREE's code for blocks with arguments is correct except in two cases. A branch that forwards the same buffer or fence several
+times may move the only reference away before the last time. `_branch` avoids this (quirk: `moved-away`). A branch that forwards
+32-bit and 64-bit numbers may overwrite one before it is read. So all numbers that loops forward have type `index`, and
+conditions are not forwarded (quirk: `numbers-overwritten`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COUNT = "hal.devices.count"
 
 @dataclass(frozen=True)
 class Branches(IreePass, name="rlx-iree-branches"):
-    """Turn the loops and choices of functions into branches between blocks, for IREE; those inside of other ops stay."""
+    """Convert `scf` loops and `scf.if` of functions to branches between blocks, for IREE, except inside other ops."""
 
     def apply(self, module: Any) -> None:
         for function in bodies(module):
@@ -34,7 +34,7 @@ class Branches(IreePass, name="rlx-iree-branches"):
 
 def _to_branches(function: Any) -> None:
     blocks, index = function.regions[0].blocks, 0
-    while index < len(blocks):  # every replacement adds blocks after this one
+    while index < len(blocks):  # each replacement adds blocks after this one
         structured = (op.operation for op in blocks[index].operations if op.operation.name in _REPLACED)
         first = next(structured, None)
         if first is None:
@@ -44,7 +44,7 @@ def _to_branches(function: Any) -> None:
 
 
 def _replace(op: Any, blocks: Any, index: int) -> None:
-    """Replace an op by a branch at the end of its block; the ops after it are moved to a new block."""
+    """Replace an op by a branch at the end of its block, and move the following ops to a new block."""
     with op.location:
         block = blocks[index]
         following_block = _new_block(block, [r.type for r in op.results])
@@ -66,10 +66,10 @@ def _new_block(after: Any, types: Sequence[Any]) -> Any:
 
 
 def _branch(block: Any, target: Any, values: Sequence[Any]) -> None:
-    """Branch from the end of a block; several tensors with a number are passed on by a branch that moves none of them.
+    """Branch from the end of a block. A number and several tensors are forwarded by a branch that moves none of the tensors.
 
-    It goes to the target whether a condition holds or not, with another number if it does not. The condition always holds,
-    which the compiler does not know. Of what a branch passes on in both cases it moves only what the second one has.
+    The branch is conditional, and both destinations are the target, with different numbers. The condition always holds, but
+    the compiler does not know this. IREE moves only the operands of the second destination.
     """
     cf, index = mlir.dialect("cf"), mlir.ir.IndexType.get()
     number = next((i for i, v in enumerate(values) if v.type == index), None)
@@ -85,9 +85,9 @@ def _branch(block: Any, target: Any, values: Sequence[Any]) -> None:
 
 
 def _devices(function: Any) -> Any:
-    """A number above 0 of which the compiler knows nothing: from a function that is called nowhere else.
+    """Return a positive number that is unknown to the compiler, from a function that is not used otherwise.
 
-    The compiler joins blocks that differ in nothing but what their ops take, and branches to them by passing that on.
+    The compiler merges blocks that differ only in the operands of their ops, and forwards these operands.
     """
     ir, module, entry = mlir.ir, function.operation.parent, function.regions[0].blocks[0]
     index = ir.IndexType.get()
@@ -118,7 +118,7 @@ def _index(value: int) -> Any:
 
 
 def _end(block: Any) -> list[Any]:
-    """Erase the terminator of a block; returns its operands."""
+    """Erase the terminator of a block, and return its operands."""
     terminator = block.operations[len(block.operations) - 1].operation
     operands = list(terminator.operands)
     terminator.erase()
@@ -151,7 +151,7 @@ def _while(op: Any, block: Any, inner: Sequence[Any], following_block: Any) -> N
 
 def _if(op: Any, block: Any, inner: Sequence[Any], following_block: Any) -> None:
     number = []
-    if _are_several(op.results):  # then `_branch` needs a number, which the following block has to ask for
+    if _are_several(op.results):  # `_branch` then needs a number, which becomes an argument of the following block
         with mlir.ir.InsertionPoint(block):
             number = [_index(0)]
         with mlir.ir.InsertionPoint.at_block_begin(following_block):

@@ -1,11 +1,13 @@
-"""`rlx-iree-emulate`: replaces arithmetic that IREE does not do as the op says by arithmetic that it does.
+"""`rlx-iree-emulate`: expands arithmetic that IREE compiles incorrectly.
 
-On a CPU without instructions for f16, IREE calls its own function to round to f16, which gives 0 for all numbers that are
-smaller than the normal numbers of f16; and LLVM compares converted f16 in f16, with such a rounding after each conversion.
-Without an instruction for the fused multiply-add of f64, IREE rounds the product. RLX's lowerings need correct results of
-both. On every CPU, IREE drops the rounding of an f32 to bf16 inside of a kernel whose next op widens the result again, so that
-`(x + 3) - 3` would not be rounded: RLX rounds on bits. IREE's VM rounds floats to the nearest integer where `arith.fptosi`
-cuts digits off. Quirks: `small-halves`, `unfused-fma`, `dropped-rounding`, `nearest-integers`.
+* On a CPU without f16 instructions, IREE's own function for rounding to f16 returns 0 for all numbers below the smallest normal
+  f16. LLVM compares converted f16 numbers in f16, with this rounding after each conversion. Quirk: `small-halves`.
+* Without an instruction for the fused multiply-add of f64, IREE rounds the product. Quirk: `unfused-fma`.
+* On every CPU, IREE drops the rounding of an f32 to bf16 inside a kernel if the next op widens the result again, so that
+  `(x + 3) - 3` would not be rounded. RLX rounds with bit operations. Quirk: `dropped-rounding`.
+* IREE's VM rounds floats to the nearest integer where `arith.fptosi` truncates. Quirk: `nearest-integers`.
+
+RLX's lowerings depend on correct results of all these ops.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from rlx.passes.base import Pass, option
 from rlx.support.errors import PassError
 from rlx.targets.iree.passes.base import every
 
-# The distance of neighbouring f32 numbers at 0.5 is that of the f16 numbers below the smallest normal one.
+# The spacing of f32 numbers at 0.5 equals the spacing of f16 subnormals.
 _HALF, _SMALLEST_NORMAL = 0.5, 2.0**-14
 _BITS_OF_HALF = 0x3F000000
-_QUIET_BF16 = 0x0040  # the bit of a NaN that stays one when the lower bits of its fraction are cut
+_QUIET_BF16 = 0x0040  # the bit that keeps a NaN a NaN when the lower bits of its fraction are removed
 _SIGN, _INFINITY, _BITS_OF_SMALLEST_NORMAL = 0x8000, 0x7C00, 0x0400
 _FRACTIONS_APART = 23 - 10
-# The difference between the exponents of an f16 and an f32; for infinities and NaN it is added twice.
+# The difference between the exponent biases of f16 and f32. For infinities and NaN it is added twice.
 _REBIASED = (127 - 15) << 23
 _UPPER_HALF_OF_FRACTION, _HALF_OF_LOWER_BITS = -1 << 27, 1 << 26
 _SMALLEST_SPLIT = 2.0**-900
@@ -34,7 +36,7 @@ _SMALLEST_SPLIT = 2.0**-900
 
 @dataclass(frozen=True)
 class Emulate(Pass, name="rlx-iree-emulate"):
-    """Emulate arithmetic on scalars for which a CPU has no instructions, or that IREE drops."""
+    """Emulate scalar arithmetic for which a CPU has no instructions, or that IREE omits."""
 
     instructions: tuple[str, ...] = option(
         (), "what is emulated: bf16 (rounding to it), f16 (conversions), fma, truncation"
@@ -55,13 +57,13 @@ class Emulate(Pass, name="rlx-iree-emulate"):
 
 
 def is_free(op: Any) -> bool:
-    """Whether an op may be replaced by several ops, which is not possible in the body of a named op of linalg."""
+    """Whether an op may be replaced by several ops. This is not possible in the body of a named linalg op."""
     parent = op.parent.name
     return parent == "linalg.generic" or not parent.startswith("linalg.")
 
 
 class _ScalarEmitter:
-    """Emits operations on scalars."""
+    """An emitter for scalar ops."""
 
     def __init__(self) -> None:
         self.arith, self.math, self.ir = mlir.dialect("arith"), mlir.dialect("math"), mlir.ir
@@ -85,7 +87,7 @@ class _ScalarEmitter:
 
 
 def _narrowed(e: _ScalarEmitter, x: Any) -> Any:
-    """The f16 nearest to an f32."""
+    """Round an f32 to the nearest f16."""
     arith = e.arith
     rounded = arith.addf(e.math.absf(x), e.number(e.f32, _HALF))
     magnitude = arith.subi(arith.bitcast(e.i32, rounded), e.bits(e.i32, _BITS_OF_HALF))
@@ -95,7 +97,7 @@ def _narrowed(e: _ScalarEmitter, x: Any) -> Any:
 
 
 def _rounded_to_bf16(e: _ScalarEmitter, x: Any) -> Any:
-    """The bf16 nearest to an f32: its upper bits, after half a unit of them is added, and less than that for ties to even."""
+    """Round an f32 to the nearest bf16: add half a unit of the upper bits, or slightly less for ties to even, and keep them."""
     arith = e.arith
     bits = arith.bitcast(e.i32, x)
     upper = arith.shrui(bits, e.bits(e.i32, 16))
@@ -107,7 +109,7 @@ def _rounded_to_bf16(e: _ScalarEmitter, x: Any) -> Any:
 
 
 def _widened(e: _ScalarEmitter, x: Any) -> Any:
-    """An f16 as an f32."""
+    """Convert an f16 to an f32."""
     arith = e.arith
     bits = arith.extui(e.i32, arith.bitcast(e.i16, x))
     sign = arith.shli(arith.andi(bits, e.bits(e.i32, _SIGN)), e.bits(e.i32, 16))
@@ -125,10 +127,10 @@ def _widened(e: _ScalarEmitter, x: Any) -> Any:
 def _multiplied_and_added(e: _ScalarEmitter, a: Any, b: Any, c: Any) -> Any:
     """a·b + c in f64, rounded once.
 
-    The product of split factors is that of T. J. Dekker, the sums are those of D. E. Knuth, each with its rounding error. The
-    sum of the errors is rounded to odd (S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). If
-    parts of the factors or of the product would be denormal, which may count as 0, or if a value is infinite, the product is
-    rounded.
+    The product uses T. J. Dekker's splitting, and the sums D. E. Knuth's algorithm, each with its rounding error. The sum of
+    the errors is rounded to odd (S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). The product
+    is rounded if a value is infinite, or if parts of the factors or of the product would be subnormal, because subnormals may
+    be flushed to 0.
     """
     add, sub, mul = e.arith.addf, e.arith.subf, e.arith.mulf
     (a_high, a_low), (b_high, b_low) = _halves(e, a), _halves(e, b)
@@ -145,7 +147,7 @@ def _multiplied_and_added(e: _ScalarEmitter, a: Any, b: Any, c: Any) -> Any:
 
 
 def _halves(e: _ScalarEmitter, x: Any) -> tuple[Any, Any]:
-    """An f64 as the sum of two numbers whose fractions have half as many bits."""
+    """Split an f64 into two numbers whose fractions have half the number of bits. Their sum is the f64."""
     arith = e.arith
     bits = arith.addi(arith.bitcast(e.i64, x), e.bits(e.i64, _HALF_OF_LOWER_BITS))
     high = arith.bitcast(e.f64, arith.andi(bits, e.bits(e.i64, _UPPER_HALF_OF_FRACTION)))
@@ -153,7 +155,7 @@ def _halves(e: _ScalarEmitter, x: Any) -> tuple[Any, Any]:
 
 
 def _summed(e: _ScalarEmitter, a: Any, b: Any) -> tuple[Any, Any]:
-    """A sum, and what its rounding error."""
+    """Return a sum and its rounding error."""
     add, sub = e.arith.addf, e.arith.subf
     total = add(a, b)
     part = sub(total, a)
@@ -161,7 +163,7 @@ def _summed(e: _ScalarEmitter, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _summed_to_odd(e: _ScalarEmitter, a: Any, b: Any) -> Any:
-    """A sum that is exact, or that neighbour of the exact sum whose last bit is set."""
+    """Return a sum rounded to odd: the exact sum, or its neighbour whose last bit is set."""
     arith = e.arith
     total, error = _summed(e, a, b)
     bits, one, zero = arith.bitcast(e.i64, total), e.bits(e.i64, 1), e.number(e.f64, 0.0)
@@ -174,13 +176,13 @@ def _summed_to_odd(e: _ScalarEmitter, a: Any, b: Any) -> Any:
 
 
 def _truncated(kind: str, width: int, e: _ScalarEmitter, x: Any) -> Any:
-    """An f32 as an integer, toward zero."""
+    """Convert an f32 to an integer, rounding toward zero."""
     is_negative = e.arith.cmpf(e.arith.CmpFPredicate.OLT, x, e.number(e.f32, 0.0))
     whole = e.arith.select(is_negative, e.math.ceil(x), e.math.floor(x))
     return getattr(e.arith, kind)(e.ir.IntegerType.get_signless(width), whole)
 
 
-# By kind of instruction: the function that emulates an op, by the op's name, the type of its operands, and of its result.
+# By kind of emulation: the functions by op name, operand type and result type.
 EMULATED: dict[str, dict[tuple[str, str, str], Callable[..., Any]]] = {
     "bf16": {("arith.truncf", "f32", "bf16"): _rounded_to_bf16},
     "f16": {("arith.truncf", "f32", "f16"): _narrowed, ("arith.extf", "f16", "f32"): _widened},

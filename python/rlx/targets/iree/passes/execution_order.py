@@ -1,7 +1,7 @@
 """The order in which IREE executes kernels that overwrite tensors and the ops around them.
 
-IREE orders ops by the values that they pass on. A kernel that overwrites a tensor passes nothing on to the other readers of the
-tensor, and they pass nothing on to it. Quirks: `kernels-overtaken`, `fences-overtaken`.
+IREE orders ops only by use-def chains. There is no such chain between a kernel that overwrites a tensor and the other readers
+of the tensor. Quirks: `kernels-overtaken`, `fences-overtaken`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _BINDINGS = 16  # a kernel cannot have more than 32
 
 
 def execute_in_order(module: Any) -> None:
-    """Let IREE execute the kernels of a module in the order of its ops. Quirk: `kernels-overtaken`.
+    """Make IREE execute the kernels of a module in the order of its ops. Quirk: `kernels-overtaken`.
 
-    Otherwise it groups kernels that may run at the same time, and sorts the groups by the values that they pass on alone: a
-    group that overwrites a state moves past another one that reads it. The name of this choice, "debug", means no more.
+    By default, IREE groups concurrent kernels, and orders the groups only by use-def chains: a group that overwrites a state
+    may move before another group that reads it. The strategy is called "debug", but has no other effects.
     """
     config = mlir.ir.Attribute.parse('#stream.partitioning_config<"debug">')
     module.operation.attributes["stream.partitioning"] = config
@@ -32,32 +32,32 @@ def execute_in_order(module: Any) -> None:
 class ExecutionOrder:
     """The order in which IREE executes the ops of a block and the kernels that overwrite states.
 
-    IREE executes the ops between two host ops (loops, branches, optimization barriers, reads of single numbers) in the order of
-    the block, if `execute_in_order` says so. Across a host op, a kernel waits only for the values that it needs.
+    After `execute_in_order`, IREE executes the ops between two host ops (loops, branches, optimization barriers, reads of
+    single numbers) in the order of the block. Across a host op, a kernel waits only for its operands.
     """
 
     def __init__(self, ops: Sequence[Any], position: dict[Any, int]):
         self.ops, self.position = ops, position
         self.host_ops = [at for at, op in enumerate(ops) if _runs_on_host(op)]
         self.token: Any = None
-        self.users: list[list[set[int]]] = []  # by op and result, as positions
+        self.users: list[list[set[int]]] = []  # positions of users, by op and result
         if self.host_ops:
             self.users = [[{position_in_block(u.owner, position) for u in r.uses} for r in op.results] for op in ops]
 
     def holds(self, states: Sequence[Any], loops: Sequence[Any], operands: Sequence[Any], last: int) -> bool:
-        """Whether all that reads some states has ended before a kernel starts, or has no effect.
+        """Whether all readers of some states finish before a kernel starts, or have no effect.
 
         Args:
             states: The states that the kernel overwrites.
             loops: The loops that become the kernel.
-            operands: What it reads.
-            last: The position of the op after which it is inserted.
+            operands: The values that the kernel reads.
+            last: The position of the op after which the kernel is inserted.
         """
         if not self.host_ops:
             return True
         needed = self._needed(operands)
         seen = {(self.position[opview.key(op)], alone) for op in loops for alone in (False, True)}
-        # The position of each op, and whether an op before it on the path is dispatched alone.
+        # Pairs of the position of an op, and whether an earlier op on the path is a separate dispatch.
         waiting = [(position_in_block(use.owner, self.position), False) for state in states for use in state.uses]
         while waiting:
             at, alone = waiting.pop()
@@ -66,7 +66,7 @@ class ExecutionOrder:
             seen.add((at, alone))
             if not alone and self._is_between(at, last):
                 continue
-            if not self.users[at]:  # it returns a value, or stores another state: users see that
+            if not self.users[at]:  # it returns a value, or stores another state, which is a visible effect
                 return False
             is_alone = _is_one_dispatch(self.ops[at])
             for result, users in enumerate(self.users[at]):
@@ -75,33 +75,33 @@ class ExecutionOrder:
         return True
 
     def can_wait(self) -> bool:
-        """Whether a kernel at the end can be made to wait for all that users see."""
+        """Whether a kernel at the end can be made to wait for all visible values."""
         return all(map(_is_static, self._seen()))
 
     def wait_for(self, values: Sequence[Any], kernels: set[Any]) -> None:
-        """Emit `token` at the end of the block: a number, in memory, that exists only when all results do.
+        """Emit `token` at the end of the block: a number in memory that depends on all visible values.
 
         Args:
-            values: More values that must exist: the operands of kernels.
-            kernels: The results of the kernels' loops, which need not exist.
+            values: Additional values that it depends on: the operands of kernels.
+            kernels: The results of the kernels' loops, which are excluded.
         """
         awaited = [v for v in dict.fromkeys([*self._seen(), *values]) if v not in kernels and _is_computed(v)]
         with self.ops[-1].location, mlir.ir.InsertionPoint(self.ops[-1]):
-            # Not the values: what a barrier passes on has to be in memory of the program's own.
+            # The barrier takes digests, not the values: its operands must be in the program's own memory.
             digests = [digest(awaited[i : i + _BINDINGS]) for i in range(0, len(awaited), _BINDINGS)]
             if digests:
                 self.token = create("util.optimization_barrier", [d.type for d in digests], digests).results[0]
 
     def _seen(self) -> list[Any]:
-        """What users see: results, and the new values of states."""
+        """The visible values: results, and the new values of states."""
         return [value for op in self.ops if not op.results for value in op.operands]
 
     def _is_between(self, at: int, last: int) -> bool:
-        """Whether an op comes before a kernel that is inserted after the op at `last`, with no host op between them."""
+        """Whether an op precedes a kernel that is inserted after the op at `last`, without a host op between them."""
         return at <= last and not any(at <= host <= last for host in self.host_ops)
 
     def _needed(self, values: Sequence[Any]) -> set[tuple[int, int]]:
-        """The results that must exist before some values do, by op and number."""
+        """The results that some values depend on, as pairs of the op's position and the result's number."""
         needed: set[tuple[int, int]] = set()
         waiting = list(values)
         while waiting:
@@ -113,18 +113,18 @@ class ExecutionOrder:
             if (at, value.result_number) in needed:
                 continue
             needed.add((at, value.result_number))
-            if not _has_blocks(op):  # a branch need not wait for what it does not use
+            if not _has_blocks(op):  # a branch does not wait for operands that it does not use
                 waiting += op.operands
         return needed
 
 
 def _is_static(value: Any) -> bool:
-    """Whether a value is a tensor of a known size."""
+    """Whether a value is a tensor of static shape."""
     return isinstance(value.type, mlir.ir.RankedTensorType) and value.type.has_static_shape
 
 
 def _is_computed(value: Any) -> bool:
-    """Whether an op computes a tensor of a known size when the program runs."""
+    """Whether a value is a tensor of static shape that an op computes at run time."""
     source = value
     while (maker := maker_of(source)) is not None and maker.name in RESHAPES:
         source = maker.operands[0]
@@ -132,7 +132,7 @@ def _is_computed(value: Any) -> bool:
 
 
 def _runs_on_host(op: Any) -> bool:
-    """Whether an op divides what IREE executes in one piece."""
+    """Whether an op runs on the host, and so separates groups of ops that IREE executes together."""
     if op.name in ("util.global.load", "util.global.store", "func.return"):
         return False
     dialect = op.name.partition(".")[0]
@@ -140,12 +140,12 @@ def _runs_on_host(op: Any) -> bool:
 
 
 def _has_blocks(op: Any) -> bool:
-    """Whether an op is a loop or a branch of the host."""
+    """Whether an op is a loop or a branch on the host."""
     return bool(len(op.regions)) and op.name.partition(".")[0] not in _ON_DEVICE
 
 
 def _is_one_dispatch(op: Any) -> bool:
-    """Whether IREE computes an op once: others may be computed again in each dispatch that uses them."""
+    """Whether IREE computes an op once. Other ops may be recomputed in each dispatch that uses them."""
     if _has_blocks(op):
         return True
     if op.name == "linalg.generic":
@@ -155,7 +155,7 @@ def _is_one_dispatch(op: Any) -> bool:
 
 
 def position_in_block(op: Any, position: dict[Any, int]) -> int:
-    """The position of an op in a block, or of the op of the block that contains it."""
+    """Return the position of an op in a block, or of the op in the block that contains it."""
     while opview.key(op) not in position:
         op = op.parent.operation
     return position[opview.key(op)]

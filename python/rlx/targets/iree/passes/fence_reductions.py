@@ -1,7 +1,8 @@
 """`rlx-iree-fence-reductions`: writes the result of every reduction to memory before other ops read it.
 
-In a kernel with a reduction and ops fused after it, on Vulkan (Mesa's lavapipe) the threads that read the result do not wait
-for the thread that writes it: `x - mean(x)` is sometimes wrong. The code for Metal has the same form. Quirk: `reduction-races`.
+In a Vulkan kernel with a reduction and ops fused after it, the threads that read the result do not wait for the thread that
+writes it (seen with Mesa's lavapipe): `x - mean(x)` is sometimes wrong. The code for Metal has the same form. Quirk:
+`reduction-races`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class FenceReductions(IreePass, name="rlx-iree-fence-reductions"):
 
 
 def reduces(op: Any) -> bool:
-    """Whether an op of linalg goes over more elements than it gives."""
+    """Whether a linalg op iterates over more elements than its result has."""
     if not op.name.startswith("linalg."):
         return False
     if "iterator_types" in op.attributes:

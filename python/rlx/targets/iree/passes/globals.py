@@ -1,6 +1,6 @@
-"""`rlx-iree-globals`: turns parameters and states into globals of the module.
+"""`rlx-iree-globals`: converts parameters and states to globals of the module.
 
-Weights that are arguments are packed for products in every call; as globals they are packed once, when the program is loaded.
+Weights that are arguments are packed for products in every call. Globals are packed once, when the program is loaded.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from rlx.targets.linalg.packing import PACKED
 
 @dataclass(frozen=True)
 class Globals(IreePass, name="rlx-iree-globals"):
-    """Turn parameters and states into globals, for IREE.
+    """Convert parameters and states to globals, for IREE.
 
     Functions load them at their start, and store the new values of states at their end. For each state, two functions are
     added that return and set its value.
-    What a function of rlx-outline-weights gives is a global too: rlx-iree-initializers stores it.
+    The results of functions of rlx-outline-weights are globals as well; rlx-iree-initializers stores them.
     """
 
     def apply(self, module: Any) -> None:
@@ -51,12 +51,12 @@ class _ModuleGlobals:
     def __init__(self, module: Any):
         self.module = module
         self.types: dict[str, Any] = {}
-        self.states: dict[str, Any] = {}  # their types, by the names that users give them
+        self.states: dict[str, Any] = {}  # the types of states, by the user's names
         # The parameters that are computed when the module is loaded.
         self.prepared = {name for f in bodies(module) if prepares(f) for name in declared_result_names(f)}
 
     def load(self, declared: Declared, type_: Any) -> Any:
-        """Load a parameter or state; its global is declared if this is the first use."""
+        """Load a parameter or state. The first use declares its global."""
         name = symbol_of(declared.kind, declared.name)
         declared_type = self.types.get(name)
         if declared_type is None:
@@ -79,7 +79,7 @@ class _ModuleGlobals:
             "type": ir.TypeAttr.get(type_),
         }
         if declared.kind == "param" and declared.name not in self.prepared:
-            scope, key = map(ir.StringAttr.get, (PARAMETER_SCOPE, declared.name))  # printed with what has to be escaped
+            scope, key = map(ir.StringAttr.get, (PARAMETER_SCOPE, declared.name))  # printed with escape sequences
             attributes["initial_value"] = ir.Attribute.parse(f"#flow.parameter.named<{scope}::{key}> : {type_}")
         elif declared.kind == "state":
             self.states[declared.name] = type_
@@ -88,7 +88,7 @@ class _ModuleGlobals:
         create("util.global", attributes=attributes, ip=ir.InsertionPoint.at_block_begin(self.module.body))
 
     def declare_accessors(self) -> None:
-        """Add the functions by which the runtime reads and sets states."""
+        """Add the functions that the runtime uses to read and set states."""
         ir, func = mlir.ir, mlir.dialect("func")
         end = ir.InsertionPoint(self.module.body)
         for name, type_ in self.states.items():
@@ -122,7 +122,7 @@ def _splat(value: float, type_: Any) -> Any:
 
 
 def _rewrite(function: Any, globals_: _ModuleGlobals) -> None:
-    """Let a function take inputs only, and return only the results that do not update a state."""
+    """Remove all arguments except inputs from a function, and all results that update a state."""
     ir, block = mlir.ir, function.entry_block
     arguments, updates = declared_arguments(function), declared_updates(function)
     packed = [name.value for name in function.attributes[PACKED]] if PACKED in function.attributes else []
@@ -130,7 +130,7 @@ def _rewrite(function: Any, globals_: _ModuleGlobals) -> None:
         for argument, declared in zip(block.arguments, arguments, strict=True):
             if declared.kind != "input":
                 loaded = globals_.load(declared, argument.type)
-                # Otherwise the compiler would unpack it once, and keep both forms.
+                # Otherwise the compiler would unpack it once, and keep both versions.
                 argument.replace_all_uses_with(hidden(loaded) if declared.name in packed else loaded)
     end = block.operations[len(block.operations) - 1].operation
     returned = list(end.operands)
@@ -141,13 +141,13 @@ def _rewrite(function: Any, globals_: _ModuleGlobals) -> None:
             if state is None:
                 continue
             symbol = symbol_of("state", state)
-            # A copy of what is a result, too, and not computed: the quirk `stored-results`.
+            # A copy, if the value is also a result and is not computed. Quirk: `stored-results`.
             if source_of(value) in results and _is_given(value, symbol):
                 value = copied(value)
             in_states.add(value)
             _store(symbol, value)
         given = _without(returned, [u is not None for u in updates])
-        # A copy of what a state gets, too: the quirk `stored-results`.
+        # A copy, if the value is also stored in a state. Quirk: `stored-results`.
         mlir.dialect("func").ReturnOp([copied(v) if v in in_states else v for v in given])
     end.erase()
     is_global = [a.kind != "input" for a in arguments]
@@ -161,7 +161,7 @@ def _rewrite(function: Any, globals_: _ModuleGlobals) -> None:
         "arg_attrs",
         PACKED,
         *(() if prepares(function) else ("res_attrs",)),
-    ):  # this information is in the globals now
+    ):  # the globals now have this information
         if name in function.attributes:
             del function.attributes[name]
 

@@ -1,8 +1,8 @@
-"""`rlx-iree-in-place-updates`: updates states in place if they are computed from themselves element by element.
+"""`rlx-iree-in-place-updates`: updates states in place if their new values are elementwise functions of the old values.
 
 Without this pass IREE writes the new value of a state to a new buffer, which replaces the old one. For a step of an optimiser,
-these buffers are as large as the parameters and all their moments, and are written without having been read. Quirks:
-`new-states`, `equal-globals`, `half-numbers`, `kernels-overtaken`.
+the new buffers have the size of the parameters and all their moments, and must be fetched into the cache to be written.
+Quirks: `new-states`, `equal-globals`, `half-numbers`, `kernels-overtaken`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rlx.targets.iree.passes.workgroups import needing, overwriting, overwritten
 
 @dataclass(frozen=True)
 class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
-    """Join the loops that compute states of one size from each other into one kernel that overwrites the states, for IREE.
+    """Merge the loops that compute states of one size from each other into one kernel that overwrites the states, for IREE.
 
-    The loops are elementwise, of a known size, and their results are not used by other ops. A state that other ops use is
-    overwritten after the last of them. All other states are not changed. Neither are states that might share their memory
-    with another state: those that also get values in another way, or whose value is stored in another state.
+    The loops must be elementwise and of static size, and other ops must not use their results. A state that other ops use is
+    overwritten after the last of them. The pass skips all other states. It also skips states that might share memory with
+    another state: those that have other stores, and those whose value is stored in another state.
     """
 
     def apply(self, module: Any) -> None:
@@ -42,7 +42,7 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
             order.wait_for(reads, {result for kernel in ordered for result in kernel.results})
         for kernel in kernels:
             kernel.emit()
-        for kernel in kernels:  # only now: a kernel may have been inserted before a loop of another one
+        for kernel in kernels:  # not earlier: a kernel may have been inserted before a loop of another one
             kernel.erase_loops()
         written = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores)
         _initialise(module, written)
@@ -54,7 +54,7 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
 
 @dataclass(frozen=True)
 class _Store:
-    """A state that gets a new value: the op that stores it, and the old value of the state."""
+    """A store of a new state value: the op, and the old value of the state."""
 
     op: Any
     old: Any
@@ -65,7 +65,7 @@ class _Store:
 
 
 def _valid_kernels(functions: Sequence[Any]) -> list[_JoinedLoops]:
-    """The kernels to make in functions, each of one block, that load states from globals and store them."""
+    """Return the kernels to create in functions of one block that load and store globals of states."""
     kernels, stored, leaked = [], set(), set()
     for function in functions:
         candidates, stores, leaks = _kernels([op.operation for op in function.entry_block.operations])
@@ -82,7 +82,7 @@ def _valid_kernels(functions: Sequence[Any]) -> list[_JoinedLoops]:
 
 
 def _set_in_place(setter: Any) -> None:
-    """Let a function that sets a state write to the memory of the state."""
+    """Make a function that sets a state write to the memory of the state."""
     (store,) = [op.operation for op in setter.entry_block.operations if op.operation.name == "util.global.store"]
     (value,) = store.operands
     with mlir.ir.InsertionPoint(store):
@@ -91,17 +91,17 @@ def _set_in_place(setter: Any) -> None:
 
 
 def _global(op: Any) -> str:
-    """The name of the global that an op loads or stores."""
+    """Return the name of the global that an op loads or stores."""
     return op.attributes["global"].value
 
 
 def _initialise(module: Any, names: frozenset[str]) -> None:
-    """Let globals be filled when the program is loaded: globals with equal initial values would share their memory."""
+    """Fill globals when the program is loaded. Globals with equal initial values would otherwise share memory."""
     ir = mlir.ir
     for op in [op.operation for op in module.body.operations]:
         if op.name != "util.global" or op.attributes["sym_name"].value not in names:
             continue
-        if "initial_value" not in op.attributes:  # an initializer fills it already
+        if "initial_value" not in op.attributes:  # an initializer already fills it
             continue
         value, name = op.attributes["initial_value"], op.attributes["sym_name"].value
         del op.attributes["initial_value"]
@@ -114,7 +114,7 @@ def _initialise(module: Any, names: frozenset[str]) -> None:
 
 
 def _filled(type_: Any, number: Any) -> Any:
-    """A tensor filled with a number that the compiler does not know. Quirk: `half-numbers`."""
+    """Return a tensor filled with a number that is unknown to the compiler. Quirk: `half-numbers`."""
     ir, arith, element = mlir.ir, mlir.dialect("arith"), type_.element_type
     if not isinstance(element, ir.FloatType) or element.width != 16:
         return create("flow.tensor.splat", [type_], [hidden(arith.constant(element, number))]).result
@@ -127,7 +127,7 @@ def _filled(type_: Any, number: Any) -> Any:
 
 
 def _kernels(ops: Sequence[Any]) -> tuple[list[_JoinedLoops], set[Any], set[str]]:
-    """Possible kernels of a function, the ops that store states, and the states whose values are stored in other states."""
+    """Return candidate kernels of a function, the ops that store states, and the states that are stored in other states."""
     position = {opview.key(op): i for i, op in enumerate(ops)}
     loads = {_global(op): op.results[0] for op in ops if op.name == "util.global.load"}
     store_ops = {op for op in ops if op.name == "util.global.store"}
@@ -149,14 +149,15 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_JoinedLoops], set[Any], set[str]
 
 
 def _apart(kernels: list[_JoinedLoops], joined: Callable[[Sequence[Any]], _JoinedLoops]) -> list[_JoinedLoops]:
-    """The kernels of which none overwrites a state that another one reads. Quirk: `kernels-overtaken`.
+    """Make kernels independent: no kernel may overwrite a state that another kernel reads. Quirk: `kernels-overtaken`.
 
-    Kernels that read each other's states become one, which reads each element of all their states before it writes any. Where
-    that cannot be, what would overwrite the state of another one is left out: the state gets a new buffer.
+    Kernels that read each other's states are merged into one kernel, which reads each element of all their states before it
+    writes any. If that is impossible, a kernel that would overwrite the state of another one is omitted, and its state gets a
+    new buffer.
     """
     while True:
         made_by = {opview.key(op): kernel for kernel in kernels for op in kernel.group}
-        before: dict[_JoinedLoops, dict[_JoinedLoops, None]] = {}  # in an order that is the same in every run
+        before: dict[_JoinedLoops, dict[_JoinedLoops, None]] = {}  # in deterministic order
         for kernel in kernels:
             readers = (made_by.get(key) for state in kernel.states for key in _readers(state))
             before[kernel] = dict.fromkeys(r for r in readers if r is not None and r is not kernel)
@@ -177,20 +178,21 @@ def _apart(kernels: list[_JoinedLoops], joined: Callable[[Sequence[Any]], _Joine
 
 
 def _readers(state: Any) -> Iterator[Any]:
-    """The keys of the ops that read a state, or what may share its memory."""
+    """Yield the keys of the ops that read a state, or a value that may share its memory."""
     aliases = [state]
     while aliases:
         for use in aliases.pop().uses:
             user = use.owner.operation
             yield opview.key(user)
-            if not user.name.startswith("linalg."):  # whose results are new tensors
+            if not user.name.startswith("linalg."):  # linalg results are new tensors
                 aliases += user.results
 
 
 def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | None:
-    """The position of the last op outside of a kernel (its results) that reads a value, or one that may share its memory.
+    """Return the position of the last op outside a kernel that reads a value, or a value that may share its memory.
 
-    None if the value may be used as another value: stored, returned, carried by a loop or read by the kernel.
+    None if the value may be used under another name: stored, returned, carried by a loop or read by the kernel. The kernel is
+    given by its results.
     """
     last, aliases = -1, [value]
     while aliases:
@@ -202,7 +204,7 @@ def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | N
                     continue
                 return None
             last = max(last, position_in_block(op, position))
-            if user.name.startswith("linalg."):  # its results are new tensors
+            if user.name.startswith("linalg."):  # linalg results are new tensors
                 continue
             if len(user.regions) or not len(user.results):
                 return None
@@ -211,7 +213,7 @@ def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | N
 
 
 def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
-    """The elementwise loops whose results are used only by other such loops and by stores."""
+    """Return the elementwise loops whose results are used only by other loops of this kind and by stores."""
     loops: dict[Any, Any] = {}
     for op in reversed(ops):
         if not _is_elementwise(op):
@@ -241,13 +243,13 @@ def _is_elementwise(op: Any) -> bool:
 
 
 def _is_plain(element: Any) -> bool:
-    """Whether an element uses whole bytes in memory."""
+    """Whether an element type uses whole bytes in memory."""
     ir = mlir.ir
     return isinstance(element, ir.FloatType) or (isinstance(element, ir.IntegerType) and element.width >= 8)
 
 
 def _is_closed(body: Any) -> bool:
-    """Whether a body uses only constants from outside, and has no regions."""
+    """Whether a body has no regions, and uses only constants from outside."""
     inside = set(body.arguments)
     for op in body.operations:
         if len(op.operation.regions):
@@ -265,13 +267,13 @@ def _is_constant(value: Any) -> bool:
 
 
 def _reads_alike(op: Any, value: Any) -> bool:
-    """Whether a loop reads a value only at the position of the element that it computes."""
+    """Whether a loop reads a value only at the index of the element that it computes."""
     maps = [m.value for m in op.attributes["indexing_maps"]]
     return all(maps[i] == maps[-1] for i, operand in enumerate(op.operands) if operand == value)
 
 
 def _groups(loops: Sequence[Any]) -> list[list[Any]]:
-    """Groups of loops that use each other's results."""
+    """Return groups of loops that use each other's results."""
     group_of: dict[Any, list[Any]] = {op.results[0]: [op] for op in loops}
     for op in loops:
         for use in op.results[0].uses:
@@ -284,18 +286,18 @@ def _groups(loops: Sequence[Any]) -> list[list[Any]]:
 
 
 class _JoinedLoops:
-    """Some loops that become one kernel.
+    """Loops that become one kernel.
 
     Args:
         ops: The ops of the block.
-        position: The position of each of them.
-        order: What is executed before what.
+        position: The position of each op.
+        order: The execution order.
         group: The loops.
         stores: The ops that store their results.
 
     Attributes:
-        is_last: Whether the kernel comes at the end, and waits for all that users see.
-        last_before: The position of the last op that must come before the kernel; None if a state cannot be overwritten.
+        is_last: Whether the kernel is at the end, and waits for all visible values.
+        last_before: The position of the last op that must precede the kernel; None if a state cannot be overwritten.
     """
 
     def __init__(
@@ -349,12 +351,12 @@ class _JoinedLoops:
                     store.op.move_before(after)
 
     def erase_loops(self) -> None:
-        """Erase the loops, whose results are not used any more."""
+        """Erase the loops, whose results are no longer used."""
         for op in reversed(self.group):
             op.erase()
 
     def _loop(self, loaded: dict[Any, Any]) -> list[Any]:
-        """All loops as one loop over the tensors that the kernel has loaded."""
+        """Emit all loops as one loop over the loaded tensors."""
         ir, rank = mlir.ir, self.states[0].type.rank
         reads = {key: map_ for key, map_ in self.reads.items() if key[0] not in self.states}
         identity = str(ir.AffineMap.get_identity(rank))
@@ -377,12 +379,12 @@ class _JoinedLoops:
 
 
 def _inlined(loop: Any, scalars: dict[tuple[Any, str], Any], computed: dict[Any, Any]) -> Any:
-    """The element that a loop computes.
+    """Emit the body of a loop, and return the computed element.
 
     Args:
         loop: The loop.
-        scalars: The elements that are read, by value and map.
-        computed: The elements of results of other loops.
+        scalars: The loaded elements, by value and map.
+        computed: The elements of other loops' results.
     """
     body = loop.regions[0].blocks[0]
     values: dict[Any, Any] = {}

@@ -1,4 +1,4 @@
-"""`rlx-iree-initializers`: what computes parameters runs when the module is loaded."""
+"""`rlx-iree-initializers`: moves the computation of parameters to load time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from rlx.targets.iree.passes.base import IreePass, create
 
 @dataclass(frozen=True)
 class Initializers(IreePass, name="rlx-iree-initializers"):
-    """Make an initializer of each function of rlx-outline-weights, which stores its results in their globals.
+    """Convert each function of rlx-outline-weights to an initializer that stores its results in their globals.
 
-    It is one of the last passes, since the others work on functions. Initializers stand in front of all functions: behind
-    them, IREE 3.13 makes a program that cannot be loaded ("slot 0 is out range of the declared binding capacity").
+    This is one of the last passes, because the others work on functions. Initializers are placed before all functions: with
+    initializers after functions, IREE 3.13 compiles a program that cannot be loaded ("slot 0 is out range of the declared
+    binding capacity").
     """
 
     def apply(self, module: Any) -> None:

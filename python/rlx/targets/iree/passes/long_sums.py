@@ -1,7 +1,7 @@
-"""`rlx-iree-long-sums`: long sums of f32 are accumulated in f64.
+"""`rlx-iree-long-sums`: accumulates long f32 sums in f64.
 
-On the CPU IREE adds the elements of a sum one after the other, in f32, so that the error grows with their number: 20 million
-ones add up to 16,777,216, and a million times 0.1 to 100,958. Quirk: `sums-in-order`.
+On the CPU, IREE adds the elements of a sum sequentially in f32, so the error grows with their number: the sum of 20 million
+ones is 16,777,216, and the sum of a million times 0.1 is 100,958. Quirk: `sums-in-order`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _ADDS = ("arith.addf", "complex.add")
 class LongSums(Pass, name="rlx-iree-long-sums"):
     """Accumulate long sums of f32, and of complex numbers of f32, in f64, for IREE on the CPU.
 
-    A sum over an axis whose size is not known is a long one. Sums of products (of matrices, convolutions) stay in f32 up to a
-    greater length, which has to be known: they are bound by arithmetic, of which f64 has half as much in an instruction.
+    A sum over a dynamic axis counts as long. Sums of products (of matrices, in convolutions) stay in f32 up to a greater
+    length, which must be static: they are bound by arithmetic, and f64 has half the throughput per instruction.
     """
 
     shortest: int = option(1024, "the fewest elements of a sum that is accumulated in f64", least=1)
@@ -40,7 +40,7 @@ class LongSums(Pass, name="rlx-iree-long-sums"):
 
 
 def _is_sum(op: Any) -> bool:
-    """Whether an op adds up, and nothing in the body of its loop has a region, which may use values from around it."""
+    """Whether an op is a sum, and no op in its body has a region, which might use values from outside."""
     if op.name in _PRODUCTS:
         return True
     if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" not in str(op.attributes["iterator_types"]):
@@ -60,7 +60,7 @@ def _is_narrow(op: Any) -> bool:
 
 
 def _length(op: Any) -> float:
-    """How many elements one result of a loop is the sum of; infinite if that is not known."""
+    """Return the number of elements in each sum of a loop; infinite if it is dynamic."""
     ir = mlir.ir
     sizes: dict[int, float] = {}
     for value, attribute in zip(op.operands, op.attributes["indexing_maps"], strict=True):
@@ -78,7 +78,7 @@ def _size(value: Any, axis: int) -> float:
 
 
 def _replace(op: Any, wide: Callable[[Any, Any], Any]) -> None:
-    """Replace a sum by one in f64 that starts from the same numbers, rounded at its end."""
+    """Replace a sum by a sum in f64 with the same initial value, which is rounded at the end."""
     narrow = op.results[0].type.element_type
     with op.location, mlir.ir.InsertionPoint(op):
         total = wide(op, _start(op.operands[len(op.operands) - 1]))
@@ -92,7 +92,7 @@ def _wide(element: Any) -> Any:
 
 
 def _cast(scalar: Any, element: Any) -> Any:
-    """A float, or a complex number, in another width."""
+    """Convert a float or a complex number to another width."""
     arith, complex_, ir = mlir.dialect("arith"), mlir.dialect("complex"), mlir.ir
     if isinstance(element, ir.ComplexType):
         parts = (_cast(part(scalar), element.element_type) for part in (complex_.re, complex_.im))
@@ -108,7 +108,7 @@ def _converted(value: Any, element: Any) -> Any:
 
 
 def _start(value: Any) -> Any:
-    """What a sum starts from, in f64: a fill stays one, so that it is part of the kernel."""
+    """Return the initial value of a sum in f64. A fill stays a fill, so that it is part of the kernel."""
     element, maker = _wide(value.type.element_type), maker_of(value)
     if maker is None or maker.name != "linalg.fill":
         return _converted(value, element)

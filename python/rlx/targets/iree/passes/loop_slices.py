@@ -1,6 +1,6 @@
-"""`rlx-iree-loop-slices`: computes tensors in memory of which the steps of a loop read slices.
+"""`rlx-iree-loop-slices`: writes tensors to memory if the steps of a loop read slices of them.
 
-Otherwise IREE computes the slice that a step reads in that step: a product before the loop becomes many products inside.
+Otherwise IREE computes the slice of a step in that step: a product before the loop becomes many products inside it.
 Quirk: `loop-slices`.
 """
 
@@ -16,7 +16,7 @@ from rlx.targets.iree.passes.sizes import is_inside
 
 @dataclass(frozen=True)
 class LoopSlices(IreePass, name="rlx-iree-loop-slices"):
-    """Compute in memory, before a loop, the tensors of which its steps read slices, for IREE."""
+    """Write tensors to memory before a loop if its steps read slices of them, for IREE."""
 
     def apply(self, module: Any) -> None:
         for loop in reversed(every(module, lambda op: op.name == "scf.for")):  # outer loops first

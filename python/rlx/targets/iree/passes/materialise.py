@@ -1,7 +1,7 @@
 """`rlx-iree-materialise`: computes some tensors in memory before the kernels that read them.
 
-IREE fuses as many ops as it can into a kernel. This pass prevents that where the kernel would be wrong, would not compile, or
-would compute the same several times. Quirks: `activations-repeated`, `complex-tiles`, `thin-slices`, `batched-rows`,
+IREE fuses the largest possible number of ops into a kernel. This pass prevents fusion if the kernel would be wrong, would not
+compile, or would repeat computations. Quirks: `activations-repeated`, `complex-tiles`, `thin-slices`, `batched-rows`,
 `dynamic-packing`, `several-elements`.
 """
 
@@ -23,13 +23,13 @@ from rlx.targets.iree.passes.base import (
     replace_uses,
 )
 
-# Functions that are one or two instructions; all others are expensive.
+# Functions of one or two instructions. All other functions are expensive.
 _CHEAP = ("math.absf", "math.sqrt", "math.roundeven", "math.floor", "math.ceil", "math.trunc")
 
 
 @dataclass(frozen=True)
 class Materialise(IreePass, name="rlx-iree-materialise"):
-    """Compute in memory what IREE would fuse wrongly, or compute several times."""
+    """Write tensors to memory that IREE would fuse incorrectly or compute several times."""
 
     def apply(self, module: Any) -> None:
         loops = every(module, lambda op: op.name.startswith("linalg."))
@@ -50,7 +50,7 @@ class Materialise(IreePass, name="rlx-iree-materialise"):
 
 
 def _read_from_memory(op: Any, value: Any) -> None:
-    """Let an op, and the ops inside of it, read a value from memory."""
+    """Make an op and the ops inside it read a value from memory."""
     uses = [use for use in value.uses if _is_within(use.owner.operation, op)]
     with op.location, mlir.ir.InsertionPoint(op):
         replace_uses(uses, in_memory(value))
@@ -66,8 +66,8 @@ def _is_within(op: Any, outer: Any) -> bool:
 def _is_used_by_several_products(op: Any) -> bool:
     """Whether an elementwise op is an expensive function of one tensor, and several products use its result.
 
-    For example, in the training of a feed-forward layer, a GELU would be computed for the product of the forward pass and again
-    for the gradient of the weight.
+    For example, in the training of a feed-forward layer, a GELU would be computed for the product in the forward pass, and
+    again for the gradient of the weight.
     """
     if len(op.operands) != 2 or _is_complex(op.results[0]):
         return False
@@ -79,14 +79,15 @@ def _is_used_by_several_products(op: Any) -> bool:
 def _gives_several_elements(value: Any) -> bool:
     """Whether several slices take single elements of a tensor.
 
-    The compiler does not end where they, and the op that computes the tensor, are fused into a kernel that broadcasts them.
+    The compiler does not terminate if these slices and the op that computes the tensor are fused into a kernel that broadcasts
+    the elements.
     """
     slices = [use.owner.operation for use in value.uses if use.owner.name == "tensor.extract_slice"]
     return sum(all(n == 1 for n in taken.results[0].type.shape) for taken in slices) > 1
 
 
 def _products_of(value: Any) -> set[Any]:
-    """The products that use a value, or a rearrangement of it."""
+    """Return the products that use a value or a rearrangement of it."""
     products: set[Any] = set()
     for use in value.uses:
         user = use.owner.operation
@@ -103,12 +104,12 @@ def _products_of(value: Any) -> set[Any]:
 def _meets_complex_numbers(op: Any) -> bool:
     """Whether an op is a product of real numbers whose result is used in elementwise ops together with complex numbers.
 
-    IREE computes a product in tiles and keeps the tiles through the elementwise ops that follow; the other operands of these
-    are brought into tiles as well. It cannot read complex numbers in tiles, and does not compile such a program.
+    IREE computes a product in tiles, and keeps the tiles through the following elementwise ops. Their other operands are
+    converted to tiles as well. IREE cannot read complex numbers in tiles, and fails to compile these programs.
     """
     if not _is_product(op) or _is_complex(op.results[0]):
         return False
-    pending, seen = list(_elementwise_users(op)), set()  # the users, and the ops that are fused with them
+    pending, seen = list(_elementwise_users(op)), set()  # the users and the ops fused with them
     while pending:
         op_in_tiles = pending.pop()
         if op_in_tiles in seen:
@@ -121,7 +122,7 @@ def _meets_complex_numbers(op: Any) -> bool:
 
 
 def _elementwise_users(op: Any) -> set[Any]:
-    """The elementwise ops that use the results of an op, and those that use their results in turn."""
+    """Return the elementwise ops that use the results of an op, directly or through other elementwise ops."""
     users: set[Any] = set()
     pending = [op]
     while pending:
@@ -140,9 +141,9 @@ def _keeps_tiles(op: Any) -> bool:
 
 
 def _slices_with_lookups(op: Any) -> list[Any]:
-    """The slices of which a kernel reads single elements at computed positions, if IREE's code for that is not valid.
+    """Return the slices that a kernel reads at computed positions, if IREE generates invalid code for this.
 
-    These are slices with strides, and slices of one element of the innermost axis.
+    These are strided slices, and slices of size 1 along the innermost axis.
     """
     return list(dict.fromkeys(s for s in (e.operands[0] for e in _extracts(op)) if _is_thin_slice(s, op)))
 
@@ -171,15 +172,15 @@ def _is_thin_slice(value: Any, reader: Any) -> bool:
 
 # --- operands of batched products ---------------------------------------------------------------
 
-# The greatest number of rows that IREE's code for CPUs packs together.
+# The greatest number of rows in a tile of IREE's CPU code.
 _TILE = 16
 
 
 def _operands_of_batched_product(op: Any) -> list[Any]:
-    """The operands of a batched product that must be computed in memory first.
+    """Return the operands of a batched product that must be written to memory first.
 
-    With dynamic sizes, the op that computes an operand does not compile if it is fused into the packing of the operand. With
-    static sizes, IREE may compute the rows of all batches as one axis, which it splits while it packs them. If the rows of a
+    With dynamic sizes, the op that computes an operand does not compile after fusion into the packing of the operand. With
+    static sizes, IREE may compute the rows of all batches as one axis, and split this axis during packing. If the rows of a
     batch do not fill whole tiles, the first rows of the next batch are then used instead of the padding.
     """
     if op.name == "linalg.batch_matmul":
@@ -199,7 +200,7 @@ def _fills_tiles(rows: Any) -> bool:
 
 
 def _is_broadcast_product(op: Any) -> bool:
-    """Whether an op is a batched product of matrices in which a factor may have fewer batch axes."""
+    """Whether an op is a batched product of matrices where a factor may have fewer batch axes."""
     linalg = mlir.dialect("linalg")
     if op.name != "linalg.generic" or not linalg.isa_contraction_op(op):
         return False
@@ -207,7 +208,7 @@ def _is_broadcast_product(op: Any) -> bool:
 
 
 def _is_argument_or_parameter(value: Any) -> bool:
-    """Whether a value is an argument or a parameter, perhaps reshaped: these are packed when the program is loaded."""
+    """Whether a value is an argument or a parameter, possibly reshaped. These are packed when the program is loaded."""
     maker = maker_of(value)
     while maker is not None and maker.name in RESHAPES:
         maker = maker_of(maker.operands[0])

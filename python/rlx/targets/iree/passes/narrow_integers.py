@@ -1,8 +1,8 @@
-"""`rlx-iree-narrow-integers`: computes with integers of 8 and 16 bits in i32 where the upper bits count.
+"""`rlx-iree-narrow-integers`: computes with 8-bit and 16-bit integers in i32 where the upper bits matter.
 
-IREE's VM holds these integers in registers of 32 bits. A load extends them by their sign, a truncation by zeros, and sums and
-products leave anything in the upper bits, but comparisons, quotients and shifts to the right read all 32. The VM cannot count
-bits either. Quirk: `wide-registers`.
+IREE's VM stores these integers in 32-bit registers. A load sign-extends them, a truncation zero-extends them, and sums and
+products leave the upper bits undefined. But comparisons, quotients and right shifts read all 32 bits. The VM also lacks a
+popcount. Quirk: `wide-registers`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rlx.targets.iree.passes.emulate import is_free
 
 _UNSIGNED = ("shrui", "divui", "remui", "ceildivui")
 _SIGNED = ("shrsi", "divsi", "remsi", "ceildivsi", "floordivsi")
-# The comparison that is true if the result is the first operand.
+# The comparison that selects the first operand.
 _CHOICES = {"arith.maxsi": "sgt", "arith.minsi": "slt", "arith.maxui": "ugt", "arith.minui": "ult"}
 _EXTENSIONS = {f"arith.{n}": "extui" for n in _UNSIGNED} | {f"arith.{n}": "extsi" for n in _SIGNED}
-# To i64: MLIR joins this and the conversion of an index that may follow, which takes a register as it is.
+# Extensions to i64. MLIR merges them with a following conversion to index, which reads the whole register.
 _LENGTHENINGS = {"arith.extsi": "shrsi", "arith.extui": "shrui"}
 _COMPARISON, _COUNT = "arith.cmpi", "math.ctpop"
 _NARROW = ("i8", "i16")
@@ -29,7 +29,7 @@ _NARROW = ("i8", "i16")
 
 @dataclass(frozen=True)
 class NarrowIntegers(Pass, name="rlx-iree-narrow-integers"):
-    """Compute with integers of 8 and 16 bits in i32 where the VM reads their upper bits, and count bits by sums."""
+    """Compute with 8-bit and 16-bit integers in i32 where the VM reads their upper bits, and expand popcount."""
 
     def run(self, module: Any) -> None:
         for op in every(module, lambda op: _is_wrong(op) and is_free(op)):
@@ -56,7 +56,7 @@ def _replacement(op: Any) -> Any:
         count = _bits_set(value, wide)
         return count if wide == kind else arith.trunci(kind, count)
     if op.name not in _EXTENSIONS:
-        # In the upper bits: MLIR replaces what compares extended numbers by what compares the numbers.
+        # The operands are shifted to the upper bits: MLIR would replace a comparison of extended numbers by one of the numbers.
         unused = _constant(word.width - kind.width, word)
         compared = [arith.shli(arith.extui(word, x), unused) for x in op.operands]
         if op.name in _LENGTHENINGS:
@@ -71,13 +71,13 @@ def _replacement(op: Any) -> Any:
 
 
 def _again(op: Any, operands: Sequence[Any], result: Any) -> Any:
-    """The op on other operands."""
+    """Emit the op on other operands."""
     attributes = {name: op.attributes[name] for name in op.attributes}
     return mlir.ir.Operation.create(op.name, results=[result], operands=list(operands), attributes=attributes).result
 
 
 def _bits_set(value: Any, kind: Any) -> Any:
-    """The number of bits that are set: of pairs, of fours, of bytes, and their sum, which a product has in its upper byte."""
+    """Emit a popcount: of pairs, of fours, of bytes, and their sum, which is the upper byte of a product."""
     arith, ones = mlir.dialect("arith"), (1 << kind.width) - 1
 
     def constant(byte: int) -> Any:

@@ -1,11 +1,11 @@
-"""`rlx-iree-quantised-products`: products of 8-bit integers in the form for which IREE has fast code.
+"""`rlx-iree-quantised-products`: converts products of 8-bit integers to a form with fast code in IREE.
 
-* The activations are in memory before the product: IREE fuses what rounds them into their packing, whose code takes two to
-  three times as long. Quirk: `rounding-packed`.
-* With `unsigned`, they are moved by 128 and multiplied as unsigned numbers, since VNNI multiplies unsigned by signed bytes;
-  IREE's code for two signed ones extends both to 16 bits, and takes twice as long. What that adds to the sums, `128·Σ w`, is
-  subtracted again. The sums are in memory before anything reads them, for IREE cannot broadcast into the layout that they have.
-  Quirk: `unsigned-layouts`.
+* The activations are written to memory before the product. Otherwise IREE fuses the op that rounds them into their packing,
+  whose code becomes two to three times slower. Quirk: `rounding-packed`.
+* With `unsigned`, 128 is added to the activations, and they are multiplied as unsigned numbers, because VNNI multiplies
+  unsigned by signed bytes. IREE's code for two signed factors extends both to 16 bits, and takes twice the time. The additional
+  term of the sums, `128·Σ w`, is subtracted. The sums are written to memory before other ops read them, because IREE cannot
+  broadcast into their layout. Quirk: `unsigned-layouts`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OFFSET = 128
 
 @dataclass(frozen=True)
 class QuantisedProducts(IreePass, name="rlx-iree-quantised-products"):
-    """Write products of 8-bit integers as IREE has fast code for them."""
+    """Convert products of 8-bit integers to a form with fast code in IREE."""
 
     unsigned: bool = option(False, "whether the CPU multiplies unsigned by signed bytes")
 
@@ -51,7 +51,7 @@ class QuantisedProducts(IreePass, name="rlx-iree-quantised-products"):
 
 
 def _apart(op: Any, x: Any, unsigned: bool, shared: dict[Any, Any]) -> Any:
-    """The activations of a product in memory, and moved where they are to be unsigned: once for all products of a block."""
+    """Write the activations of a product to memory, converted to unsigned if required: once for all products of a block."""
     source = x
     while (maker := maker_of(source)) is not None and maker.name in RESHAPES:
         source = maker.operands[0]
@@ -63,10 +63,10 @@ def _apart(op: Any, x: Any, unsigned: bool, shared: dict[Any, Any]) -> Any:
 
 
 def _tile_no_batches(module: Any) -> None:
-    """Say which products are computed in tiles of packed data: all of one matrix with another.
+    """Enable data tiling for products of two matrices only.
 
-    In the layouts that go with unsigned bytes, IREE has no code for batches of products; where it is told of one product, it
-    asks of no other. And the results of all are in memory before anything reads them. Quirk: `unsigned-layouts`.
+    With the layouts for unsigned bytes, IREE has no code for batched products. If any product has the attribute, IREE does not
+    tile the others. All results are written to memory before other ops read them. Quirk: `unsigned-layouts`.
     """
     with mlir.entered():
         for op in every(module, _is_product_of_matrices):
@@ -82,7 +82,7 @@ def _is_product_of_matrices(op: Any) -> bool:
 
 
 def has_unsigned_products(module: Any) -> bool:
-    """Whether products of unsigned by signed bytes were made."""
+    """Whether a module has products of unsigned by signed bytes."""
     return bool(every(module, lambda op: _is_product_of_bytes(op) and len(op.regions) == 1 and _extends_unsigned(op)))
 
 
@@ -98,7 +98,7 @@ def _is_product_of_bytes(op: Any) -> bool:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether a value depends on parameters and constants alone: IREE computes it once, when it loads the program."""
+    """Whether a value depends only on parameters and constants. IREE computes it once, when it loads the program."""
     waiting, seen = [value], set[Any]()
     while waiting:
         value = waiting.pop()
@@ -112,7 +112,7 @@ def is_constant(value: Any) -> bool:
 
 
 def _make_unsigned(op: Any, activations: int) -> None:
-    """Replace a product by one whose activations, which were moved by 128, are unsigned; what that adds is subtracted."""
+    """Replace a product by one with unsigned activations, which are greater by 128, and subtract the additional term."""
     weights = op.operands[1 - activations]
     total = op.results[0]
     uses = list(total.uses)
@@ -125,7 +125,7 @@ def _make_unsigned(op: Any, activations: int) -> None:
 
 
 def _moved(x: Any) -> Any:
-    """`x + 128` as unsigned bytes: the highest bit is flipped."""
+    """Return `x + 128` as unsigned bytes, by flipping the highest bit."""
     arith, tensor, type_ = mlir.dialect("arith"), mlir.dialect("tensor"), x.type
     sizes = [tensor.dim(x, _index(i)) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
     out = tensor.empty(sizes, type_.element_type)
@@ -136,7 +136,7 @@ def _moved(x: Any) -> Any:
 
 
 def _product(factors: list[Any], out: Any, activations: int) -> Any:
-    """`[M, K]·[K, N]`, the activations without sign."""
+    """Emit `[M, K]·[K, N]` with unsigned activations."""
     ir, arith, linalg = mlir.ir, mlir.dialect("arith"), mlir.dialect("linalg")
     m, n, k = (ir.AffineExpr.get_dim(i) for i in range(3))
     maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(ir.AffineMap.get(3, 0, axes)) for axes in ([m, k], [k, n], [m, n])])
@@ -153,7 +153,7 @@ def _product(factors: list[Any], out: Any, activations: int) -> Any:
 
 
 def _summed(weights: Any, kept: int) -> Any:
-    """The sums of a matrix of bytes along the axis that is not kept, in i32."""
+    """Return the sums of a matrix of bytes in i32 along the axis that is not kept."""
     ir, arith, linalg, tensor = mlir.ir, mlir.dialect("arith"), mlir.dialect("linalg"), mlir.dialect("tensor")
     word, type_ = ir.IntegerType.get_signless(32), weights.type
     size = tensor.dim(weights, _index(kept)) if type_.is_dynamic_dim(kept) else type_.get_dim_size(kept)
@@ -168,7 +168,7 @@ def _summed(weights: Any, kept: int) -> Any:
 
 
 def _without(total: Any, sums: Any, kept: int) -> Any:
-    """Sums of products without those of the number by which one factor was moved."""
+    """Subtract the additional term, from the offset of one factor, from sums of products."""
     arith, tensor, type_ = mlir.dialect("arith"), mlir.dialect("tensor"), total.type
     sizes = [tensor.dim(total, _index(i)) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(2)]
     out = tensor.empty(sizes, type_.element_type)

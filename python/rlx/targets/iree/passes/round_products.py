@@ -1,8 +1,8 @@
-"""`rlx-iree-round-products`: a product that is added to something is rounded before, on every CPU.
+"""`rlx-iree-round-products`: makes every CPU round a product before adding to it.
 
-IREE lets LLVM make one instruction of a multiplication and an addition, which rounds once, where a CPU has such an
-instruction: the same program then gives other numbers on other CPUs, and a·a - b·b is not 0 where a is b. No flag keeps it
-from doing so. Quirk: `contracted-products`.
+IREE allows LLVM to contract a multiplication and an addition to one instruction, which rounds once, on CPUs with this
+instruction. Results then differ between CPUs, and a·a - b·b is not 0 for a = b. No flag disables this. Quirk:
+`contracted-products`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rlx.targets.iree.passes.base import every
 
 @dataclass(frozen=True)
 class RoundProducts(Pass, name="rlx-iree-round-products"):
-    """Have elementwise products rounded before anything is added to them, for IREE.
+    """Round elementwise products before anything is added to them, for IREE.
 
-    A product of x and y becomes `fma(x, y, -0)`, of which LLVM makes a multiplication again, without leave to contract it.
-    Products that are summed up in their own loop (of matrices, in convolutions) stay: the order of the sum, and how often it
-    is rounded, are the compiler's choice.
+    A product of x and y becomes `fma(x, y, -0)`. LLVM converts this back to a multiplication that it must not contract.
+    Products that are summed in their own loop (of matrices, in convolutions) are unchanged: the compiler may choose the order
+    and the roundings of these sums.
     """
 
     def run(self, module: Any) -> None:
@@ -33,7 +33,7 @@ class RoundProducts(Pass, name="rlx-iree-round-products"):
 
 
 def _is_elementwise(op: Any) -> bool:
-    """Whether an op stands in the body of an elementwise loop."""
+    """Whether an op is in the body of an elementwise loop."""
     loop = op.parent
     while loop is not None and not loop.name.startswith("linalg."):
         loop = loop.parent

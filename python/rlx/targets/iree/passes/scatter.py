@@ -1,6 +1,6 @@
 """`rlx-iree-scatter`: replaces loops that write rows to a table by one op.
 
-IREE runs a loop outside of its kernels, with one or two calls of a kernel in each step; its own scatter op is one kernel.
+IREE runs a loop outside kernels, with one or two kernel calls in each step. Its own scatter op is one kernel.
 Quirks: `tables-of-constants`, `returned-tables`.
 """
 
@@ -44,7 +44,7 @@ class _ScatterLoop:
     Attributes:
         op: The `scf.for`.
         rows: The rows that are combined with the table, one in each step.
-        places: For each of them the index of a row of the table, `[number, 1]`.
+        places: For each of these rows, the index of a row of the table, `[number, 1]`.
         combine: The elementwise loop that combines both rows.
     """
 
@@ -77,8 +77,8 @@ class _ScatterLoop:
 
 
 def _own_table(table: Any) -> Any:
-    """The table that a scatter overwrites, computed for this scatter alone if it is computed from constants, and copied if it
-    is an argument that is returned as well.
+    """Return the table for a scatter to overwrite. It is recomputed for this scatter if it is computed from constants, and
+    copied if it is an argument that is also returned.
     """
     maker = maker_of(table)
     if _is_returned_argument(table):
@@ -96,7 +96,7 @@ def _own_table(table: Any) -> Any:
 
 
 def _is_returned_argument(table: Any) -> bool:
-    """Whether a table is an argument, or a view of one, that a function returns as it is, or as a view."""
+    """Whether a table is an argument, or a view of one, that a function returns directly or as a view."""
     source = source_of(table)
     if not isinstance(source, mlir.ir.BlockArgument):
         return False
@@ -111,7 +111,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _is_of_constants(value: Any) -> bool:
-    """Whether a value is a constant, or computed by loops over constants alone, or over nothing, or a view of such a value."""
+    """Whether a value is a constant, a result of loops with only constant operands or none, or a view of these."""
     source = source_of(value)
     maker = maker_of(source)
     if maker is None or maker.name != "linalg.generic":
@@ -120,7 +120,7 @@ def _is_of_constants(value: Any) -> bool:
 
 
 def _matched(op: Any) -> _ScatterLoop | None:
-    """A loop over all rows of a matrix, in order, each of which changes one row of another matrix; None for other loops."""
+    """Match a loop over all rows of a matrix, in order, where each step changes one row of another matrix; else None."""
     body = op.regions[0].blocks[0]
     ops = [o.operation for o in body.operations]
     if [o.name for o in ops] != _BODY or len(op.results) != 1 or op.results[0].type.rank != 2:
@@ -156,7 +156,7 @@ def _matched(op: Any) -> _ScatterLoop | None:
 
 
 def _number(value: Any) -> int | None:
-    """The value of a constant; None for another value."""
+    """Return the value of a constant; None for other values."""
     return maker_of(value).attributes["value"].value if _is_constant(value) else None
 
 
@@ -180,7 +180,7 @@ def _is_row(op: Any, matrix: Any, place: Any, rows: Any) -> bool:
 
 
 def _is_elementwise(op: Any) -> bool:
-    """Whether a loop over one axis reads its two operands at the position where it writes, and does not read its result."""
+    """Whether a loop over one axis reads its two operands at the index where it writes, and does not read its result."""
     maps = [m.value for m in op.attributes["indexing_maps"]]
     body = op.regions[0].blocks[0]
     is_parallel = [str(i) for i in op.attributes["iterator_types"]] == ["#linalg.iterator_type<parallel>"]

@@ -1,4 +1,4 @@
-"""`rlx-iree-set-device`: describes the device in the module, if no flag of the compiler describes it.
+"""`rlx-iree-set-device`: describes the device in the module if no compiler flag describes it.
 
 Quirk: `storage-of-bytes`.
 """
@@ -25,7 +25,7 @@ class SetDevice(IreePass, name="rlx-iree-set-device"):
 
     def _parsed(self) -> Any:
         hint = 'give one, such as targets="[#hal.device.target<vulkan>]"'
-        if not self.targets:  # MLIR's parser crashes on nothing
+        if not self.targets:  # MLIR's parser crashes on an empty string
             raise PassError("targets is empty, and an attribute is expected", hint=hint)
         try:
             return mlir.ir.Attribute.parse(self.targets)

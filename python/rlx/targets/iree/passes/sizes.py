@@ -1,7 +1,7 @@
-"""The sizes of a tensor, from values that exist already if possible.
+"""The sizes of a tensor, from existing values if possible.
 
-IREE cannot always find the size of an intermediate value (in particular of the results of choices and loops). And a function
-that `rlx-to-linalg` has lowered computes all sizes at its start.
+IREE cannot always determine the size of an intermediate value, in particular of the results of `scf.if` and loops. A function
+lowered by `rlx-to-linalg` computes all sizes at its start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rlx.ir.op import opview
 
 @dataclass(frozen=True)
 class _Dim:
-    """A size that must be read from a tensor when the program runs: `tensor.dim`."""
+    """A size that must be read from a tensor at run time: `tensor.dim`."""
 
     value: Any
     axis: int
@@ -35,15 +35,15 @@ Size = Any
 
 
 def dynamic_sizes(value: Any) -> list[Any]:
-    """An index value for each dynamic dimension of a tensor; values that must be computed are emitted at the insertion point.
+    """Return an index value for each dynamic dimension of a tensor. Missing values are emitted at the insertion point.
 
-    The sizes of carries of loops do not change, and both sides of a choice give the same sizes, as in rlx.
+    As in rlx, the sizes of loop carries do not change, and both branches of an `scf.if` have results of the same sizes.
     """
     return [_emitted(size_of(value, i)) for i in range(value.type.rank) if value.type.is_dynamic_dim(i)]
 
 
 def size_of(value: Any, axis: int) -> Size:
-    """The size of a tensor along an axis. If two results are equal, the sizes are equal."""
+    """Return the size of a tensor along an axis. If two results are equal, the sizes are equal."""
     type_ = value.type
     if not type_.is_dynamic_dim(axis):
         return type_.get_dim_size(axis)
@@ -72,23 +72,23 @@ def _emitted(size: Size) -> Any:
 
 
 def _initial(argument: Any) -> Any:
-    """The initial value of a carry of a loop; None for another argument."""
+    """Return the initial value of a loop carry; None for other arguments."""
     op = argument.owner.owner.operation
     if op.name == "scf.for":
-        return op.operands[2 + argument.arg_number]  # bounds and step come first; argument 0 counts the steps
+        return op.operands[2 + argument.arg_number]  # bounds and step come first; argument 0 is the induction variable
     if op.name == "scf.while":
         return op.operands[argument.arg_number]
     return None
 
 
 def _mixed(static: Any, dynamic: Any, axis: int) -> Size:
-    """An entry of a list of static numbers, or the value for it in `dynamic` if the number is not static."""
+    """Return an entry of a list of static sizes, or its value in `dynamic` if it is not static."""
     unknown, static = mlir.ir.ShapedType.get_dynamic_size(), list(static)
     return static[axis] if static[axis] != unknown else list(dynamic)[static[:axis].count(unknown)]
 
 
 def _of_slice(op: Any, value: Any, axis: int) -> Size:
-    """The size of a slice. Axes of one element may be dropped; which of them does not matter for the others."""
+    """Return the size of a slice. Axes of size 1 may be dropped; the other axes do not depend on the choice."""
     static, dropped = list(op.static_sizes), len(op.static_sizes) - value.type.rank
     axes = []
     for i, size in enumerate(static):
@@ -115,7 +115,7 @@ def _of_collapsed(op: Any, value: Any, axis: int) -> Size:
 
 
 def _of_chosen(op: Any, value: Any, axis: int) -> Size:
-    """The size of a result of a choice, if it is computed outside: values from inside cannot be used after the choice."""
+    """Return the size of a result of `scf.if` if it is computed outside. Values from inside cannot be used after the op."""
     operations = op.regions[0].blocks[0].operations
     size = size_of(operations[len(operations) - 1].operands[value.result_number], axis)
     return _Dim(value, axis) if any(is_inside(v, op.operation) for v in _values(size)) else size

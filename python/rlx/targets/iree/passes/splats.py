@@ -1,7 +1,7 @@
-"""`rlx-iree-splats`: reductions of tensors that are one number everywhere read them from memory.
+"""`rlx-iree-splats`: makes reductions of splat tensors read them from memory.
 
-IREE's code for CPUs takes the sum or the product of a vector of one constant for that constant, so that the mean of ones
-becomes the inverse of their number. Quirk: `splats-reduced`.
+IREE's CPU code replaces the sum or product of a splat vector by the splat constant, so the mean of n ones becomes 1/n. Quirk:
+`splats-reduced`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOVES = (
 
 @dataclass(frozen=True)
 class Splats(IreePass, name="rlx-iree-splats"):
-    """Let reductions of tensors that are one number everywhere read them from memory, for IREE."""
+    """Make reductions of splat tensors read them from memory, for IREE."""
 
     def apply(self, module: Any) -> None:
         known: dict[Any, bool] = {}
@@ -36,7 +36,7 @@ class Splats(IreePass, name="rlx-iree-splats"):
 
 
 def _is_same_everywhere(value: Any, known: dict[Any, bool]) -> bool:
-    """Whether all elements of a value are known to be the same, or to be of no interest."""
+    """Whether all elements of a value are known to be equal, or to be irrelevant."""
     maker = maker_of(value)
     if maker is None:
         return False

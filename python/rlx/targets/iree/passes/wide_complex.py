@@ -1,6 +1,6 @@
-"""`rlx-iree-wide-complex`: complex numbers of f64 that IREE would store or fill a tensor with are made of f64 in kernels.
+"""`rlx-iree-wide-complex`: stores c128 constants and globals as pairs of f64, and fills c128 tensors from f64 tensors.
 
-IREE's compiler crashes on constants and parameters whose elements have 128 bits, and has no fill for them. Quirk:
+IREE's compiler crashes on constants and parameters with 128-bit elements, and cannot fill tensors with them. Quirk:
 `wide-elements`.
 """
 
@@ -21,9 +21,9 @@ from rlx.targets.iree.passes.fence_reductions import reduces
 
 @dataclass(frozen=True)
 class WideComplex(IreePass, name="rlx-iree-wide-complex"):
-    """Store complex numbers of f64 as pairs of f64 in constants and globals, for IREE, and make fills of them of two of f64.
+    """Store c128 constants and globals as pairs of f64, for IREE, and replace each c128 fill by two f64 fills.
 
-    The pair is the last axis. A fill that a reduction starts from stays, since it is part of the kernel.
+    The pair is the last axis. A fill with the initial value of a reduction is unchanged, because it is part of the kernel.
     """
 
     def apply(self, module: Any) -> None:
@@ -55,12 +55,12 @@ def _is_wide(type_: Any) -> bool:
 
 
 def _parts_type(type_: Any) -> Any:
-    """The type of the pairs of a tensor of known sizes."""
+    """Return the type of the pairs for a tensor of static shape."""
     return mlir.ir.RankedTensorType.get([*type_.shape, 2], mlir.ir.F64Type.get())
 
 
 def _pairs(values: np.ndarray) -> Any:
-    """Complex numbers as the pairs of their parts."""
+    """Return complex numbers as pairs of real and imaginary part."""
     return elements_to_mlir(np.ascontiguousarray(values).reshape(-1).view(np.float64).reshape(*values.shape, 2))
 
 
@@ -79,7 +79,7 @@ def _constant(op: Any) -> None:
 
 
 def _return_pairs(function: Any) -> None:
-    """Let a function give pairs: its results become globals."""
+    """Make a function return pairs, because its results become globals."""
     block = function.entry_block
     end = block.operations[len(block.operations) - 1].operation
     with end.location, mlir.ir.InsertionPoint(end):
@@ -120,7 +120,7 @@ def _combined(type_: Any, real: Any, imaginary: Any) -> Any:
 
 
 def _of_pairs(type_: Any, pairs: Any) -> Any:
-    """The complex numbers of pairs."""
+    """Convert pairs to complex numbers."""
     tensor, arith, index = mlir.dialect("tensor"), mlir.dialect("arith"), mlir.ir.IndexType.get()
 
     def body(_: Any) -> list[Any]:
@@ -132,7 +132,7 @@ def _of_pairs(type_: Any, pairs: Any) -> Any:
 
 
 def _to_pairs(value: Any) -> Any:
-    """The pairs of complex numbers."""
+    """Convert complex numbers to pairs."""
     arith, complex_, rank = mlir.dialect("arith"), mlir.dialect("complex"), value.type.rank
     type_ = _parts_type(value.type)
     numbers = mlir.ir.AffineMap.get(rank + 1, 0, [mlir.ir.AffineExpr.get_dim(i) for i in range(rank)])
@@ -174,7 +174,7 @@ def _initialize(op: Any, number: Any, type_: Any) -> None:
     signature = {"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))}
     filler = create("util.initializer", attributes=signature, regions=1, ip=ir.InsertionPoint.after(op))
     with ir.InsertionPoint(filler.regions[0].blocks.append()):
-        # Hidden, so that globals with one initial value do not share their memory.
+        # Hidden from the compiler, so that globals with equal initial values do not share memory.
         parts = [hidden(arith.constant(f64, ir.FloatAttr.get(f64, part))) for part in (number.real, number.imag)]
 
         def body(_: Any) -> list[Any]:

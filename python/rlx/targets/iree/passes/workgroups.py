@@ -1,4 +1,4 @@
-"""Kernels of IREE that overwrite tensors: dispatches whose results are in the memory of operands. Quirk: `new-states`."""
+"""IREE kernels that overwrite tensors: dispatches whose results share memory with operands. Quirk: `new-states`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.targets.iree.passes.base import create, elementwise
 
 
 def overwritten(old: Any, new: Any) -> Any:
-    """The elements of a tensor, written to the memory of another one, which is overwritten."""
+    """Copy the elements of a tensor to the memory of another one, which is overwritten."""
 
     def copy(loaded: dict[Any, Any]) -> list[Any]:
         identity = mlir.ir.AffineMap.get_identity(old.type.rank)
@@ -21,15 +21,15 @@ def overwritten(old: Any, new: Any) -> Any:
 
 
 def overwriting(states: Sequence[Any], read: Sequence[Any], loop: Callable[[dict[Any, Any]], list[Any]]) -> list[Any]:
-    """A kernel that overwrites tensors.
+    """Emit a kernel that overwrites tensors.
 
     Args:
         states: The tensors that it overwrites.
         read: The other tensors that it reads.
-        loop: Computes the new values, given the loaded tensor for each of all these.
+        loop: Emits the computation of the new values from the loaded tensors.
 
     Returns:
-        The new values, in the memory of the old ones.
+        The new values, in the memory of the old values.
     """
     operands = [*states, *read]
 
@@ -43,7 +43,7 @@ def overwriting(states: Sequence[Any], read: Sequence[Any], loop: Callable[[dict
 
 
 def digest(values: Sequence[Any]) -> Any:
-    """A number, in memory, that a kernel computes from the first elements of tensors of known sizes."""
+    """Emit a kernel that computes a number from the first elements of tensors of static shape. The number is in memory."""
     ir, arith = mlir.ir, mlir.dialect("arith")
     word = ir.IntegerType.get_signless(32)
     type_ = ir.RankedTensorType.get([1], word)
@@ -73,7 +73,7 @@ def digest(values: Sequence[Any]) -> Any:
 
 
 def needing(number: Any, values: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    """The same values, computed from a number: if its square is 2 modulo 4, which no square is, they would be others.
+    """Return values that formally depend on a number: they are `others` if its square is 2 modulo 4, which is impossible.
 
     IREE does not know this, and keeps the number as an operand of the kernel. LLVM does, and emits no code for it.
     """
@@ -90,14 +90,14 @@ def _kernel(
     access: Sequence[str],
     compute: Callable[[Sequence[Any]], None],
 ) -> list[Any]:
-    """A kernel.
+    """Emit a kernel.
 
     Args:
         results: The types of its results.
-        operands: The tensors that it gets.
-        tied: For each result, the number of the operand that it overwrites, or -1 if it is a new tensor.
+        operands: The operand tensors.
+        tied: For each result, the index of the operand that it overwrites, or -1 for a new tensor.
         access: The access to each operand and to each new tensor.
-        compute: Computes the results, given the arguments of the body for all these.
+        compute: Emits the computation of the results, given the arguments of the body for operands and new tensors.
     """
     ir, index = mlir.ir, mlir.ir.IndexType.get()
     attributes = {
