@@ -12,9 +12,9 @@ from functools import cache
 from typing import Literal
 
 Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
-# The bit patterns of a float format that are not finite numbers: `ieee` has infinities and NaN as IEEE 754; `fn` has no
-# infinity, and NaN is the pattern of ones; `fnuz` has neither an infinity nor a negative zero, whose pattern is NaN; `finite`
-# has neither an infinity nor NaN.
+# The bit patterns of a float format that are not finite numbers. `ieee` has infinities and NaN as in IEEE 754. `fn` has no
+# infinity, and its NaN is the pattern of ones. `fnuz` has neither infinity nor negative zero; the pattern of the latter is NaN.
+# `finite` has neither infinity nor NaN.
 Special = Literal["ieee", "fn", "fnuz", "finite"]
 
 
@@ -34,22 +34,22 @@ class FloatFormat:
 
     @property
     def has_zero(self) -> bool:
-        """Whether 0 is a number of the format; if not, all are powers of two."""
+        """Whether the format has a zero. If not, all its numbers are powers of two."""
         return self.mantissa > 0
 
     @property
     def sign_bit(self) -> int:
-        """The bit above the exponent; no number of a format without a sign uses it."""
+        """The bit above the exponent. It is unused in formats without a sign."""
         return 1 << self.exponent + self.mantissa
 
     @property
     def infinity_code(self) -> int:
-        """The exponent field of ones alone: the bits of the positive infinity of a format with infinities."""
+        """An exponent field of ones: the bits of positive infinity in a format with infinities."""
         return self.sign_bit - (1 << self.mantissa)
 
     @property
     def nan_code(self) -> int:
-        """The bits of the positive NaN of a format with NaN; the only NaN of a format without a negative zero."""
+        """The bits of the positive NaN in a format with NaN, which is the only NaN in a format without a negative zero."""
         if self.special == "fnuz":
             return self.sign_bit
         return self.sign_bit - 1 if self.special == "fn" else self.infinity_code | 1 << self.mantissa - 1
@@ -63,7 +63,7 @@ class FloatFormat:
 
     @property
     def largest_exponent(self) -> int:
-        """The exponent of the largest finite number: that is less than twice 2 to this power."""
+        """The exponent of the largest finite number, which is less than twice 2 to this power."""
         return (self.largest_code >> self.mantissa) - self.bias
 
     @property
@@ -78,20 +78,20 @@ class DTypeRow:
 
     Attributes:
         name: The name in RLX.
-        kind: The family that it belongs to.
-        bits: Bits of one element; less than 8 means that files and parameters pack several into a byte.
+        kind: Its family.
+        bits: Bits of one element. Elements of less than 8 bits are packed in files and parameters.
         mlir: Text of the MLIR element type.
         numpy_name: The name in NumPy or ml_dtypes; also in JAX, PyTorch and, in capitals, ONNX.
-        compute: The dtype in which arithmetic on it is done, where that is not the dtype itself.
-        storage: Whether the dtype only stores numbers: ops that move, select or cast elements take it, and arithmetic is
+        compute: The dtype of its arithmetic, if this is another dtype.
+        storage: Whether the dtype only stores numbers. Ops that move, select or cast elements accept it, and arithmetic is
             emitted in the dtype `compute`, between casts.
         safetensors: The name in safetensors; empty if that format lacks the dtype.
         float_format: The bits of a float.
-        stablehlo: The version of StableHLO that added the dtype; empty if the oldest version that is written has it.
-        dlpack: DLPack's code of a float that is none of IEEE 754's; other dtypes have the code of their family.
+        stablehlo: The version of StableHLO that added the dtype; empty if the oldest supported version has it.
+        dlpack: DLPack's code of a float that is not in IEEE 754. Other dtypes have the code of their family.
 
     Raises:
-        ValueError: No layer holds such elements: wider than 64 bits, or of a width that fills no byte when packed.
+        ValueError: The bits of an element, or of its parts if it is complex, are not a power of two from 2 to 64.
     """
 
     name: str
@@ -173,7 +173,7 @@ def _names(*kinds: Kind) -> tuple[str, ...]:
     return tuple(row.name for row in ROWS if row.kind in kinds and not row.storage)
 
 
-# The groups by which the records of the dialect accept dtypes.
+# The groups of dtypes in the records of the dialect.
 GROUPS: dict[str, tuple[str, ...]] = {
     "floats": _names("float"),
     "integers": _names("signed", "unsigned"),
@@ -185,7 +185,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 @cache
 def members(groups: tuple[str, ...]) -> tuple[str, ...]:
-    """The dtypes of groups and of single names, in the order in which these are given.
+    """Return the dtypes of groups and of single names, in this order.
 
     Raises:
         KeyError: A name is neither a group nor a dtype.
@@ -195,7 +195,7 @@ def members(groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def grouped(names: Iterable[str]) -> list[str]:
-    """Names of dtypes, sorted, with a group in the place of its members where all of them are there."""
+    """Return names of dtypes, sorted, with a complete group replaced by its name."""
     remaining, found = set(names), list[str]()
     for group, dtypes in GROUPS.items():
         if len(dtypes) > 1 and remaining.issuperset(dtypes):
@@ -204,7 +204,7 @@ def grouped(names: Iterable[str]) -> list[str]:
     return [*sorted(remaining), *found]
 
 
-# Families that a message names by their first and last member, if all are there.
+# Families that messages abbreviate to their first and last member if they are complete.
 _FAMILIES: tuple[tuple[DTypeRow, ...], ...] = (
     tuple(row for row in ROWS if row.kind == "signed" and not row.storage),
     tuple(row for row in ROWS if row.kind == "unsigned" and not row.storage),
@@ -213,11 +213,11 @@ _FAMILIES: tuple[tuple[DTypeRow, ...], ...] = (
 
 
 def listed(names: Iterable[str], mlir: bool = False) -> str:
-    """Names of dtypes for a message, in their order. A whole family is one entry: `f32, i8 to i64`.
+    """Return names of dtypes for a message, in their order. A complete family is one entry: `f32, i8 to i64`.
 
     Args:
         names: The names in RLX.
-        mlir: Whether to give the texts of MLIR's types in their place.
+        mlir: Whether to return MLIR types instead.
     """
     rows = {row.name: row for row in ROWS}
     remaining = dict.fromkeys(names)

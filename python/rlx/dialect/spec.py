@@ -1,6 +1,6 @@
-"""What a TableGen record says about an op, as plain data.
+"""The content of an op's TableGen record, as plain data.
 
-`spec_gen.py` holds one `OpSpec` for each record of `dialect/*.td`; verifiers, builders, documentation
+`spec_gen.py` has one `OpSpec` for each record of `dialect/*.td`. Verifiers, builders, documentation
 and the conformance harness read them.
 """
 
@@ -16,7 +16,7 @@ from rlx.dialect.dtypes import members
 Arity = Literal["single", "optional", "variadic"]
 AttributeKind = Literal["i64", "f64", "bool", "i64s", "str", "enum", "dims", "dtype", "elements", "dict"]
 
-# Declared, with what each says, in `dialect/RlxTraits.td`.
+# `dialect/RlxTraits.td` declares and documents the traits.
 TraitName = Literal[
     "product",
     "reduction",
@@ -33,15 +33,15 @@ TraitName = Literal[
     "wide_range",
 ]
 
-# Of these, which say what an op does to numbers, the first that it has counts: the identity has two.
+# The traits for the kind of work of an op. The first one that an op has is used: the identity has two.
 _WORK: tuple[TraitName, ...] = ("product", "reduction", "moves_data", "elementwise", "local")
 
-# Of how many runs of values of equal type a variadic group may consist: IRDL declares each run as a group.
+# The maximal number of runs of values of equal type in a variadic group. IRDL declares each run as a group.
 RUNS = 16
 
 
 class _Required:
-    """The default of an attribute that has none."""
+    """A marker for an attribute without a default."""
 
     def __repr__(self) -> str:
         return "REQUIRED"
@@ -52,7 +52,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """An operand or a result: its name, how often it occurs, and the dtypes that it may have, as names and groups of names."""
+    """An operand or a result: its name, its multiplicity, and the accepted dtypes, as names and groups of names."""
 
     name: str
     accepts: tuple[str, ...]
@@ -60,7 +60,7 @@ class ValueSpec:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The names of the dtypes that it may have."""
+        """The names of the accepted dtypes."""
         return members(self.accepts)
 
 
@@ -71,7 +71,7 @@ def _ends(interval: str) -> tuple[float, float]:
 
 
 def _number(text: str) -> float:
-    """`-5`, `0.5`, `3.4e38` or `2^31`; an integer stays one, as a float would not hold the largest."""
+    """Parse `-5`, `0.5`, `3.4e38` or `2^31`. Integers stay integers, because a float cannot represent the largest."""
     if "^" in text:
         base, exponent = text.split("^")
         return int(base) ** int(exponent)
@@ -80,9 +80,9 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AttributeSpec:
-    """An attribute: its name, how it is stored, its default (`REQUIRED`, or None for optional ones).
+    """An attribute: its name, its storage, its default (`REQUIRED`, or None for optional attributes).
 
-    `interval` is where a number has to lie, each one of a list: `"[0, 1)"` includes 0 and not 1, `""` is everywhere.
+    `interval` is the range of a number, or of each number in a list: `"[0, 1)"` includes 0 but not 1, `""` has no limits.
     """
 
     name: str
@@ -97,7 +97,7 @@ class AttributeSpec:
         return self.default is REQUIRED
 
     def admits(self, number: float) -> bool:
-        """Whether a number lies in the interval; NaN lies in none."""
+        """Whether a number is in the interval; NaN is in no interval."""
         if not self.interval:
             return True
         low, high = _ends(self.interval)
@@ -107,7 +107,7 @@ class AttributeSpec:
 
 @dataclass(frozen=True, slots=True)
 class RegionSpec:
-    """A region of an op, of one block; an optional one may be empty."""
+    """A region of an op, with one block. An optional region may be empty."""
 
     name: str
     arity: Arity = "single"
@@ -115,7 +115,7 @@ class RegionSpec:
 
 @dataclass(frozen=True, slots=True)
 class TraitSpec:
-    """A trait that an op has: always, or where the named attribute is one of `cases`."""
+    """A trait that an op has always, or only if the named attribute is one of `cases`."""
 
     name: TraitName
     attribute: str = ""
@@ -145,8 +145,8 @@ class OpSpec:
 
         Args:
             name: The trait.
-            attributes: Those of the op, of which a trait may depend on one; without them, whether it has the trait
-                whatever they are.
+            attributes: The attributes of the op; a trait may depend on one. Without attributes, the result is whether the op
+                has the trait for all attributes.
         """
         trait = self.trait(name)
         if trait is None or not trait.attribute:
@@ -155,16 +155,16 @@ class OpSpec:
 
     @property
     def valid_anywhere(self) -> bool:
-        """Whether the validity of an op follows from its operands, attributes and results, wherever it is and whoever asks."""
+        """Whether the validity of an op depends only on its operands, attributes and results, not on the context."""
         return not (self.regions or self.terminator or self.custom) and self.stage != "hir"
 
     @property
     def work(self) -> TraitName | None:
-        """What the op does to numbers: `product`, `reduction`, `moves_data`, `elementwise`, `local`, or None of these."""
+        """The kind of work: `product`, `reduction`, `moves_data`, `elementwise`, `local`, or None."""
         return next((name for name in _WORK if self.trait(name)), None)
 
     def trait(self, name: TraitName) -> TraitSpec | None:
-        """A trait that the op has, perhaps for some of its attributes only."""
+        """Return a trait that the op has, possibly only for some attributes; None if it never has it."""
         for trait in self.traits:
             if trait.name == name:
                 return trait

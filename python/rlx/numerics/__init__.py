@@ -1,5 +1,5 @@
-"""Elementary functions of scalars, out of arithmetic where compilers expand an op of `math` inexactly or not at all.
+"""Elementary functions of scalars, emitted as arithmetic where compilers expand a `math` op inexactly or not at all.
 
-`scalars` emits arithmetic by dtype, `words` looks at the bits of a float, `series` makes polynomials; the other files are the
-functions. Nothing here knows of tensors.
+`scalars` emits arithmetic by dtype, `words` operates on the bits of floats, and `series` computes polynomials. The other files
+are the functions. This package does not depend on tensors.
 """

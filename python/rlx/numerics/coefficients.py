@@ -1,8 +1,8 @@
-"""Coefficients of approximations that more than one lowering uses, the constant first."""
+"""Coefficients of approximations that several lowerings use, the constant first."""
 
 from __future__ import annotations
 
-# The error function: up to 0.5 `erf x = x·ERF_P(x²)/ERF_Q(x²)`, and from 0.46875 on `erf x = 1 - exp(-x²)·ERFC_P(x)/ERFC_Q(x)`.
+# The error function: `erf x = x·ERF_P(x²)/ERF_Q(x²)` up to 0.5, and `erf x = 1 - exp(-x²)·ERFC_P(x)/ERFC_Q(x)` from 0.46875.
 # W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969).
 ERF_P = (
     3.20937758913846947e3,
@@ -34,7 +34,7 @@ ERFC_Q = (
     1.57449261107098347e1,
     1.0,
 )
-# From 0.5 on `erfc x = exp(-x²)/(1 + 2x)·P(1 - 7/(x + 3))`, to a quarter of a unit in the last place of f64. After
+# From 0.5 on `erfc x = exp(-x²)/(1 + 2x)·P(1 - 7/(x + 3))`, to 0.25 ulp of f64. After
 # M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x)exp(x²)erfc x in 0 <= x < infinity",
 # Math. Comp. 36 (1981).
 ERFC_SCALED = (
@@ -63,8 +63,8 @@ ERFC_SCALED = (
     1.153860580361199366e-10,
     9.398532376264554358e-11,
 )
-# In f32 it is, from a half on, `erfc x = exp(-x²)/(1 + x)·P(t)`, t = ERFC_SLOPE/(1 + x) + ERFC_SHIFT, which takes one division;
-# so fitted that the first coefficient is a float.
+# In f32, from 0.5 on, `erfc x = exp(-x²)/(1 + x)·P(t)`, t = ERFC_SLOPE/(1 + x) + ERFC_SHIFT, which needs one division. The fit
+# makes the first coefficient exact in f32.
 ERFC_SLOPE, ERFC_SHIFT = 3.44554448, -1.29703128
 ERFC_SHORT = (
     0.7909073234,
@@ -80,8 +80,8 @@ ERFC_SHORT = (
     7.766549061e-06,
 )
 # The error function in f32 without an exponential: up to ERF_SPLIT `erf x = x + x·ERF_NEAR(x²)`, from there to ERF_TOP
-# `erf x = 1 - ERF_FAR(t)⁴` where t goes from -1 to 1, and beyond 1. Fitted for the least error in units in the last place, with
-# coefficients rounded one after another; the function errs by at most 1.3 of these units.
+# `erf x = 1 - ERF_FAR(t)⁴` where t goes from -1 to 1, and 1 beyond. Fitted for the least error in ulp, with coefficients
+# rounded one after another. The error of the function is at most 1.3 ulp.
 ERF_SPLIT, ERF_TOP = 1.1875, 3.95
 ERF_NEAR = (
     0.1283791661,

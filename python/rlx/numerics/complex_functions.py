@@ -1,8 +1,8 @@
 """Functions of complex scalars, on real and imaginary parts.
 
-The complex dialect's own expansions lose most digits in sqrt, log near the unit circle and tanh, give NaN for arg 0 and
-overflow in the middle of a result that does not. Here branch cuts are NumPy's, and infinities follow C99, annex G, except
-where it leaves a sign open.
+The complex dialect's own expansions lose most digits in sqrt, log near the unit circle and tanh, return NaN for arg 0, and
+overflow in intermediate values of finite results. The functions here have NumPy's branch cuts. Infinities follow C99, annex G,
+except where it does not specify a sign.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from rlx.numerics.words import with_sign_of
 
 _Parts = tuple["mlir.Value", "mlir.Value"]
 
-# The sizes that are squared safely are those up to a power of two and from its inverse on; a factor, which is another power
-# of two, brings others there. Exponents of both, by the dtype of the parts; that of a factor is even.
+# Magnitudes between 2^-SAFE and 2^SAFE can be squared safely. Others are scaled by 2^FACTOR or its inverse. The exponents are
+# by dtype of the parts; those of factors are even.
 _SAFE = {"f32": 60, "f64": 500}
 _FACTOR = {"f32": 66, "f64": 540}
-# From here on the real part of tanh is 1, and squares of exp(-x) do not count beside 1.
+# From here on the real part of tanh is 1, and squares of exp(-x) are negligible relative to 1.
 _FAR = {"f32": 10.0, "f64": 20.0}
 
 
 def activation(s: Scalars, kind: str, z: mlir.Value) -> mlir.Value:
-    """An activation on a complex scalar; `abs` gives a real one."""
+    """An activation on a complex scalar. The result of `abs` is real."""
     r, x, y = _real(s), s.complex.re(z), s.complex.im(z)
     if kind == "abs":
         return hypot(r, x, y)
@@ -37,7 +37,7 @@ def activation(s: Scalars, kind: str, z: mlir.Value) -> mlir.Value:
 
 
 def divide(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-    """a/b by R. L. Smith's method, scaled so that nothing overflows but the result. a/0 divides both parts by 0."""
+    """a/b by R. L. Smith's method, scaled so that only the result can overflow. a/0 divides both parts by 0."""
     r = _real(s)
     (ar, ai), (br, bi) = numerator, divisor = _split(s, a), _split(s, b)
     zero = r.constant(0.0)
@@ -52,11 +52,11 @@ def divide(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     ratio = r.div(far, near)
     under = r.select(by_zero, zero, r.math.fma(far, ratio, near))
     first, second = r.select(wide, ar, ai), r.select(wide, ai, ar)
-    # Over 0 as it was: scaled, a small part may be 0 beside a large one.
+    # Division by 0 uses the unscaled parts: after scaling, a small part may be 0 next to a large one.
     real = r.select(by_zero, numerator[0], r.math.fma(second, ratio, first))
     cross = r.math.fma(r.neg(first), ratio, second)
     imaginary = r.select(by_zero, numerator[1], r.select(wide, cross, r.neg(cross)))
-    # The scale to undo may be out of range: its square root is not.
+    # The inverse of the scale may be out of range, but its square root is not.
     step = r.mul(r.math.sqrt(factor), _root_of_inverse(r, other))
     real, imaginary = (r.mul(r.mul(r.div(part, under), step), step) for part in (real, imaginary))
     return _joined(s, with_infinite_quotients(r, numerator, divisor, (real, imaginary)))
@@ -71,7 +71,7 @@ def _kinds(r: Scalars, parts: _Parts) -> tuple[mlir.Value, mlir.Value]:
 def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """a**b as exp(b·log a), with log a and its product with b as sums of two floats.
 
-    a**0 and 1**b are 1; 0**b is 0 where the real part of b is positive, else NaN.
+    a**0 and 1**b are 1. 0**b is 0 where the real part of b is positive, else NaN.
     """
     r = _real(s)
     (x, y), (u, v) = _split(s, a), _split(s, b)
@@ -79,11 +79,11 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     zero, half = r.constant(0.0), r.constant(0.5)
     growth = _sum_of_products(r, (u, size), (r.neg(v), angle))
     grown = exp_pair(r, *growth)
-    is_real = r.compare("eq", v, zero)  # then the phase does not depend on the size, which may be infinite
+    is_real = r.compare("eq", v, zero)  # then the phase does not depend on the magnitude, which may be infinite
     turning = r.select(is_real, zero, size[0]), r.select(is_real, zero, size[1])
     phase, correction = _sum_of_products(r, (v, turning), (u, angle))
     is_small = r.compare("lt", r.math.absf(correction), r.constant(2.0**-10))
-    correction = r.select(is_small, correction, zero)  # else the phase is unknown altogether
+    correction = r.select(is_small, correction, zero)  # else the phase has no correct digits
     sine, cosine = trigonometry.sin(r, phase), trigonometry.cos(r, phase)
     real, imaginary = r.math.fma(r.neg(sine), correction, cosine), r.math.fma(cosine, correction, sine)
     # Where the size overflows, a small part of it may not: half of the growth each time.
@@ -91,7 +91,7 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     first, second = r.select(overflows, root, grown), r.select(overflows, root, r.constant(1.0))
     real, imaginary = (r.mul(r.mul(part, first), second) for part in (real, imaginary))
     imaginary = r.select(r.compare("eq", phase, zero), phase, imaginary)
-    vanishes = r.compare("eq", grown, zero)  # whatever the phase, which may be infinite
+    vanishes = r.compare("eq", grown, zero)  # for any phase, which may be infinite
     real, imaginary = r.select(vanishes, zero, real), r.select(vanishes, zero, imaginary)
     return _joined(s, _special_powers(r, (x, y), (u, v), (real, imaginary)))
 
@@ -142,7 +142,7 @@ def _real(s: Scalars) -> Scalars:
 
 
 def _library(r: Scalars, kind: str, x: mlir.Value) -> mlir.Value:
-    """A function that compilers expand for f32, and not for f64."""
+    """A function that compilers expand for f32 but not for f64."""
     return functions.FUNCTIONS[kind](r, x) if r.dtype is f64 else getattr(r.math, kind)(x)
 
 
@@ -155,7 +155,7 @@ def _joined(s: Scalars, parts: _Parts) -> mlir.Value:
 
 
 def _scale(r: Scalars, size: mlir.Value) -> _Parts:
-    """A power of two that brings a size where squares are exact in range, and its inverse."""
+    """A power of two that scales a magnitude to the range of safe squares, and its inverse."""
     bits, safe, one = _FACTOR[r.dtype.name], _SAFE[r.dtype.name], r.constant(1.0)
     up, down = r.constant(2.0**bits), r.constant(2.0**-bits)
     small, large = r.compare("lt", size, r.constant(2.0**-safe)), r.compare("gt", size, r.constant(2.0**safe))
@@ -181,7 +181,7 @@ def hypot(r: Scalars, x: mlir.Value, y: mlir.Value) -> mlir.Value:
 
 
 def _exp(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
-    root = r.math.exp(r.mul(x, r.constant(0.5)))  # twice a factor: exp(x) alone may overflow before its product
+    root = r.math.exp(r.mul(x, r.constant(0.5)))  # multiplied twice: exp(x) may overflow although the product does not
     real = r.mul(r.mul(root, trigonometry.cos(r, y)), root)
     imaginary = r.mul(r.mul(root, trigonometry.sin(r, y)), root)
     imaginary = r.select(r.compare("eq", y, r.constant(0.0)), y, imaginary)
@@ -209,7 +209,7 @@ def _log(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
 
 
 def _size_squared_less_one(r: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-    """a² + b² - 1 where a is near 1, with the digits that cancel."""
+    """a² + b² - 1 where a is near 1, without cancellation."""
     p, q = r.mul(a, a), r.mul(b, b)
     lost = r.add(r.math.fma(a, a, r.neg(p)), r.math.fma(b, b, r.neg(q)))
     less = r.sub(p, r.constant(1.0))
@@ -266,7 +266,7 @@ def _sqrt(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
 
 
 def _root_of_inverse(r: Scalars, factor: mlir.Value) -> mlir.Value:
-    """1/√factor, for a factor that `_scale` gave."""
+    """1/√factor, for a factor returned by `_scale`."""
     one, root = r.constant(1.0), 2.0 ** (_FACTOR[r.dtype.name] // 2)
     scaled_down = r.compare("lt", factor, one)
     other = r.select(scaled_down, r.constant(root), one)
@@ -290,14 +290,14 @@ def _cos(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
 
 
 def _hyperbolic(r: Scalars, y: mlir.Value) -> tuple[_Parts, _Parts]:
-    """Cosh y and sinh y, each as two factors, since they overflow before a product with a sine does."""
+    """Return cosh y and sinh y, each as two factors: they may overflow although a product with a sine does not."""
     size = r.math.absf(y)
     half, one = r.constant(0.5), r.constant(1.0)
     u = _library(r, "expm1", size)
     inverse = r.div(u, r.add(u, one))
     cosh = r.math.fma(r.mul(half, u), inverse, one)
     sinh = r.mul(half, r.add(u, inverse))
-    large = r.compare("gt", size, r.constant(20.0))  # exp(-40) does not count, in either dtype
+    large = r.compare("gt", size, r.constant(20.0))  # exp(-40) is negligible in both dtypes
     root = r.math.exp(r.mul(half, size))
     factor = r.select(large, root, one)
     half_root = r.mul(half, root)
@@ -306,7 +306,7 @@ def _hyperbolic(r: Scalars, y: mlir.Value) -> tuple[_Parts, _Parts]:
 
 
 def _product(r: Scalars, circular: mlir.Value, hyperbolic: _Parts) -> mlir.Value:
-    """A product in which an exact 0 is stronger than infinity and NaN."""
+    """A product where an exact 0 times infinity or NaN is 0."""
     first, second = hyperbolic
     value = r.mul(r.mul(circular, first), second)
     zero = r.constant(0.0)

@@ -1,4 +1,4 @@
-"""The error function of f32 and f64 scalars and its complement, to about one unit in the last place."""
+"""The error function of f32 and f64 scalars and its complement, to about 1 ulp."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlx.numerics.scalars import Scalars
 from rlx.numerics.series import horner
 from rlx.numerics.words import FloatBits, with_sign_of
 
-# `erf(x)/x` is 1.13 at most: less 1 it has less of a quotient's rounding.
+# `erf(x)/x` is at most 1.13. As 1 + (P - Q)/Q, less of the quotient's rounding error remains.
 _EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
 
 # From here on the complement is 0.
@@ -38,7 +38,7 @@ def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
     if s.dtype.name == "f32":
         return with_sign_of(s, _by_polynomials(s, size), x)
     near = s.math.fma(size, _excess(s, size), size)
-    # Without an instruction for it that is a product, which is 0 where it is below the normal numbers.
+    # Without an fma instruction this is a product, which may be flushed to 0 if it is subnormal.
     near = s.select(s.compare("lt", size, s.constant(_TINY)), s.mul(size, s.constant(_SLOPE)), near)
     far = s.sub(s.constant(1.0), _complement(s, size))
     value = s.select(s.compare("lt", size, s.constant(0.5)), near, far)
@@ -46,9 +46,10 @@ def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _by_polynomials(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """`erf(size)` in f32, a third of the time of what has to keep the digits of the complement; a NaN goes through.
+    """`erf(size)` in f32; NaN stays NaN. It takes a third of the time of a version that is also exact for the complement.
 
-    Both polynomials are one whose place and coefficients are selected: a selection is less than a step of a second one.
+    Both polynomials are evaluated as one, with selected argument and coefficients. A selection is cheaper than a step of a
+    second polynomial.
     """
     near = s.compare("lt", size, s.constant(ERF_SPLIT))
     x = _at_most(s, size, ERF_TOP)
@@ -64,13 +65,13 @@ def _by_polynomials(s: Scalars, size: mlir.Value) -> mlir.Value:
 
 
 def _at_most(s: Scalars, x: mlir.Value, limit: float) -> mlir.Value:
-    """The lesser one, or a NaN x: one instruction of x86-64, where `minimumf`, which orders zeros as well, takes three."""
+    """The minimum, or NaN if x is NaN. It is one instruction on x86-64; `minimumf`, which also orders zeros, takes three."""
     bound = s.constant(limit)
     return s.select(s.compare("gt", x, bound), bound, x)
 
 
 def erfc(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """`1 - erf(x)`, with all digits where it is small."""
+    """`1 - erf(x)`, without cancellation."""
     one, size = s.constant(1.0), s.math.absf(x)
     short = s.dtype.name == "f32"
     excess = horner(s, s.mul(x, x), ERF_NEAR) if short else _excess(s, size)
@@ -81,14 +82,14 @@ def erfc(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _excess(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """`erf(x)/x - 1` up to a half."""
+    """`erf(x)/x - 1` up to 0.5."""
     bounded = _at_most(s, size, 0.5)
     square = s.mul(bounded, bounded)
     return s.div(horner(s, square, _EXCESS), horner(s, square, ERF_Q))
 
 
 def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """`erfc(size)` of f64 from a half on."""
+    """`erfc(size)` of f64 from 0.5 on."""
     one = s.constant(1.0)
     least = s.constant(0.5)
     x = _at_most(s, s.select(s.compare("gt", size, least), size, least), _ZERO)
@@ -115,7 +116,7 @@ def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
 
 
 def _short_complement(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """`erfc(size)` of f32 from a half on, with an error of less than two units in the last place."""
+    """`erfc(size)` of f32 from 0.5 on, with an error of less than 2 ulp."""
     one, bound = s.constant(1.0), s.constant(_SHORT_ZERO)
     x = s.select(s.compare("lt", size, bound), size, bound)
     square = s.mul(x, x)

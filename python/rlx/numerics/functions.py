@@ -1,10 +1,10 @@
-"""Elementary functions of f32 and f64 scalars that a code generator has not, or not exactly enough.
+"""Elementary functions of f32 and f64 scalars that code generators lack or compute inexactly.
 
-What compilers expand `math.exp`, `log` and `sqrt` into is good to one unit in the last place in both formats, their f32 `tanh`
-and `erf` to four; they stay. `tanh` and `erf` of f64 are calls of a library, which freestanding code has not.
+The compilers' expansions of `math.exp`, `log` and `sqrt` are exact to 1 ulp in both formats, and those of f32 `tanh` and `erf`
+to 4 ulp. These are used. `tanh` and `erf` of f64 are library calls, and freestanding code does not have the library.
 
-No function here makes up for a CPU that is set to flush denormals (both formats, operands and results): there sin 1e-40 is 0
-and log 1e-40 is minus infinity.
+The functions do not compensate for a CPU that flushes subnormals (in both formats, operands and results): on this CPU,
+sin 1e-40 is 0 and log 1e-40 is minus infinity.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def tanh(s: Scalars, x: mlir.Value) -> mlir.Value:
     near = s.math.fma(size, near, size)
     one, two = s.constant(1.0), s.constant(2.0)
     far = s.sub(one, s.div(two, s.add(s.math.exp(s.add(size, size)), one)))
-    # log(3)/2: from there on 2/(exp(2x) + 1) is at most 1/2, so its rounding is less than that of the result.
+    # log(3)/2: from here on 2/(exp(2x) + 1) is at most 1/2, so its rounding error is less than that of the result.
     is_near = s.compare("lt", size, s.constant(math.log(3) / 2))
     return with_sign_of(s, s.select(is_near, near, far), x)
 
 
 def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """Error function of a scalar, for `gelu`: what compilers make of it is faster than that of `error_function.py`."""
+    """Error function of a scalar, for `gelu`. The compilers' expansion is faster than that of `error_function.py`."""
     if s.dtype.name != "f64":
         return s.math.erf(x)
     size = s.math.absf(x)
-    # At 6 the complement is below half a unit in the last place of 1.
+    # At 6 the complement is below half an ulp of 1.
     bounded = s.select(s.compare("gt", size, s.constant(6.0)), s.constant(6.0), size)
     square = s.mul(bounded, bounded)
     is_near = s.compare("lt", size, s.constant(0.46875))

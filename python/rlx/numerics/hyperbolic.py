@@ -1,6 +1,6 @@
-"""Hyperbolic functions of f32 and f64 scalars and their inverses, to about one unit in the last place.
+"""Hyperbolic functions of f32 and f64 scalars and their inverses, to about 1 ulp.
 
-Where results are small these are series, else sums of exponentials, and logarithms of sums of two floats.
+They are series where results are small, else sums of exponentials, and logarithms of sums of two floats.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rlx.numerics.words import FloatBits, with_sign_of
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
 _TOLERANCE = {"f32": 2.0**-28, "f64": 2.0**-58}
-# From here on `sqrt(x² ± 1)` is x to the last bit.
+# From here on `sqrt(x² ± 1)` rounds to x.
 _FAR = {"f32": 2.0**14, "f64": 2.0**28}
 
 
 def _half_exp(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """`exp(size)/2`, also where `exp(size)` overflows."""
+    """`exp(size)/2`, even where `exp(size)` overflows."""
     high, low = FloatBits(s).parts(LN2)
     x = s.sub(size, high)
     return exp_pair(s, x, s.sub(s.sub(s.sub(size, x), high), low))
@@ -82,7 +82,7 @@ def asinh(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def acosh(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """Inverse of `cosh`, not negative; NaN below 1."""
+    """Non-negative inverse of `cosh`; NaN below 1."""
     one = s.constant(1.0)
     is_far = s.compare("gt", x, s.constant(_FAR[s.dtype.name]))
     undefined = s.arith.ori(s.compare("lt", x, one), s.is_nan(x))
@@ -129,13 +129,13 @@ def _log_of_double(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _squared(s: Scalars, x: mlir.Value) -> _Pair:
-    """The square as a float and what rounding left out."""
+    """The square as a float and its rounding error."""
     square = s.mul(x, x)
     return square, s.math.fma(x, x, s.neg(square))
 
 
 def _root(s: Scalars, square: mlir.Value, square_low: mlir.Value) -> _Pair:
-    """The root of a sum of two floats, as such a sum; 0 for 0."""
+    """The root of a sum of two floats, as a sum of two floats; 0 for 0."""
     root = s.math.sqrt(square)
     rest = s.add(s.math.fma(s.neg(root), root, square), square_low)
     is_zero = s.compare("eq", root, s.constant(0.0))
@@ -144,6 +144,6 @@ def _root(s: Scalars, square: mlir.Value, square_low: mlir.Value) -> _Pair:
 
 
 def _sum(s: Scalars, a: mlir.Value, b: mlir.Value) -> _Pair:
-    """A sum and what rounding left out, whichever is larger (D. E. Knuth's two-sum)."""
+    """A sum and its rounding error, for operands in any order of magnitude (D. E. Knuth's two-sum)."""
     total = s.add(a, b)
     return total, sum_error(s, a, b, total)

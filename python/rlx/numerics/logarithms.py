@@ -1,6 +1,6 @@
-"""Logarithms, exponentials and cube roots of f32 and f64 scalars, to about one unit in the last place.
+"""Logarithms, exponentials and cube roots of f32 and f64 scalars, to about 1 ulp.
 
-All are made of `log` and `exp` of sums of two floats (`powers.py`), so that nothing is lost where results are close to 0.
+All use `log` and `exp` of sums of two floats (`powers.py`), so that results close to 0 keep their relative precision.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from rlx.numerics.words import FloatBits
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
-# Below this one `exp(x) - 1` is -1, and from the others on infinity.
+# Below the first limit `exp(x) - 1` is -1. From the others on it is infinite.
 _MINUS_ONE, _INFINITE = -40.0, {"f32": 90.0, "f64": 711.0}
-# How many bits the upper part of a factor has, so that its product with an exponent is exact.
+# The bits of the upper part of a factor. Its product with an exponent is exact.
 _BITS = {"f32": 14, "f64": 40}
 
 
 def log(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """The natural logarithm; NaN below 0. Compilers expand that of f32 well; for that of f64 they take three times as long."""
+    """The natural logarithm; NaN below 0. Compilers expand `log` of f32 well, but that of f64 takes three times as long."""
     if s.dtype.name != "f64":
         return s.math.log(x)
     return _special_logs(s, x, s.add(*log_pair(s, x, short_log)))
@@ -57,7 +57,7 @@ def log1p_of_pair(s: Scalars, x: mlir.Value, x_low: mlir.Value) -> mlir.Value:
     lost = s.select(is_large, s.sub(one, s.sub(u, x)), s.sub(x, s.sub(u, one)))
     high, low = log_pair(s, u, short_log)
     correction = s.div(s.add(lost, x_low), u)
-    # At 0 and where it overflows, there is nothing to correct.
+    # No correction at 0 and where it overflows.
     plain = s.arith.ori(s.compare("eq", u, zero), s.compare("eq", u, s.constant(math.inf)))
     return s.add(high, s.add(low, s.select(plain, zero, correction)))
 
@@ -80,11 +80,11 @@ def expm1(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def exp2(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """`2**x`, exact for whole numbers."""
+    """`2**x`, exact for integers."""
     w = FloatBits(s)
-    # Beyond, all is 0 or infinity.
+    # Outside these limits, the result is 0 or infinity.
     least, most = -(w.format.bias + w.format.fraction + 2.0), w.format.bias + 2.0
-    bounded = s.select(s.compare("gt", x, s.constant(least)), x, s.constant(least))  # a NaN is that too
+    bounded = s.select(s.compare("gt", x, s.constant(least)), x, s.constant(least))  # NaN also becomes the limit
     bounded = s.select(s.compare("lt", bounded, s.constant(most)), bounded, s.constant(most))
     whole = s.nearest(bounded)
     fraction = s.sub(bounded, whole)
@@ -94,7 +94,7 @@ def exp2(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 @cache
 def _exp2_series(dtype: str) -> tuple[float, ...]:
-    """`(2**x - 1)/x` up to a half on both sides."""
+    """`(2**x - 1)/x` for |x| <= 0.5."""
     interval = Fraction(-1, 2), Fraction(1, 2)
     return economised(lambda n: LN2 ** (n + 1) / math.factorial(n + 1), 18, interval, 2 * TOLERANCE[dtype])
 
@@ -117,7 +117,7 @@ def log10(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _of_base(s: Scalars, base: mlir.Value, base_low: mlir.Value | None, log: _Pair, factor: Fraction) -> mlir.Value:
-    """`base + base_low + factor·log`, where the base is 0 or larger than the rest; without a `base_low` it is exact."""
+    """`base + base_low + factor·log`, where the base is 0 or larger than the rest. Without `base_low`, the base is exact."""
     high, low = product(s, log, FloatBits(s).parts(factor))
     total = s.add(base, high)
     low = low if base_low is None else s.add(low, base_low)

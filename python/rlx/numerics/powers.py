@@ -1,8 +1,8 @@
 """`a**b` of f32 and f64 scalars, with C99's special cases.
 
-A code generator's own version is exp(b·log a): it loses as many bits as the result's exponent has, and gives NaN for
-negative bases. Here log a is computed to one and a half times the precision, as a sum of two floats (after the algorithm
-of K. C. Ng in fdlibm's e_pow.c, with fused multiply-add in place of split factors).
+A code generator's own version is exp(b·log a): its error grows with the exponent of the result, and the result is NaN for
+negative bases. Here log a is computed to 1.5 times the precision, as a sum of two floats (after the algorithm of K. C. Ng in
+fdlibm's e_pow.c, with fused multiply-add instead of split factors).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from rlx.numerics.words import FloatBits, rounded
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
-# ln 2 as a float with so many trailing zeros that its product with an exponent is exact, and the rest.
+# The bits of ln 2 in the upper float. Its product with an exponent is exact; a second float has the rest.
 _LN2_BITS = {"f32": 14, "f64": 40}
-# Beyond these exp is 0 or infinity; they stay clear of the range of 2**n.
+# Beyond these limits exp is 0 or infinity. They are within the range of `times_power_of_two`.
 _LARGEST_EXPONENT = {"f32": 120.0, "f64": 800.0}
 _DENORMAL_SCALE = {"f32": 24, "f64": 54}
-# Greatest absolute error of the series, at or below 1.
+# Greatest absolute error of the series, whose values are at most about 1.
 TOLERANCE = {"f32": 2.0**-30, "f64": 2.0**-60}
 
 
 def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-    """`a**b`: 1 for b = 0 or a = 1 whatever the other is; a negative base takes whole exponents only."""
+    """`a**b`: 1 for b = 0 or a = 1, regardless of the other operand; NaN for a negative base and a fractional exponent."""
     zero, one = s.constant(0.0), s.constant(1.0)
     infinity, nan = s.constant(math.inf), s.constant(math.nan)
     either = s.arith.ori
@@ -96,9 +96,9 @@ def split(s: Scalars, size: mlir.Value) -> _Pair:
 
 
 def short_log(s: Scalars, m: mlir.Value) -> _Pair:
-    """log(m) as a sum of two floats that errs by a tenth of a unit in the last place of the larger.
+    """log(m) as a sum of two floats, with an error of 0.1 ulp of the larger.
 
-    With f = m - 1 it is `f - (f²/2 - r·(f²/2 + R))`, where r = f/(2 + f) and `2·atanh r = 2·r + r·R`: what is large in it is
+    With f = m - 1 it is `f - (f²/2 - r·(f²/2 + R))`, where r = f/(2 + f) and `2·atanh r = 2·r + r·R`. The large terms are
     exact (after K. C. Ng's algorithm in fdlibm's e_log.c).
     """
     one = s.constant(1.0)
@@ -112,9 +112,9 @@ def short_log(s: Scalars, m: mlir.Value) -> _Pair:
 
 
 def exact_log(s: Scalars, m: mlir.Value) -> _Pair:
-    """log(m) to one and a half times the precision.
+    """log(m) to 1.5 times the precision.
 
-    It is 2·atanh(r), r = (m - 1)/(m + 1), and `atanh r = r + r·z·(1/3 + z·R(z))` with z = r²; all are sums of two floats.
+    It is 2·atanh(r), r = (m - 1)/(m + 1), and `atanh r = r + r·z·(1/3 + z·R(z))` with z = r². All are sums of two floats.
     """
     fma = s.math.fma
     one = s.constant(1.0)
@@ -143,7 +143,7 @@ def product(s: Scalars, a: _Pair, b: _Pair) -> _Pair:
 
 
 def exp_pair(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
-    """exp(high + low), where low is a correction to high; low does not matter where exp is 0, infinity or NaN."""
+    """exp(high + low), where low is a correction to high. low is ignored where exp is 0, infinity or NaN."""
     limit = _LARGEST_EXPONENT[s.dtype.name]
     inside = s.compare("lt", s.math.absf(high), s.constant(limit))
     beyond = s.select(s.compare("gt", high, s.constant(0.0)), s.constant(limit), s.constant(-limit))
@@ -154,7 +154,7 @@ def exp_pair(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
 
 
 def times_power_of_two(s: Scalars, value: mlir.Value, count: mlir.Value) -> mlir.Value:
-    """`value·2^count` for a whole number, in two factors: it reaches beyond the exponents of the format on both sides."""
+    """`value·2^count` for an integer `count`, in two factors, so that `count` may exceed the exponent range of the format."""
     w = FloatBits(s)
     n = w.to_integer(count)
     half = w.right_signed(n, 1)
@@ -162,7 +162,7 @@ def times_power_of_two(s: Scalars, value: mlir.Value, count: mlir.Value) -> mlir
 
 
 def exp_rest(s: Scalars, high: mlir.Value, low: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
-    """How often log 2 fits into high + low, as a float, and what is left: at most half of it, as a sum of two floats."""
+    """The multiple of log 2 nearest to high + low, as a float, and the remainder: at most log(2)/2, as a sum of two floats."""
     count = s.nearest(s.mul(high, s.constant(1 / math.log(2))))
     ln2_high, ln2_low = ln2_pair(s)
     rest = s.math.fma(s.neg(count), ln2_high, high)
@@ -172,13 +172,13 @@ def exp_rest(s: Scalars, high: mlir.Value, low: mlir.Value) -> tuple[mlir.Value,
 
 
 def exp_of_rest(s: Scalars, r: mlir.Value, r_low: mlir.Value) -> _Pair:
-    """`exp(r + r_low) - 1` as a sum of two floats, for r up to half of log 2 on both sides."""
+    """`exp(r + r_low) - 1` as a sum of two floats, for |r| up to log(2)/2."""
     curve = s.mul(s.mul(r, r), horner(s, r, _exp_series(s.dtype.name)))
     return r, s.add(r_low, curve)
 
 
 def ln2_pair(s: Scalars) -> _Pair:
-    """Log 2 as a float whose product with any exponent is exact, and the rest."""
+    """Return log 2 as a float whose product with any exponent is exact, and the rest."""
     bits = _LN2_BITS[s.dtype.name]
     high = Fraction(round(LN2 * 2**bits), 2**bits)
     return s.constant(float(high)), s.constant(float(LN2 - high))
@@ -193,6 +193,6 @@ def _log_series(dtype: str) -> tuple[float, ...]:
 
 @cache
 def _exp_series(dtype: str) -> tuple[float, ...]:
-    """E(r) with exp r = 1 + r + r²·E(r), up to half of log 2 < 0.347 on both sides."""
+    """E(r) with exp r = 1 + r + r²·E(r), for |r| up to log(2)/2 < 0.347."""
     interval = Fraction(-347, 1000), Fraction(347, 1000)
     return economised(lambda n: Fraction(1, math.factorial(n + 2)), 18, interval, TOLERANCE[dtype])

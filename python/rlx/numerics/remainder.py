@@ -1,8 +1,8 @@
-"""What is left of a division of f32 or f64 scalars, exactly, in integers.
+"""Exact remainders of f32 or f64 scalars, by integer arithmetic.
 
-Both numbers are a whole number times a power of two, and `(a·2^n) mod b` is found by as many bits of `n` at a time as a word
-has left. Code generators call `fmod` of C for this, which is not there for f64, or multiply a rounded quotient, which is not
-exact.
+Both operands are an integer times a power of two. `(a·2^n) mod b` is computed by several bits of `n` at a time, as many as a
+word has free. Code generators call C's `fmod` instead, which is not available for f64, or multiply a rounded quotient, which is
+not exact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def remainder(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     divisor = arith.maxui(size_b, constant(1, wide))
     gap = w.sub(exponent_a, exponent_b)
     rest = _scaled_remainder(s, w, arith.remui(size_a, divisor), divisor, gap)
-    # Back to a float: bits of the whole number, and those of what is too small for a leading one.
+    # Back to a float: the bits of normal results, and those of subnormal results.
     narrow = rest if rest.type == w.integer else arith.trunci(w.integer, rest)
     as_float = w.of(arith.uitofp(s.element, narrow))
     scale = w.sub(exponent_b, w.constant(w.format.bias + fraction))
@@ -40,7 +40,7 @@ def remainder(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     is_zero = arith.cmpi(arith.CmpIPredicate.eq, narrow, w.constant(0))
     found = arith.select(is_zero, w.constant(0), found)
     result = w.with_sign_flipped(w.float_of(found), w.sign(a))
-    # Where the exponent of b is larger, nothing is taken off; this is so for an infinite b.
+    # Where the exponent of b is larger, the result is a. This includes an infinite b.
     is_less = arith.cmpi(arith.CmpIPredicate.slt, exponent_a, exponent_b)
     result = s.select(is_less, a, result)
     infinite = s.compare("eq", s.math.absf(a), s.constant(math.inf))
@@ -49,12 +49,12 @@ def remainder(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
 
 
 def _exponent(w: FloatBits, bits: mlir.Value) -> mlir.Value:
-    """The exponent of a size as it is stored, but 1 for denormals, whose bits are a multiple of the same power."""
+    """The stored exponent of a magnitude, but 1 for subnormals, whose bits count the same power of two."""
     return w.arith.maxsi(w.arith.shrui(bits, w.constant(w.format.fraction)), w.constant(1))
 
 
 def _whole(w: FloatBits, bits: mlir.Value) -> mlir.Value:
-    """The whole number that a size is, times a power of two."""
+    """The integer significand of a magnitude."""
     leading = w.constant(1 << w.format.fraction)
     is_normal = w.arith.cmpi(w.arith.CmpIPredicate.uge, bits, leading)
     fraction = w.arith.andi(bits, w.constant((1 << w.format.fraction) - 1))

@@ -14,12 +14,12 @@ from rlx.ir.dtype import DType, f32, f64
 
 @cache
 def storage_type(dtype: DType) -> mlir.Type:
-    """The element type in which a dtype is stored: signless for unsigned integers, a byte of bits for storage dtypes."""
+    """The element type that stores a dtype: signless for unsigned integers, a byte for storage dtypes."""
     return mlir.ir.Type.parse(dtype.element.mlir, context=mlir.context())
 
 
 def signless(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """An array of a dtype as one of the elements in which it is stored."""
+    """An array of a dtype as an array of the stored element type."""
     return array if dtype.element is dtype else array.view(dtype.element.numpy)
 
 
@@ -41,7 +41,7 @@ def constant(value: Any, element: mlir.Type) -> mlir.Value:
 
 
 def _with_digits(value: mlir.Value, dtype: DType, digits: int, dropped: int) -> mlir.Value:
-    """Round an integer to odd: keep its leading `digits` bits, and set the last one if a bit that is dropped is set."""
+    """Round an integer to odd: keep its leading `digits` bits, and set the last of them if a dropped bit is set."""
     s = Scalars(dtype)
     arith, mask = s.arith, (1 << dropped) - 1
     inexact = s.compare("ne", arith.andi(value, s.constant(mask)), s.constant(0))
@@ -54,7 +54,7 @@ def _with_digits(value: mlir.Value, dtype: DType, digits: int, dropped: int) -> 
 
 
 def storage_floats() -> Any:
-    """The module of conversions of storage floats, which uses this one."""
+    """Import the module for conversions of storage floats, which imports this one."""
     from rlx.numerics import storage_floats as found
 
     return found
@@ -63,8 +63,8 @@ def storage_floats() -> Any:
 class Scalars:
     """Emits arith, math and complex ops on scalars of one dtype.
 
-    Dtypes of which `compute` is another one are computed in that (`enter` and `leave`). f16 and bf16 are in f32: CPUs have
-    no f16 library functions, and one operation on f32 rounds to the same f16.
+    A dtype whose `compute` is another dtype is computed in that dtype (`enter` and `leave`). f16 and bf16 are computed in f32:
+    CPUs have no f16 library functions, and one operation in f32 rounds to the same f16.
     """
 
     def __init__(self, dtype: DType):
@@ -76,7 +76,7 @@ class Scalars:
         self.complex = mlir.dialect("complex")
 
     def enter(self, value: mlir.Value) -> mlir.Value:
-        """A stored scalar as one to compute with."""
+        """Convert a stored scalar to the dtype of the computation."""
         outer = self.outer
         if outer is self.dtype:
             return value
@@ -89,7 +89,7 @@ class Scalars:
         return (self.arith.shrsi if outer.is_signed else self.arith.shrui)(value, unused)
 
     def leave(self, value: mlir.Value) -> mlir.Value:
-        """A computed scalar as one to store."""
+        """Convert a computed scalar to the stored dtype."""
         outer = self.outer
         if outer is self.dtype:
             return value
@@ -138,7 +138,7 @@ class Scalars:
         return self._pick("minimumf", "minsi" if self.dtype.is_signed else "minui")(a, b)
 
     def rem(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-        """What is left of `a` after a division that truncates; of integers `a` itself after one by 0."""
+        """The remainder of a truncating division. For integers, the remainder of division by 0 is `a`."""
         if self.dtype.is_float:
             from rlx.numerics import remainder
 
@@ -146,13 +146,13 @@ class Scalars:
         return self._divided(a, b, "rem", a, self.constant(0))
 
     def trunc_div(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-        """The quotient of integers toward zero; -1 by 0."""
+        """The quotient of integers, rounded toward zero; -1 for division by 0."""
         return self._divided(a, b, "div", self.constant(-1), a)
 
     def _divided(
         self, a: mlir.Value, b: mlir.Value, kind: str, by_zero: mlir.Value, least_by_minus_one: mlir.Value
     ) -> mlir.Value:
-        """A division of integers, with what it gives where the operation of LLVM is undefined."""
+        """A division of integers, with defined results where LLVM's operation is undefined."""
         one, is_zero = self.constant(1), self.compare("eq", b, self.constant(0))
         if not self.dtype.is_signed:
             return self.select(is_zero, by_zero, getattr(self.arith, f"{kind}ui")(a, self.select(is_zero, one, b)))
@@ -162,13 +162,13 @@ class Scalars:
         return self.select(is_zero, by_zero, self.select(wraps, least_by_minus_one, divided))
 
     def shift_left(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-        """0 for a count that is negative, or not less than there are bits."""
+        """A left shift; 0 if the count is negative or at least the number of bits."""
         inside = self._is_count(b)
         zero = self.constant(0)
         return self.select(inside, self.arith.shli(a, self.select(inside, b, zero)), zero)
 
     def shift_right(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-        """Of signed integers with their sign, which is all that is left after a count like those of `shift_left`."""
+        """A right shift, arithmetic for signed integers. Counts outside [0, bits) shift out all bits except the sign."""
         inside = self._is_count(b)
         if self.dtype.is_signed:
             return self.arith.shrsi(a, self.select(inside, b, self.constant(8 * self.dtype.itemsize - 1)))
@@ -176,7 +176,7 @@ class Scalars:
         return self.select(inside, self.arith.shrui(a, self.select(inside, b, zero)), zero)
 
     def _is_count(self, b: mlir.Value) -> mlir.Value:
-        """Whether a number of bits is in [0, bits)."""
+        """Whether a count is in [0, bits)."""
         return self.arith.cmpi(self.arith.CmpIPredicate.ult, b, self.constant(8 * self.dtype.itemsize))
 
     def neg(self, a: mlir.Value) -> mlir.Value:
@@ -205,7 +205,7 @@ class Scalars:
     # --- comparison -------------------------------------------------------------------------------
 
     def compare(self, kind: str, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-        """An i1; `kind` is a case of the Comparison enumeration. NaN is unequal to everything."""
+        """A comparison, as i1. `kind` is a case of the Comparison enumeration. NaN is unequal to everything."""
         predicates = self.arith
         if self.dtype.is_complex:
             return (self.complex.eq if kind == "eq" else self.complex.neq)(a, b)
@@ -228,13 +228,13 @@ class Scalars:
         return self.arith.cmpf(self.arith.CmpFPredicate.UNO, a, a)
 
     def nearest(self, a: mlir.Value) -> mlir.Value:
-        """The whole number nearest to a float whose ulp is at most a half; the larger one of two (`slow-rounding`)."""
+        """The integer nearest to a float whose ulp is at most 0.5; ties are rounded up (`slow-rounding`)."""
         return self.math.floor(self.add(a, self.constant(0.5)))
 
     # --- conversion -------------------------------------------------------------------------------
 
     def convert(self, value: mlir.Value, source: DType) -> mlir.Value:
-        """A *stored* scalar of `source` as a *stored* one of this object's dtype, with the meaning of `rlx.cast`."""
+        """Convert a *stored* scalar of `source` to a *stored* scalar of this dtype, with the semantics of `rlx.cast`."""
         target = self.outer
         if source is target:
             return value
@@ -245,7 +245,7 @@ class Scalars:
         if source.storage and source.is_float:
             if target.is_bool:
                 return storage_floats().is_not_zero(value, source)
-            if target is f64:  # no number of `source` is a denormal there, which might be flushed to 0
+            if target is f64:  # in f64 no number of `source` is subnormal, so none is flushed to 0
                 return storage_floats().decoded(self, value, source)
         from_scalars = Scalars(source)
         value = from_scalars.enter(value)
@@ -268,9 +268,9 @@ class Scalars:
         return self.complex.create_(self.element, parts.convert(value, source), parts.constant(0))
 
     def from_shortened(self, value: mlir.Value, source: DType) -> mlir.Value:
-        """An integer of 32 or 64 bits as an f32 such that rounding it to 14 digits or fewer gives the nearest to the integer.
+        """Convert a 32-bit or 64-bit integer to f32, such that rounding to at most 14 bits gives the correct rounding.
 
-        Of a longer number the last bits are left out, eight at a time, until it has at most 24 digits: at least 16 then.
+        The last bits of a longer number are rounded to odd, eight at a time, until it has at most 24 bits, and at least 16.
         """
         for dropped in range(8, source.bits - 16, 8):
             value = _with_digits(value, source, 16 + dropped, dropped)
@@ -287,7 +287,7 @@ class Scalars:
                 wider = target.itemsize > source.itemsize
                 return (self.arith.extf if wider else self.arith.truncf)(self.element, value)
             if self.outer.name == "bf16" and source.itemsize > 2:
-                # f16 needs none of this: all that f32 does not hold are beyond its range.
+                # f16 does not need this: all integers that are inexact in f32 are beyond its range.
                 return self.from_shortened(value, source)
             return self.from_integer(value, signed=source.is_signed and not source.is_bool)
         if source.is_float:
@@ -301,18 +301,18 @@ class Scalars:
         return (self.arith.extsi if signed else self.arith.extui)(self.element, value)
 
     def from_integer(self, value: mlir.Value, *, signed: bool) -> mlir.Value:
-        """An integer as a computed float, rounded to it once.
+        """Convert an integer to a computed float, with one rounding.
 
-        Adding 0 changes no such number and costs nothing: LLVM drops it. It keeps MLIR from folding the conversion and a
-        `truncf` that follows, here or in an op that is fused with this one, into another conversion. From integers to bf16
-        most CPUs have none: LLVM then calls a function that is not there (`__truncsfbf2`). And one that rounds once in place
-        of twice gives other numbers.
+        Adding 0 does not change these numbers and costs nothing, because LLVM removes it. It keeps MLIR from folding the
+        conversion and a following `truncf`, here or in a fused op, into one conversion. Most CPUs lack a conversion from
+        integers to bf16, and LLVM then calls a missing function (`__truncsfbf2`). One rounding instead of two would also change
+        results.
         """
         converted = (self.arith.sitofp if signed else self.arith.uitofp)(self.element, value)
         return self.arith.addf(converted, self.constant(0.0))
 
     def _rounded_to_odd(self, value: mlir.Value) -> mlir.Value:
-        """f64 to f32 such that rounding again to f16 or bf16 gives the one that is nearest to the f64.
+        """Convert f64 to f32, rounded to odd. Rounding the result to f16 or bf16 is then the correct rounding of the f64.
 
         An inexact f32 with an even last bit is replaced by its neighbour on the other side of the f64 (S. Boldo and
         G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
@@ -329,7 +329,7 @@ class Scalars:
         return arith.bitcast(self.element, arith.select(arith.andi(even, inexact), neighbour, bits))
 
     def _saturate(self, value: mlir.Value, source: DType) -> mlir.Value:
-        """Float to integer: toward zero, saturating, NaN to 0; `fptosi` alone is undefined out of range."""
+        """Convert a float to an integer: toward zero, saturating, NaN to 0. `fptosi` alone is undefined out of range."""
         from_scalars = Scalars(source)
         least, most = int(self.outer.min), int(self.outer.max)
         above = from_scalars.compare("ge", value, from_scalars.constant(float(most + 1)))
@@ -337,7 +337,7 @@ class Scalars:
         below = from_scalars.compare("le", value, from_scalars.constant(float(least)))
         outside = self.arith.ori(self.arith.ori(above, below), from_scalars.is_nan(value))
         safe = self.arith.select(outside, from_scalars.constant(0), value)
-        if self.dtype.bits < 32:  # not every compiler has a conversion to so few bits
+        if self.dtype.bits < 32:  # not every compiler supports a conversion to this number of bits
             wide = self.arith.fptosi(mlir.ir.IntegerType.get_signless(32), safe)
             result = self.arith.trunci(self.element, wide)
         else:

@@ -1,4 +1,4 @@
-"""Polynomials for elementary functions, made from their power series when they are first needed."""
+"""Polynomials for elementary functions, computed from their power series on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Polynomial = list[Fraction]
 
 
 def _log_of_ratio(r: Fraction) -> Fraction:
-    """`log((1 + r)/(1 - r)) = 2·atanh(r)` for r of at most 1/3, to more than 200 bits."""
+    """`log((1 + r)/(1 - r)) = 2·atanh(r)` for r <= 1/3, to more than 200 bits."""
     return 2 * sum((r ** (2 * n + 1) / (2 * n + 1) for n in range(70)), Fraction(0))
 
 
@@ -25,16 +25,15 @@ LN10 = 3 * LN2 + _log_of_ratio(Fraction(1, 9))
 def economised(
     term: Callable[[int], Fraction], count: int, interval: tuple[Fraction, Fraction], tolerance: float
 ) -> tuple[float, ...]:
-    """A shorter polynomial than a partial sum of a power series, as good on an interval.
+    """Return a shorter polynomial than a partial sum of a power series, with the same precision on an interval.
 
-    The leading term is replaced by the Chebyshev polynomial of its degree, and so on downwards, as long as all that was
-    left out stays below the tolerance (C. Lanczos, "Trigonometric interpolation of empirical and analytical functions",
-    1938).
+    The leading term is reduced by the Chebyshev polynomial of its degree, and so on for lower terms, as long as the total
+    change stays below the tolerance (C. Lanczos, "Trigonometric interpolation of empirical and analytical functions", 1938).
 
     Args:
         term: The coefficient of each power.
-        count: Terms to start from; what follows them must not matter.
-        interval: Where the polynomial is used.
+        count: The number of initial terms. The terms after these must be negligible.
+        interval: The interval for the polynomial.
         tolerance: Greatest absolute error on the interval.
 
     Returns:
@@ -55,7 +54,7 @@ def economised(
 
 @cache
 def _chebyshev(count: int, interval: tuple[Fraction, Fraction]) -> list[_Polynomial]:
-    """The first Chebyshev polynomials of an interval, by their recurrence."""
+    """Return the first Chebyshev polynomials of an interval, by their recurrence."""
     low, high = interval
     slope, shift = 2 / (high - low), -(high + low) / (high - low)
     found: list[_Polynomial] = [[Fraction(1)], [shift, slope]]
@@ -71,7 +70,7 @@ def _chebyshev(count: int, interval: tuple[Fraction, Fraction]) -> list[_Polynom
 
 
 def horner(s: Scalars, x: mlir.Value, coefficients: Sequence[float]) -> mlir.Value:
-    """The polynomial with these coefficients, the constant first."""
+    """Emit the polynomial with these coefficients, the constant first."""
     value = s.constant(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         value = s.math.fma(value, x, s.constant(c))

@@ -1,4 +1,4 @@
-"""Floats of 8 bits and less, as bytes: conversion to and from f32 and f64 by integer arithmetic, for every `FloatFormat`."""
+"""Floats of at most 8 bits, stored in bytes: conversion to and from f32 and f64 by integer arithmetic."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rlx.numerics.words import FloatBits
 
 
 def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
-    """The number of a stored byte, exactly.
+    """Return the exact value of a stored byte.
 
     Args:
         s: Scalars of f32 or f64.
-        byte: The bits of the number, as i8; those beyond the dtype do not count.
+        byte: The bits of the number, as i8. Higher bits are ignored.
         dtype: A storage float.
     """
     layout = _layout(dtype)
@@ -24,7 +24,7 @@ def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
     moved = w.left(size, w.format.fraction - layout.mantissa)
     bits = w.add(moved, w.constant(w.format.bias - layout.bias << w.format.fraction))
     if layout.mantissa:
-        # Beside the power of two whose last place is that of the numbers without a leading bit, these are whole.
+        # Subnormals: they become the fraction of a power of two with the same ulp, which is then subtracted.
         beside = w.format.bias - layout.bias + 1 << w.format.fraction
         exponent = 2.0 ** (1 - layout.bias)
         low = w.of(s.sub(w.float_of(w.add(moved, w.constant(beside))), s.constant(exponent)))
@@ -42,7 +42,7 @@ def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
 def _with_specials(
     w: FloatBits, layout: FloatFormat, word: mlir.Value, size: mlir.Value, bits: mlir.Value
 ) -> mlir.Value:
-    """The bits of a size with those of infinity and NaN where the code is that of one."""
+    """Replace the bits of a magnitude by those of infinity or NaN where the code represents one."""
     infinity, nan = w.bits_of_constant(float("inf")), w.bits_of_constant(float("nan"))
     if layout.special == "ieee":
         rest = w.left(w.both(size, w.constant((1 << layout.mantissa) - 1)), w.format.fraction - layout.mantissa)
@@ -56,11 +56,11 @@ def _with_specials(
 
 
 def encoded(s: Scalars, x: mlir.Value, dtype: DType) -> mlir.Value:
-    """The byte of the number of a storage float that is nearest to a scalar, the even one of two.
+    """Return the byte of the storage float nearest to a scalar; ties are rounded to even.
 
-    What is too large is infinite, in formats without infinity NaN, and in formats without both the largest number. A format
-    without a sign has NaN for zero and negative numbers. As in ml_dtypes, NaN is a zero of the other sign in a format
-    without NaN, and a number between the two smallest of a format without mantissa is the larger one.
+    Numbers that are too large become infinity, or NaN in formats without infinity, or the largest number in formats without
+    both. In a format without a sign, zero and negative numbers become NaN. As in ml_dtypes, NaN becomes a zero of the other
+    sign in a format without NaN, and a number between the two smallest of a format without mantissa becomes the larger one.
 
     Args:
         s: Scalars of f32 or f64.
@@ -92,7 +92,7 @@ def encoded(s: Scalars, x: mlir.Value, dtype: DType) -> mlir.Value:
 
 
 def is_not_zero(byte: mlir.Value, dtype: DType) -> mlir.Value:
-    """Whether a stored byte is not a zero, which for NaN is true."""
+    """Whether a stored byte is not a zero; true for NaN."""
     layout = _layout(dtype)
     arith = mlir.dialect("arith")
     if not layout.mantissa:
@@ -103,12 +103,12 @@ def is_not_zero(byte: mlir.Value, dtype: DType) -> mlir.Value:
 
 
 def _rounded_code(w: FloatBits, layout: FloatFormat, size: mlir.Value) -> mlir.Value:
-    """The code that a size rounds to if there were no largest one, as a signed integer."""
+    """The code that a magnitude rounds to without an upper limit, as a signed integer."""
     s, arith = w.s, w.arith
     dropped = w.format.fraction - layout.mantissa
     rebias = w.constant(w.format.bias - layout.bias << layout.mantissa)
     if not layout.mantissa:
-        # The leading bit is the last one, and so odd: halves are rounded up.
+        # The leading bit is also the last bit, and so odd: ties are rounded up.
         code = w.sub(w.right(w.add(size, w.constant(1 << dropped - 1)), dropped), rebias)
         is_least = arith.cmpi(arith.CmpIPredicate.sle, size, w.constant(w.bits_of_constant(2.0**-layout.bias)))
         return arith.select(is_least, w.constant(0), arith.maxsi(code, w.constant(1)))

@@ -1,8 +1,8 @@
-"""sin, cos, tan and atan of f32 and f64 scalars, to about one unit in the last place over the whole range.
+"""sin, cos, tan and atan of f32 and f64 scalars, to about 1 ulp over the whole range.
 
-A code generator's own f32 versions lose all digits near multiples of π and beyond a few thousand, and f64 ones need a
-library that is not there. The argument is reduced by the method of M. Payne and R. Hanek ("Radian reduction for
-trigonometric functions", 1983): it is multiplied, as an integer, with those bits of 2/π that matter.
+A code generator's own f32 versions lose all digits near multiples of π and beyond a few thousand, and its f64 versions need a
+library that is not available. The argument is reduced by the method of M. Payne and R. Hanek ("Radian reduction for
+trigonometric functions", 1983): it is multiplied, as an integer, with the relevant bits of 2/π.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def atan(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def atan2(s: Scalars, y: mlir.Value, x: mlir.Value) -> mlir.Value:
-    """Angle of the point (x, y), with the special cases of C99."""
+    """The angle of the point (x, y), with the special cases of C99."""
     return s.add(*angle_pair(s, y, x))
 
 
@@ -77,13 +77,13 @@ def acos(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _cathetus(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """`sqrt(1 - x²)`, without a difference of numbers that are rounded."""
+    """`sqrt(1 - x²)`, without a difference of rounded numbers."""
     one = s.constant(1.0)
     return s.math.sqrt(s.mul(s.sub(one, x), s.add(one, x)))
 
 
 def angle_pair(s: Scalars, y: mlir.Value, x: mlir.Value) -> _Pair:
-    """`atan2` as a float and a correction: four or more bits better than a float alone."""
+    """`atan2` as a float and a correction: at least four bits more precise than a float alone."""
     w = FloatBits(s)
     across, up = s.math.absf(x), s.math.absf(y)
     steep = s.compare("gt", up, across)
@@ -106,11 +106,11 @@ def _finite(s: Scalars, x: mlir.Value, value: mlir.Value) -> mlir.Value:
 def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pair:
     """The angle whose tangent is opposite/adjacent, for 0 <= opposite <= adjacent, as a float and a correction.
 
-    0 for 0/0 and π/4 for inf/inf. Above tan(π/8) it is π/4 more than the angle with the tangent
+    It is 0 for 0/0 and π/4 for inf/inf. Above tan(π/8), it is π/4 plus the angle with the tangent
     (opposite - adjacent)/(opposite + adjacent).
     """
     zero, bias = s.constant(0.0), FloatBits(s).format.bias
-    # So that no sum is infinite, and no difference of small numbers is a denormal, which may count as 0.
+    # Scaling prevents infinite sums, and subnormal differences of small numbers, which may be flushed to 0.
     large, small = s.constant(2.0 ** (bias - 1)), s.constant(2.0 ** -(bias // 3))
     scale = s.select(s.compare("gt", adjacent, large), s.constant(0.5), s.constant(1.0))
     scale = s.select(s.compare("lt", adjacent, small), s.constant(2.0 ** (bias // 3 * 2)), scale)
@@ -127,7 +127,7 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
     under_lost = s.select(turned, s.sub(far, s.sub(total, near)), zero)
     rest = s.add(s.math.fma(s.neg(ratio), under, over), over_lost)
     rest = s.div(s.sub(rest, s.mul(ratio, under_lost)), under)
-    # NaN beside infinities; and of no use where it would be of numbers that may count as 0: the angle is the quotient there.
+    # The correction is NaN next to infinities, and wrong if its terms may be flushed to 0. The angle is then the quotient.
     useful = s.arith.andi(
         s.compare("lt", s.math.absf(rest), one), s.compare("gt", far, s.constant(2.0 ** -(bias // 2)))
     )
@@ -141,7 +141,7 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
 
 
 def _placed(s: Scalars, angle: _Pair, steep: mlir.Value, behind: mlir.Value | None = None) -> _Pair:
-    """An angle of the first octant, moved to where the absolute values were exchanged or the point is left of 0."""
+    """Move an angle of the first octant to its octant: `steep` if the absolute values were exchanged, `behind` for x < 0."""
     zero, back = s.constant(0.0), steep
     (half_high, half_low), (whole_high, whole_low) = FloatBits(s).parts(_pi() / 2), FloatBits(s).parts(_pi())
     base_high, base_low = s.select(steep, half_high, zero), s.select(steep, half_low, zero)
@@ -156,7 +156,7 @@ def _placed(s: Scalars, angle: _Pair, steep: mlir.Value, behind: mlir.Value | No
 
 
 def _sum(s: Scalars, a: mlir.Value, b: mlir.Value) -> _Pair:
-    """A + b and what rounding left out, where a is 0 or the larger one (T. J. Dekker's fast two-sum)."""
+    """Return a + b and its rounding error, where a is 0 or the larger operand (T. J. Dekker's fast two-sum)."""
     total = s.add(a, b)
     return total, s.add(s.sub(a, total), b)
 
@@ -207,7 +207,7 @@ def _cos_series(dtype: str) -> tuple[float, ...]:
 
 
 def _reduced(s: Scalars, x: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
-    """|x| as a quarter turn count (a word, of which the last two bits count) and an angle high + low up to π/4."""
+    """|x| as a count of quarter turns (the last two bits of a word) and an angle high + low up to π/4."""
     w = FloatBits(s)
     size = s.math.absf(x)
     quadrant, fraction_high, fraction_low = _quarter_turns(s, w, w.of(size))
@@ -223,16 +223,16 @@ def _reduced(s: Scalars, x: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Va
 
 
 def _quarter_turns(s: Scalars, w: FloatBits, bits: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
-    """x·2/π modulo 4, for x >= π/4 given by its bits: the nearest whole number, and what is left as high + low.
+    """x·2/π modulo 4, for x >= π/4 given by its bits: the nearest integer, and the remainder as high + low.
 
-    x is M·2^k with a whole number M. The bits of 2/π before the one that is worth 2^(1-k) add multiples of 4, so M is
-    multiplied with the three words that begin there, and of the product the three lowest words are kept. Their first two
-    bits are whole quarter turns.
+    x is M·2^k with an integer M. The bits of 2/π before the bit of value 2^(1-k) contribute multiples of 4. So M is multiplied
+    with the three words that begin there, and the three lowest words of the product are kept. Their first two bits count
+    quarter turns.
     """
     width, fraction = w.format.width, w.format.fraction
     mantissa = w.both(bits, w.constant((1 << fraction) - 1))
     mantissa = w.either(mantissa, w.constant(1 << fraction))
-    # A word of zeros stands before the bits of 2/π, for x below 2^fraction.
+    # The table begins with a word of zeros before the bits of 2/π, for x below 2^fraction.
     position = w.sub(w.right(bits, fraction), w.constant(w.format.bias + fraction + 2 - width))
     first, second, third = _window(s, w, position)
     _, carried = w.mul_wide(mantissa, third)
@@ -240,7 +240,7 @@ def _quarter_turns(s: Scalars, w: FloatBits, bits: mlir.Value) -> tuple[mlir.Val
     middle = w.add(middle, carried)
     overflow = s.select(w.below(middle, carried), w.constant(1), w.constant(0))
     top = w.add(w.add(w.mul(mantissa, first), top), overflow)
-    # Now two bits of whole quarter turns, and the fraction; from 1/2 on the next whole number is nearer.
+    # Two bits of quarter turns, then the fraction. From 1/2 on, the next integer is nearer.
     after = w.either(w.left(top, 2), w.right(middle, width - 2))
     below = w.left(middle, 2)
     negative = w.right_signed(after, width - 1)
@@ -250,12 +250,12 @@ def _quarter_turns(s: Scalars, w: FloatBits, bits: mlir.Value) -> tuple[mlir.Val
 
 
 def _window(s: Scalars, w: FloatBits, position: mlir.Value) -> list[mlir.Value]:
-    """Three words of the bits of 2/π, from a position on."""
+    """Three words of the bits of 2/π, beginning at a position."""
     width = w.format.width
     words: list[mlir.Value] = [w.constant(word) for word in _two_over_pi(width, w.format.bias)]
     index = w.right(position, width.bit_length() - 1)
     step = 1 << ((len(words) - 4).bit_length() - 1)
-    while step:  # after each step the index is known to be less than `step`
+    while step:  # after each step, the index is less than `step`
         taken = w.is_set(index, step)
         count = min(len(words), step + 3)
         last = len(words) - 1
@@ -281,7 +281,7 @@ def _fraction(s: Scalars, w: FloatBits, after: mlir.Value, below: mlir.Value, ne
 
 @cache
 def _two_over_pi(width: int, bias: int) -> list[int]:
-    """A word of zeros, and the bits of 2/π that any finite float can need."""
+    """A word of zeros, and the bits of 2/π for all finite floats."""
     count = bias // width + 5
     value = int(Fraction(2) / _pi() * (1 << width * (count - 1)))
     return [(value >> width * (count - 1 - i)) & ((1 << width) - 1) for i in range(count)]

@@ -1,4 +1,4 @@
-"""The bits of f32 and f64 scalars: integer arithmetic in loop bodies."""
+"""Integer arithmetic on the bits of f32 and f64 scalars in loop bodies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.numerics.scalars import Scalars, constant
 
 @dataclass(frozen=True)
 class Format:
-    """Layout of an IEEE 754 binary format."""
+    """The layout of an IEEE 754 binary format."""
 
     width: int
     fraction: int
@@ -21,7 +21,7 @@ class Format:
 
 
 class FloatBits:
-    """Emits operations on integers as wide as a float dtype; all wrap around.
+    """An emitter for ops on integers of the width of a float dtype. All ops wrap around.
 
     Args:
         s: Scalars of f32 or f64.
@@ -69,7 +69,7 @@ class FloatBits:
     def mul_wide(self, a: mlir.Value, b: mlir.Value) -> tuple[mlir.Value, mlir.Value]:
         """Low and high word of an unsigned product, from products of half words.
 
-        `arith.mului_extended` is not unrolled on vectors of two axes everywhere, and not every GPU has wider words.
+        Some compilers cannot unroll `arith.mului_extended` on vectors of two axes, and some GPUs lack wider words.
         """
         half = self.format.width // 2
         mask = self.constant((1 << half) - 1)
@@ -96,11 +96,11 @@ class FloatBits:
         return self.arith.shli(a, self._count(count))
 
     def right(self, a: mlir.Value, count: int | mlir.Value) -> mlir.Value:
-        """Shifted down, zeros from above."""
+        """A logical right shift."""
         return self.arith.shrui(a, self._count(count))
 
     def right_signed(self, a: mlir.Value, count: int | mlir.Value) -> mlir.Value:
-        """Shifted down, copies of the sign from above."""
+        """An arithmetic right shift."""
         return self.arith.shrsi(a, self._count(count))
 
     def _count(self, count: int | mlir.Value) -> mlir.Value:
@@ -126,7 +126,7 @@ class FloatBits:
         return self.both(self.of(x), self.constant(self.sign_mask))
 
     def with_sign_flipped(self, x: mlir.Value, sign: mlir.Value) -> mlir.Value:
-        """A float, negated where the sign bit of a word is set; the word's other bits must be zero."""
+        """A float, negated where the sign bit of a word is set. The word's other bits must be zero."""
         return self.float_of(self.flipped(self.of(x), sign))
 
     def power_of_two(self, exponent: mlir.Value) -> mlir.Value:
@@ -135,7 +135,7 @@ class FloatBits:
         return self.float_of(self.left(biased, self.format.fraction))
 
     def parts(self, exact: Fraction) -> tuple[mlir.Value, mlir.Value]:
-        """Constants: a number rounded to the format, and what the rounding left out."""
+        """Two constants: a number rounded to the format, and the rounding error."""
         high = float(self.rounded(float(exact)))
         return self.s.constant(high), self.s.constant(float(exact - Fraction(high)))
 
@@ -144,18 +144,18 @@ class FloatBits:
         return self.s.from_integer(a, signed=True)
 
     def to_integer(self, x: mlir.Value) -> mlir.Value:
-        """A float of small size that is a whole number, as a signed integer."""
+        """A float with a small integer value, as a signed integer."""
         return self.arith.fptosi(self.integer, x)
 
 
 def rounded(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """The whole number nearest to `size`, which is not negative, the even one of two: what a sum with 2^fraction keeps."""
+    """The integer nearest to the non-negative `size`, with ties to even, by adding and subtracting 2^fraction."""
     least_whole = s.constant(2.0 ** FloatBits(s).format.fraction)
     near = s.sub(s.add(size, least_whole), least_whole)
     return s.select(s.compare("lt", size, least_whole), near, size)
 
 
 def with_sign_of(s: Scalars, size: mlir.Value, x: mlir.Value) -> mlir.Value:
-    """`size`, which is not negative, with the sign of x. An f64 `math.copysign` beside an addition crashes LLVM for gfx942."""
+    """The non-negative `size` with the sign of x. LLVM crashes for gfx942 on an f64 `math.copysign` next to an addition."""
     w = FloatBits(s)
     return w.with_sign_flipped(size, w.sign(x))

@@ -240,7 +240,7 @@ def with_parameters(
 
 
 def _judge(target: str) -> Judging | None:
-    """Return the judge of a target's programs, or None if its back end has none."""
+    """Return the loader that decides whether this machine can run a target's programs, or None if there is none."""
     loader: Any = backend_of(target).loader
     return loader if isinstance(loader, Judging) else None
 
