@@ -46,7 +46,7 @@ def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _by_polynomials(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """`erf(size)` in f32; NaN stays NaN. It takes a third of the time of a version that is also exact for the complement.
+    """`erf(size)` in f32; NaN stays NaN. It takes a third of the time of a version that is also precise for the complement.
 
     Both polynomials are evaluated as one, with selected argument and coefficients. A selection is cheaper than a step of a
     second polynomial.

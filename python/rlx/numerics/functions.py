@@ -1,7 +1,7 @@
 """Elementary functions of f32 and f64 scalars that code generators lack or compute inexactly.
 
-The compilers' expansions of `math.exp`, `log` and `sqrt` are exact to 1 ulp in both formats, and those of f32 `tanh` and `erf`
-to 4 ulp. These are used. `tanh` and `erf` of f64 are library calls, and freestanding code does not have the library.
+The compilers' expansions of `math.exp`, `log` and `sqrt` are accurate to 1 ulp in both formats, and those of f32 `tanh` and
+`erf` to 4 ulp. These are used. `tanh` and `erf` of f64 are library calls, and freestanding code does not have the library.
 
 The functions do not compensate for a CPU that flushes subnormals (in both formats, operands and results): on this CPU,
 sin 1e-40 is 0 and log 1e-40 is minus infinity.

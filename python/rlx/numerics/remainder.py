@@ -1,8 +1,8 @@
 """Exact remainders of f32 or f64 scalars, by integer arithmetic.
 
-Both operands are an integer times a power of two. `(a·2^n) mod b` is computed by several bits of `n` at a time, as many as a
-word has free. Code generators call C's `fmod` instead, which is not available for f64, or multiply a rounded quotient, which is
-not exact.
+Both operands are an integer times a power of two. `(a·2^n) mod b` is computed in steps, and the free bits of a word limit the
+part of `n` in each step. Code generators call C's `fmod` instead, which is not available for f64, or multiply a rounded
+quotient, which is not exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""rlx to linalg, tensor and arith: the common lowering of every back end that compiles loops. Each file registers its rules."""
+"""rlx to linalg, tensor and arith: the common lowering of all back ends that compile loops. Each file registers its rules."""
 
 from __future__ import annotations
 

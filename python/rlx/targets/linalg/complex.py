@@ -1,4 +1,4 @@
-"""Complex numbers from their parts, and parts."""
+"""Lowering rules for complex numbers from their parts, and for the parts."""
 
 from __future__ import annotations
 

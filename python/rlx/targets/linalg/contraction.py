@@ -1,4 +1,4 @@
-"""Contractions: named linalg ops where they fit, accumulated in the dtype that the factors are computed in."""
+"""Lowering rules for contractions: named linalg ops where possible, accumulated in the dtype of the factors' computation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rlx.targets.linalg.rules import Lowered, lowers
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype in which a contraction adds up."""
+    """The dtype in which a contraction accumulates."""
     return dtype.compute
 
 
 def rounded(low: LoopEmitter, value: mlir.Value, dims: Sequence[Dim], dtype: DType) -> mlir.Value:
-    """An accumulated result in its own dtype."""
+    """Convert an accumulated result to its dtype."""
     wide = accumulator(dtype)
     if wide is dtype:
         return value
@@ -31,12 +31,12 @@ def rounded(low: LoopEmitter, value: mlir.Value, dims: Sequence[Dim], dtype: DTy
 
 
 def factor(s: Scalars, value: mlir.Value) -> mlir.Value:
-    """A stored scalar as a factor of a sum in the dtype of `s`: an integer may be shorter."""
+    """Convert a stored scalar to a factor of a sum in the dtype of `s`. An integer may be shorter."""
     return s.arith.extsi(s.element, value) if s.dtype.is_integer and value.type != s.element else s.enter(value)
 
 
 def is_empty(*dims: Dim) -> bool:
-    """Whether there is nothing to add up: tiling divides by the sizes of a contraction."""
+    """Whether a contraction has size 0. Tiling divides by the sizes of a contraction."""
     return 0 in dims
 
 
@@ -56,7 +56,7 @@ def matmul(low: LoopEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered) -
 
 
 def matmul_2d(low: LoopEmitter, lhs: mlir.Value, rhs: mlir.Value, m: Dim, n: Dim, dtype: DType) -> mlir.Value:
-    """`[M, K]·[K, N]`. Factors of shorter integers than `dtype` are extended with their sign."""
+    """`[M, K]·[K, N]`. Factors with shorter integers than `dtype` are sign-extended."""
     if is_empty(m, n, lhs.type.shape[-1]):
         return low.filled((m, n), storage_type(dtype), 0)
     wide = accumulator(dtype)
@@ -91,7 +91,7 @@ def contraction_loop(
     rank: int,
     dtype: DType,
 ) -> mlir.Value:
-    """A contraction as a generic loop nest: the loops in `axes` are kept, the others summed. Factors as in `matmul_2d`."""
+    """A contraction as a generic loop nest: loops in `axes` are kept, the others are reduced. Factors are as in `matmul_2d`."""
     wide = accumulator(dtype)
     s = Scalars(dtype)
 
@@ -104,7 +104,7 @@ def contraction_loop(
 
 
 def _of_parts(low: LoopEmitter, result: Shape, lhs: Lowered, rhs: Lowered, product: Callable[..., Any]) -> mlir.Value:
-    """A product of complex matrices out of four of real ones, which a compiler has fast code for."""
+    """A product of complex matrices as four products of real matrices, which compile to fast code."""
     dialect, element, parts = mlir.dialect("complex"), storage_type(result.dtype), result.dtype.part
 
     def part(x: Lowered, of: Callable[[mlir.Value], mlir.Value]) -> Lowered:
@@ -120,7 +120,7 @@ def _of_parts(low: LoopEmitter, result: Shape, lhs: Lowered, rhs: Lowered, produ
 
 
 def _broadcast_matmul(low: LoopEmitter, lhs: Lowered, rhs: Lowered, result: Shape) -> mlir.Value:
-    """Batch axes that stretch are read in place, not copied out."""
+    """A batched product that reads broadcast batch axes in place, without copies."""
     rank = result.rank + 1  # the batch loops, m, n, k
     m, n, k = rank - 3, rank - 2, rank - 1
 

@@ -1,4 +1,4 @@
-"""Control flow: real branches and loops of `scf`, over tensors."""
+"""Lowering rules for control flow: branches and loops of `scf` on tensors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def while_(
     count = len(inits)
 
     def goes_on(carries: Sequence[mlir.Value]) -> mlir.Value:
-        """1 if there is another step, else 0: an index, as all numbers that loops pass on. Quirk: `numbers-overwritten`."""
+        """1 if there is another step, else 0, as an index, like all numbers that loops carry. Quirk: `numbers-overwritten`."""
         holds = low.tensor.extract(regions[0](*carries[:count])[0].value, [])
         if max_iterations is not None:
             again = low.arith.cmpi(low.arith.CmpIPredicate.slt, carries[count], low.size(max_iterations))
@@ -55,7 +55,7 @@ def while_(
 
     bounded = [] if max_iterations is None else [low.size(0)]
     values = [*_values(inits), *bounded]
-    # The condition is computed with the carries: a step is one piece of work then, where it would be two.
+    # The condition is computed with the carries, so that a step is one piece of work instead of two.
     values = [*values, goes_on(values)]
     types = [v.type for v in values]
     locations = [low.ir.Location.unknown()] * len(values)
@@ -102,7 +102,7 @@ def scan(
 
 @dataclass(frozen=True)
 class _Packing:
-    """Several stacks of one dtype as one, whose rows hold theirs side by side."""
+    """Several stacks of one dtype as one stack, whose rows are the concatenated rows."""
 
     low: LoopEmitter
     rows: list[Shape]
@@ -110,7 +110,7 @@ class _Packing:
 
     @classmethod
     def of(cls, low: LoopEmitter, rows: list[Shape]) -> _Packing | None:
-        """How to pack what a scan stacks; None for one stack, a short scan, and rows of several dtypes or symbolic sizes."""
+        """The packing of a scan's stacks; None for one stack, a short scan, or rows with several dtypes or symbolic sizes."""
         if len(rows) < 2 or _chunk(rows[0].dims[0], 1) is None:
             return None
         widths = [product_of(s.dims[1:]) for s in rows]
@@ -119,7 +119,7 @@ class _Packing:
 
     @property
     def shape(self) -> Shape:
-        """The stack."""
+        """The shape of the packed stack."""
         return Shape((self.rows[0].dims[0], sum(self.widths)), self.rows[0].dtype)
 
     @property
@@ -127,7 +127,7 @@ class _Packing:
         return [sum(self.widths[:i]) for i in range(len(self.widths))]
 
     def joined(self, values: Sequence[mlir.Value]) -> mlir.Value:
-        """One row."""
+        """Pack one row."""
         row = self.low.empty(self.shape.dims[1:], storage_type(self.shape.dtype))
         for value, shape, start, width in zip(values, self.rows, self._starts, self.widths, strict=True):
             flat = self.low.reshape(value, shape.dims[1:], (width,))
@@ -135,7 +135,7 @@ class _Packing:
         return row
 
     def split(self, stack: mlir.Value) -> list[mlir.Value]:
-        """The stacks, out of the one."""
+        """Unpack the stacks."""
         length, parts = self.rows[0].dims[0], list[mlir.Value]()
         for shape, start, width in zip(self.rows, self._starts, self.widths, strict=True):
             part = extract(self.low, stack, (0, start), (length, width), (1, 1))
@@ -144,10 +144,11 @@ class _Packing:
 
 
 def _chunk(length: Dim, stacks: int) -> int | None:
-    """How many steps an inner loop makes; None where one loop does.
+    """The number of steps of an inner loop; None if one loop suffices.
 
-    A compiler that does not write a row into a stack in place copies all that the loop stacks in every step. Two nested loops
-    copy a short stack in every step of the inner one, and the whole in those of the outer one. Several stacks stay one loop's.
+    A compiler that does not write a row into a stack in place copies all stacks of the loop in every step. With two nested
+    loops, the inner loop copies a short stack in every step, and only the outer loop copies the whole stack. A scan with
+    several stacks is a single loop.
     """
     if stacks != 1:
         return None
@@ -161,14 +162,14 @@ _UNKNOWN_CHUNK, _LEAST_NESTED = 32, 64
 
 @dataclass(frozen=True)
 class _LoweredScan:
-    """A scan that is being lowered.
+    """The lowering of one scan.
 
     Attributes:
-        low: Builds.
-        xs: What is read, a row in each step.
-        rows: Shapes of what is stacked.
+        low: The emitter.
+        xs: The tensors that are read, one row in each step.
+        rows: The shapes of the stacked results.
         length: The number of steps.
-        reverse: Whether the last row comes first.
+        reverse: Whether the scan begins with the last row.
         body: Emits a step.
     """
 
@@ -180,16 +181,16 @@ class _LoweredScan:
     body: Callable[..., list[mlir.Value]]
 
     def run(self, carries: Sequence[mlir.Value]) -> list[mlir.Value]:
-        """Carries and stacks after it."""
+        """Emit the scan, and return the final carries and stacks."""
         chunk = _chunk(self.length, len(self.rows))
         return self.at_once(carries) if chunk is None else self.in_chunks(carries, chunk)
 
     def at_once(self, carries: Sequence[mlir.Value]) -> list[mlir.Value]:
-        """One loop: carries and stacks after it."""
+        """Emit one loop, and return the final carries and stacks."""
         return self._steps(carries, self.low.size(0), self.low.size(self.length), self.length)
 
     def in_chunks(self, carries: Sequence[mlir.Value], chunk: int) -> list[mlir.Value]:
-        """A loop over chunks of so many steps, the last of which may be shorter."""
+        """Emit a loop over chunks of `chunk` steps. The last chunk may be shorter."""
         low, scf = self.low, mlir.dialect("scf")
         chunks = (self.length + chunk - 1) // chunk
         shapes = [s.with_dims((chunks, chunk, *s.dims[1:])) for s in self.rows]
@@ -207,14 +208,14 @@ class _LoweredScan:
         return [*results[: len(carries)], *map(self._joined, results[len(carries) :], shapes, self.rows)]
 
     def _joined(self, value: mlir.Value, split: Shape, shape: Shape) -> mlir.Value:
-        """Chunks side by side, without what the last one lacks."""
+        """Concatenate the chunks, without the missing steps of the last one."""
         whole = (split.dims[0] * split.dims[1], *shape.dims[1:])
         start = whole[0] - self.length if self.reverse else 0
         value = self.low.reshape(value, split.dims, whole)
         return extract(self.low, value, (start, *[0] * (shape.rank - 1)), shape.dims, (1,) * shape.rank)
 
     def _steps(self, carries: Sequence[mlir.Value], first: mlir.Value, count: Any, most: Dim) -> list[mlir.Value]:
-        """So many steps, from a given one on: carries, and stacks of `most` rows."""
+        """Emit `count` steps from `first` on, and return carries, and stacks of `most` rows."""
         low, scf = self.low, mlir.dialect("scf")
         shapes = [s.with_dims((most, *s.dims[1:])) for s in self.rows]
         stacks = [low.empty(s.dims, storage_type(s.dtype)) for s in shapes]
@@ -229,7 +230,7 @@ class _LoweredScan:
         return list(op.results)
 
     def _place(self, number: mlir.Value, size: Dim) -> mlir.Value:
-        """Where the row of that number lies among `size` rows."""
+        """The index of a step's row among `size` rows."""
         if not self.reverse:
             return number
         low = self.low
@@ -246,7 +247,7 @@ def _sizes(low: LoopEmitter, dims: Sequence[Dim]) -> tuple[list[mlir.Value], lis
 def _row(low: LoopEmitter, value: mlir.Value, shape: Shape, step: mlir.Value) -> mlir.Value:
     """`value[step]`."""
     rank, rest = shape.rank, shape.dims[1:]
-    if 0 in rest:  # no place in what holds nothing is inside its bounds
+    if 0 in rest:  # an empty tensor has no valid index
         return low.empty(rest, storage_type(shape.dtype))
     dynamic, static = _sizes(low, rest)
     offsets = [low.ir.ShapedType.get_dynamic_size()] + [0] * (rank - 1)

@@ -1,7 +1,7 @@
-"""Convolutions, as matmuls over windows, or by taps where every kernel has one channel.
+"""Lowering rules for convolutions: as matmuls over windows, or by taps where each kernel has one channel.
 
-linalg's named convolutions are not used: on one x86-64 core (AVX-512), compiled as the target `cpu` is, they are rarely faster
-and often much slower. In ms, f32, PyTorch with oneDNN beside it:
+linalg's named convolutions are not used: on one x86-64 core (AVX-512), compiled with the flags of the target `cpu`, they are
+rarely faster and often much slower. Times in ms for f32, compared with PyTorch with oneDNN:
 
 =========================================  =========  =========  =======  =======
 x, w                                       named op   as matmul  by taps  PyTorch
@@ -37,7 +37,7 @@ from rlx.targets.linalg.loops import PARALLEL, Indexed, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
 
-# More positions of a kernel than this are not written out one by one.
+# The maximal number of kernel positions that are unrolled.
 _MOST_TAPS = 128
 
 
@@ -54,7 +54,7 @@ class _ConvSizes:
     target: tuple[Dim, ...]
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
-    dtype: DType  # in which it is added up; integers may be stored shorter
+    dtype: DType  # of the sum; stored integers may be shorter
 
     @property
     def result(self) -> tuple[Dim, ...]:
@@ -77,11 +77,11 @@ def conv(
 def convolved(
     low: LoopEmitter, result: Shape, x: Lowered, w: Lowered, geometry: ConvGeometry, fill: int = 0
 ) -> mlir.Value:
-    """A convolution.
+    """Emit a convolution.
 
     Args:
-        low: Where to emit.
-        result: Its shape, in the dtype in which it is added up: that of x and w, or for integers a wider one.
+        low: The emitter.
+        result: Its shape, in the dtype of the sum: that of x and w, or a wider one for integers.
         x: The images.
         w: The kernels.
         geometry: That of the `conv`.
@@ -105,24 +105,24 @@ def convolved(
 
 
 def read_sizes(source: Sequence[Dim], target: Sequence[Dim], spans: Sequence[int]) -> list[Dim]:
-    """Sizes of a padded image without what the only window along an axis leaves out at its end."""
+    """The sizes of a padded image, cut to the span of the window along axes with a single window."""
     return [span if count == 1 else size for size, count, span in zip(source, target, spans, strict=True)]
 
 
 def read_by_one(
     low: LoopEmitter, x: mlir.Value, source: Sequence[Dim], result: Sequence[Dim], spans: Sequence[int]
 ) -> mlir.Value:
-    """A padded image `[N, C, source…]` cut off accordingly.
+    """A padded image `[N, C, source…]`, cut to `read_sizes`.
 
-    Code generators drop a loop over one position, and with it what says that the others read part of the image: the indexing
-    map that is left would need an image of just the size that is read.
+    Code generators remove a loop over one position. The remaining indexing map then requires that the image has exactly the
+    size that is read.
     """
     dims = (*source[:2], *read_sizes(source[2:], result[2:], spans))
     return x if dims == tuple(source) else extract(low, x, (0,) * len(dims), dims, (1,) * len(dims))
 
 
 def _by_taps(low: LoopEmitter, c: _ConvSizes, x: mlir.Value, w: mlir.Value) -> mlir.Value:
-    """One elementwise loop nest over as many shifted views of x as the kernel has positions, for `inner` 1."""
+    """One elementwise loop nest over shifted views of x, one for each kernel position, for `inner` 1."""
     s = Scalars(c.dtype)
     ones = (1,) * len(c.kernel)
     spatial = tuple(range(3, 3 + len(c.kernel)))  # after the loops over batch, groups and outer
@@ -150,7 +150,7 @@ def _by_taps(low: LoopEmitter, c: _ConvSizes, x: mlir.Value, w: mlir.Value) -> m
 
 
 def _as_matmul(low: LoopEmitter, c: _ConvSizes, x: mlir.Value, w: mlir.Value) -> mlir.Value:
-    """Every window as a column: `[outer, inner·kernel] · [inner·kernel, target]` for each image and group."""
+    """A product with each window as a column: `[outer, inner·kernel] · [inner·kernel, target]` for each image and group."""
     size, points = c.inner * prod(c.kernel), product_of(c.target)
     columns = _columns(low, c, x)
     weights = low.reshape(w, (c.groups * c.outer, c.inner, *c.kernel), (c.groups, c.outer, size))

@@ -1,4 +1,4 @@
-"""`rlx-copies-to-loops`: copies between memory references, which LLVM gets as calls of a library, as loops."""
+"""`rlx-copies-to-loops`: converts copies between memrefs to loops. They would otherwise become library calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.passes.base import Pass
 
 @dataclass(frozen=True)
 class CopiesToLoops(Pass, name="rlx-copies-to-loops"):
-    """Make `linalg.copy` of `memref.copy`, so that copies of parts need no library.
+    """Convert `memref.copy` to `linalg.copy`, so that copies of parts need no library.
 
     Run it after one-shot-bufferize, before convert-linalg-to-loops.
     """

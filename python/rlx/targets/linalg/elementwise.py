@@ -1,4 +1,4 @@
-"""Elementwise ops, constants and positions."""
+"""Lowering rules for elementwise ops, constants and iota."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
 
 
 def _integer_power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
-    """Square and multiply over all bits of the exponent, without branches; negative exponents truncate."""
+    """Square and multiply over all bits of the exponent, without branches. Negative exponents truncate."""
     bits = s.dtype.bits
     one, zero = s.constant(1), s.constant(0)
     result, base = one, a
@@ -171,13 +171,13 @@ def _sigmoid(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _zero_at_minus_infinity(s: Scalars, x: mlir.Value, value: mlir.Value) -> mlir.Value:
-    """x·0 at -inf is NaN; the limit of x·sigmoid(x) and its kin is -0."""
+    """Replace a value at -inf by -0, the limit of x·sigmoid(x) and similar functions. x·0 would be NaN there."""
     at_limit = s.compare("eq", x, s.constant(-math.inf))
     return s.select(at_limit, s.constant(-0.0), value)
 
 
 def _silu(s: Scalars, x: mlir.Value) -> mlir.Value:
-    # One division: x·sigmoid(x) would lose the small results where sigmoid(x) alone is denormal. Where exp(-x) is near
+    # One division: x·sigmoid(x) would lose small results where sigmoid(x) alone is subnormal. Where exp(-x) is near
     # infinity, the result x·exp(x) is still a normal number.
     near = s.div(x, s.add(s.constant(1.0), activate(s, "exp", s.neg(x))))
     root = activate(s, "exp", s.mul(x, s.constant(0.5)))
@@ -198,12 +198,12 @@ def _gelu_approx(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _ceil(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """The least whole number not below; of f64 by `math.floor` (`library-functions`)."""
+    """The ceiling; for f64 by `math.floor` (`library-functions`)."""
     return s.neg(s.math.floor(s.neg(x))) if s.dtype.name == "f64" else s.math.ceil(x)
 
 
 def _round(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """The nearest whole number, the even one of two (`slow-rounding`)."""
+    """The nearest integer, with ties to even (`slow-rounding`)."""
     return with_sign_of(s, rounded(s, s.math.absf(x)), x)
 
 

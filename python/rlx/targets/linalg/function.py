@@ -1,4 +1,4 @@
-"""A module of rlx functions, lowered function by function."""
+"""The lowering of a module of rlx functions to linalg."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rlx.targets.lowering.table import empty_module
 
 
 def lower_module(module: mlir.Module) -> mlir.Module:
-    """A new module of linalg, tensor, scf, arith, math and complex ops with the same functions.
+    """Return a new module of linalg, tensor, scf, arith, math and complex ops with the same functions.
 
-    Inputs, parameters and states are arguments, the new values of states are results; the attributes that tell them apart
-    (`rlx.kind`, `rlx.name`, `rlx.init`, `rlx.updates`) stay. Parameters of less than 8 bits are packed:
+    Inputs, parameters and states are arguments, and the new values of states are results. The attributes that distinguish
+    them (`rlx.kind`, `rlx.name`, `rlx.init`, `rlx.updates`) are kept. Parameters of less than 8 bits are packed:
     `rlx.packed` names them.
 
     Args:
-        module: A module whose ops are all claimed.
+        module: A module whose ops all have rules.
 
     Raises:
         UnsupportedError: An op has no rule.
@@ -52,7 +52,7 @@ def _check_sizes(module: mlir.Module) -> None:
 def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
     ir, func = mlir.ir, mlir.dialect("func")
     arguments, outputs = read_arguments(function), read_outputs(function)
-    # What a function gives that runs when the program is loaded is a parameter too.
+    # The results of a function that runs when the program is loaded are parameters as well.
     packs = [prepares(function) is not None and o.shape.dtype.packed for o in outputs]
     taken = [packed_type(a.shape) if is_packed(a) else tensor_type(a.shape) for a in arguments]
     given = [packed_type(o.shape) if p else tensor_type(o.shape) for o, p in zip(outputs, packs, strict=True)]
@@ -76,7 +76,7 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
 
 
 def _stored(argument: Argument) -> Argument:
-    """An argument whose initial value is that of the element in which its dtype is stored."""
+    """An argument with its initial value converted to the stored element type."""
     dtype = argument.shape.dtype
     if argument.kind != "state" or (not dtype.storage and dtype.kind != "unsigned"):
         return argument

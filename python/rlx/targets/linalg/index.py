@@ -1,4 +1,4 @@
-"""Gathers, with every index clamped into range: compiled code would read whatever lies there."""
+"""Lowering rules for gathers. All indices are clamped, because compiled code would read out of bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.targets.linalg.rules import Lowered, lowers
 
 
 def clamped(low: LoopEmitter, index: mlir.Value, dtype: DType, size: Dim) -> mlir.Value:
-    """A stored integer scalar as an index in [0, size)."""
+    """Clamp a stored integer scalar to an index in [0, size)."""
     arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
     zero = low.constant(0, i64)
     last = arith.subi(arith.index_cast(i64, low.size(size)), low.constant(1, i64))
@@ -36,7 +36,7 @@ def gather_batched(
 
 
 def _gather(low: LoopEmitter, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> mlir.Value:
-    """The indices stand at axes `axis - batch …` of the result, after the `axis - batch` leading table axes."""
+    """Gather with the axes of the indices at `axis - batch …` of the result, after the leading axes of the table."""
     rank = result.rank
     element = storage_type(result.dtype)
     if result.num_elements == 0:
@@ -56,7 +56,7 @@ def _gather(low: LoopEmitter, result: Shape, table: Lowered, indices: Lowered, a
 
 @lowers("gather_nd")
 def gather_nd(low: LoopEmitter, results: list[Shape], x: Lowered, indices: Lowered, *, batch_dims: int) -> mlir.Value:
-    """Without its decomposition's positions on one axis, which take more bits than some devices store."""
+    """Gather directly. The decomposition computes positions on one flattened axis, which some devices cannot store."""
     result, places, count = results[0], indices.shape.rank - 1, indices.shape.dims[-1]
     assert type(count) is int
     if result.num_elements == 0:

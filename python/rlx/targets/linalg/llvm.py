@@ -1,9 +1,9 @@
-"""The way from linalg to LLVM with MLIR's own passes: where targets that generate native code themselves start from."""
+"""The pipeline from linalg to LLVM with MLIR's own passes, for targets that generate native code themselves."""
 
 from __future__ import annotations
 
 _STEPS = (
-    # `_mlir_ciface_f` will take addresses of memory references, and of the place for its results.
+    # `_mlir_ciface_f` takes the addresses of memrefs, and of the memory for its results.
     "func.func(llvm-request-c-wrappers)",
     # Tensors to memory.
     "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map "
@@ -16,8 +16,8 @@ _STEPS = (
     # Views to addresses.
     "expand-strided-metadata",
     "lower-affine",
-    # Arithmetic to calls of the C library of mathematics, then to instructions: what the latter make of `expm1` and `log1p`
-    # loses digits near 0.
+    # Math ops to calls of the C math library first, then to instructions: the expansions of `expm1` and `log1p` to instructions
+    # lose digits near 0.
     "convert-complex-to-standard",
     "arith-expand",
     "convert-math-to-libm",
@@ -30,6 +30,7 @@ _STEPS = (
     "convert-cf-to-llvm",
     "reconcile-unrealized-casts",
 )
-# What `rlx-to-linalg` gives, to the LLVM dialect. Arguments are pointers to memory in row-major order, which functions may
-# overwrite: the caller copies what it needs again. Results are allocated by `malloc`, or are the memory of an argument.
+# The pipeline from the result of `rlx-to-linalg` to the LLVM dialect. Arguments are pointers to row-major memory, which
+# functions may overwrite, so the caller must copy arguments that it needs again. Results are allocated by `malloc`, or are the
+# memory of an argument.
 TO_LLVM = f"builtin.module({','.join(_STEPS)})"

@@ -1,4 +1,4 @@
-"""`LoopEmitter`: builds linalg and tensor ops at an insertion point, and knows the sizes of all symbols."""
+"""`LoopEmitter`: an emitter for linalg and tensor ops at an insertion point, with the sizes of all symbols."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def typed(dims: Sequence[Dim], element: mlir.Type) -> mlir.Type:
     return ir.RankedTensorType.get(sizes, element, loc=ir.Location.unknown(mlir.context()))
 
 
-# What runs along an axis of an operand: a loop, nothing (the constant 0), or a sum of loops times factors.
+# The index along an axis of an operand: a loop, the constant 0 (None), or a sum of loops times factors.
 Axis = int | tuple[tuple[int, int], ...] | None
 
 
@@ -52,7 +52,7 @@ def projection(rank: int, axes: tuple[Axis, ...]) -> Any:
     return mlir.ir.AffineMap.get(rank, 0, [expression(a) for a in axes], context=context)
 
 
-# Takes scalars, gives a scalar, or a tuple of them. (Several types, as type checkers look for the one that a lambda fits.)
+# A function of scalars that returns a scalar or a tuple of scalars. It is a union, so that type checkers can match lambdas.
 Scalar = mlir.Value
 ScalarFunction = (
     Callable[[Scalar], Any]
@@ -60,14 +60,14 @@ ScalarFunction = (
     | Callable[[Scalar, Scalar, Scalar], Any]
     | Callable[[Scalar, Scalar, Scalar, Scalar], Any]
 )
-Indexed = tuple["mlir.Value", tuple[Axis, ...]]  # an operand, with what runs along each of its axes
+Indexed = tuple["mlir.Value", tuple[Axis, ...]]  # an operand, with the index along each of its axes
 
 
 class LoopEmitter:
-    """Builds ops for one function.
+    """An emitter for the ops of one function.
 
     Args:
-        entry: The function's entry block; sizes and constants that are used all over go to its start.
+        entry: The function's entry block. Shared sizes and constants are emitted at its start.
     """
 
     type_of = staticmethod(tensor_type)
@@ -85,7 +85,7 @@ class LoopEmitter:
     # --- sizes ------------------------------------------------------------------------------------
 
     def bind_symbols(self, arguments: Sequence[tuple[mlir.Value, Shape]]) -> None:
-        """Read every symbol's size from an argument of which it is a dimension.
+        """Read the size of every symbol from the dimensions of arguments.
 
         Raises:
             Error: A symbol occurs only in expressions that cannot be solved.
@@ -104,13 +104,13 @@ class LoopEmitter:
         self._mark_end()
 
     def _mark_end(self) -> None:
-        """Sizes are computed before this (otherwise unused) op, so that they dominate the whole body."""
+        """Emit an unused op. Sizes are computed before it, so that they dominate the whole body."""
         self._sizes_end = self.arith.ConstantOp(self.index_type, 0).operation
 
     def _solve(self, value: mlir.Value, axis: int, d: DimExpr) -> bool:
         """Solve `slope·symbol + rest = size` for a single unknown symbol.
 
-        The division is exact and by no zero: whoever calls the program has solved the same equation (`dim.Bindings`).
+        The division is exact and the divisor is not 0: the caller of the program has solved the same equation (`dim.Bindings`).
         """
         unknown = [name for name in d.symbols if name not in self.symbols]
         found = linear(d, unknown[0]) if len(unknown) == 1 else None
@@ -161,7 +161,7 @@ class LoopEmitter:
         left, right = (self.size(a) if isinstance(a, int) else self._expression(a) for a in call.args[:2])
         if call.kind == "//":
             result = self.arith.floordivsi(left, right)
-        elif call.kind == "%":  # rounded down, as the quotient: `remsi` has the sign of the dividend
+        elif call.kind == "%":  # of a floor division: `remsi` has the sign of the dividend
             quotient = self.arith.floordivsi(left, right)
             result = self.arith.subi(left, self.arith.muli(quotient, right))
         else:
@@ -178,21 +178,21 @@ class LoopEmitter:
         return constant(value, element)
 
     def empty(self, dims: Sequence[Dim], element: mlir.Type) -> mlir.Value:
-        """A tensor whose contents do not matter."""
+        """A tensor with undefined elements."""
         return self.tensor.empty([d if type(d) is int else self.size(d) for d in dims], element)
 
     def filled(self, dims: Sequence[Dim], element: mlir.Type, value: Any) -> mlir.Value:
-        """A tensor with one value everywhere."""
+        """A tensor with all elements equal to a value."""
         scalar = self.constant(value, element)
         return self.linalg.fill(scalar, outs=[self.empty(dims, element)])
 
     def is_constant(self, value: mlir.Value) -> bool:
-        """Whether a value is written in the program."""
+        """Whether a value is a constant in the program."""
         owner = getattr(value.owner, "operation", None)
         return owner is not None and owner.name == "arith.constant"
 
     def fill_of(self, value: mlir.Value) -> mlir.Value | None:
-        """The scalar that a tensor is filled with, as far as one can see; else None."""
+        """The scalar that a tensor is filled with; None if the tensor is not a fill or a reshape of one."""
         owner = getattr(value.owner, "operation", None)
         while owner is not None and owner.name in ("tensor.expand_shape", "tensor.collapse_shape"):
             owner = getattr(owner.operands[0].owner, "operation", None)
@@ -208,8 +208,8 @@ class LoopEmitter:
         """A `linalg.generic`.
 
         Args:
-            inputs: Values, each with the loop of each of its axes.
-            outs: Initial values of the results, likewise.
+            inputs: Values, each with the index along each of its axes.
+            outs: Initial values of the results, in the same form.
             iterators: `PARALLEL` or `REDUCTION` for each loop.
             body: Takes one scalar for each input and each out, returns the scalars to store.
 
@@ -234,7 +234,7 @@ class LoopEmitter:
     def map(
         self, dims: Sequence[Dim], element: mlir.Type, operands: Sequence[Lowered], body: ScalarFunction
     ) -> mlir.Value:
-        """An elementwise loop over `dims`; operands broadcast as in NumPy. `body` takes one scalar for each operand."""
+        """An elementwise loop over `dims`. Operands broadcast as in NumPy. `body` takes one scalar for each operand."""
         rank = len(dims)
         inputs = [self.broadcast(operand, dims) for operand in operands]
         out = (self.empty(dims, element), tuple(range(rank)))
@@ -245,7 +245,7 @@ class LoopEmitter:
         return self.generic(inputs, [out], [PARALLEL] * rank, without_out)
 
     def broadcast(self, operand: Lowered, dims: Sequence[Dim]) -> tuple[mlir.Value, tuple[int, ...]]:
-        """An operand with its stretched axes dropped, and the loops of the others."""
+        """An operand without its broadcast axes, and the loops of the other axes."""
         offset = len(dims) - operand.shape.rank
         stretched = [i for i, d in enumerate(operand.shape.dims) if d == 1 and dims[i + offset] != 1]
         axes = tuple(i + offset for i in range(operand.shape.rank) if i not in stretched)
@@ -263,7 +263,7 @@ class LoopEmitter:
         return self.collapse(value, [dims[i] for i in kept], groups)
 
     def collapse(self, value: mlir.Value, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> mlir.Value:
-        """Join runs of axes."""
+        """Merge runs of axes."""
         type_ = typed(dims, value.type.element_type)
         return value if type_ == value.type else self.tensor.collapse_shape(type_, value, groups)
 
@@ -278,7 +278,7 @@ class LoopEmitter:
         return self.tensor.expand_shape(type_, value, groups, dynamic, static)
 
     def reshape(self, value: mlir.Value, source: Sequence[Dim], target: Sequence[Dim]) -> mlir.Value:
-        """The same elements under another shape: runs of axes are joined, then split."""
+        """The same elements in another shape: runs of axes are merged, then split."""
         source, target = tuple(source), tuple(target)
         if source == target:
             return value
@@ -292,14 +292,14 @@ class LoopEmitter:
     def padded(
         self, value: mlir.Value, dims: Sequence[Dim], target: Sequence[Dim], fill: Any, before: Sequence[int] = ()
     ) -> mlir.Value:
-        """A tensor grown to larger sizes with one value.
+        """A tensor padded to larger sizes with one value.
 
         Args:
             value: The tensor.
             dims: Its sizes.
             target: The sizes of the result.
             fill: The number to fill with.
-            before: How much of the growth of each axis comes first; none of it by default.
+            before: The padding before each axis; 0 by default.
         """
         dims, target = tuple(dims), tuple(target)
         if dims == target:
@@ -308,7 +308,7 @@ class LoopEmitter:
         first = tuple(before) or (0,) * len(dims)
         if isinstance(
             element, self.ir.ComplexType
-        ):  # code generators that vectorise a `tensor.pad` know no complex numbers
+        ):  # code generators that vectorise `tensor.pad` do not support complex numbers
             return self.inserted(value, dims, self.filled(target, element, fill), first)
         after = [t - d - b for t, d, b in zip(target, dims, first, strict=True)]
         dynamic = [self.size(a) for a in after if type(a) is not int]
@@ -321,7 +321,7 @@ class LoopEmitter:
         return op.result
 
     def inserted(self, value: mlir.Value, dims: Sequence[Dim], into: mlir.Value, starts: Sequence[int]) -> mlir.Value:
-        """A tensor in place of a part of another."""
+        """Replace a part of a tensor by another tensor."""
         unknown = self.ir.ShapedType.get_dynamic_size()
         dynamic = [self.size(d) for d in dims if type(d) is not int]
         static = [d if type(d) is int else unknown for d in dims]
@@ -336,7 +336,7 @@ class LoopEmitter:
         return self.linalg.transpose(value, outs=[out], permutation=list(perm)).results[0]
 
     def scalar_index(self, axis: int) -> mlir.Value:
-        """Inside a loop body: the position along a loop."""
+        """Inside a loop body: the index of a loop."""
         return self.linalg.IndexOp(axis).result
 
 
@@ -348,10 +348,10 @@ def product_of(dims: Sequence[Dim]) -> Dim:
 
 
 def common_segments(source: tuple[Dim, ...], target: tuple[Dim, ...]) -> list[tuple[int, int, int, int]]:
-    """Split two shapes of as many elements into runs of equal product, as short as can be.
+    """Split two shapes with the same number of elements into the shortest runs of equal product.
 
-    (a, b, c, d) says that `source[a:b]` and `target[c:d]` hold the same. Every run has at least one axis on each side,
-    unless a whole shape is empty.
+    (a, b, c, d) means that `source[a:b]` and `target[c:d]` have the same product. Every run has at least one axis on each
+    side, unless a whole shape is empty.
     """
     segments: list[tuple[int, int, int, int]] = []
     a = c = 0

@@ -1,7 +1,7 @@
-"""The largest and the smallest element, and the k largest.
+"""Lowering rules for argmax, argmin and topk.
 
-Elements are compared as whole numbers of the same order: NaN is the largest then, and numbers too small for normal floats,
-which a CPU may be set to treat as zeros, keep their places.
+Elements are compared as integers with the same order. NaN is the largest key. Subnormals, which a CPU may flush to zero, are
+ordered correctly.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rlx.numerics.words import FloatBits
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
-# Rows up to this size are ranked by comparing all pairs; so are rows of which a larger part is wanted.
+# Rows up to this size, or up to this multiple of k, are ranked by comparing all pairs.
 _RANKED_SIZE = 64
 _RANKED_SHARE = 2
-# Block size where the row's size is not known.
+# The block size for rows of dynamic size.
 _BLOCK = 64
 
 
@@ -35,7 +35,7 @@ def key_dtype(dtype: DType) -> DType:
 
 
 def order_key(low: LoopEmitter, value: mlir.Value, dtype: DType) -> mlir.Value:
-    """A stored scalar as a signed integer: larger for larger numbers, equal for both zeros, the largest for every NaN."""
+    """Convert a stored scalar to a signed integer key: monotonic, equal for both zeros, and the largest for every NaN."""
     arith, integer = low.arith, storage_type(key_dtype(dtype))
     if dtype.is_float:
         s = Scalars(dtype)
@@ -50,7 +50,7 @@ def order_key(low: LoopEmitter, value: mlir.Value, dtype: DType) -> mlir.Value:
 def _float_key(s: Scalars, x: mlir.Value) -> mlir.Value:
     w = FloatBits(s)
     bits, largest = w.of(x), w.constant(w.sign_mask - 1)
-    # Floats are stored as sign and size: of negative ones a larger size is less.
+    # Floats are stored as sign and magnitude: for negative numbers, a larger magnitude is a smaller number.
     key = w.flipped(bits, w.both(w.right_signed(bits, w.format.width - 1), largest))
     predicate = s.arith.CmpIPredicate.eq
     key = s.select(s.arith.cmpi(predicate, bits, w.constant(w.sign_mask)), w.constant(0), key)
@@ -103,8 +103,8 @@ def _first_largest(
     dtype: DType,
     key: Callable[[mlir.Value], mlir.Value],
 ) -> mlir.Value:
-    """Positions of the largest keys along an axis, in two passes: a pass over pairs of key and position is not
-    vectorised, and ten times slower.
+    """Positions of the largest keys along an axis, in two passes. One pass over pairs of key and position would not be
+    vectorised, and would be ten times slower.
     """
     every = tuple(range(len(dims)))
     kept = tuple(i for i in every if i != axis)
@@ -147,12 +147,12 @@ def topk(low: LoopEmitter, results: list[Shape], x: Lowered, *, k: int) -> Any:
 
 
 class Largest:
-    """Positions of the k largest keys of each row, in order; the first of equal keys counts as the larger one.
+    """Positions of the k largest keys of each row, in order. Among equal keys, the first one is first.
 
     Args:
-        low: Where to build.
+        low: The emitter.
         rows: The number of rows.
-        k: How many positions; no row may be shorter.
+        k: The number of positions, at most the size of a row.
         dtype: The dtype of the keys.
     """
 
@@ -167,7 +167,7 @@ class Largest:
             found = _first_largest(low, keys, (self.rows, size), 1, self.dtype, lambda key: key)
             return low.reshape(found, (self.rows,), (self.rows, 1))
         if type(size) is not int:
-            # k blocks at least; those that are all padding come last, and no element of theirs is among the largest.
+            # At least k blocks. Blocks of padding come last, and none of their elements is among the largest.
             return self._by_blocks(keys, size, _BLOCK, maximum((size + _BLOCK - 1) // _BLOCK, self.k))
         if size <= max(_RANKED_SIZE, _RANKED_SHARE * self.k):
             return self.ranked(keys, size)
@@ -175,9 +175,9 @@ class Largest:
         return self._by_blocks(keys, size, block, -(-size // block))
 
     def _by_blocks(self, keys: mlir.Value, size: Dim, block: int, count: Dim) -> mlir.Value:
-        """The k largest are in the k blocks with the largest maxima: any other maximum has k elements before it.
+        """Search in the k blocks with the largest maxima. All other elements have at least k larger elements.
 
-        With blocks of √(size/k) elements, both of the smaller problems have √(size·k).
+        With blocks of √(size/k) elements, both smaller problems have √(size·k) elements.
         """
         low, rows, k = self.low, self.rows, self.k
         element = storage_type(self.dtype)
@@ -208,7 +208,7 @@ class Largest:
         return low.generic([(found, (0, 1))], [out], [PARALLEL] * 2, restored)
 
     def ranked(self, keys: mlir.Value, size: Dim) -> mlir.Value:
-        """Every element's rank is the number of those before it in order."""
+        """Rank by comparing all pairs: the rank of an element is the number of elements before it in order."""
         low, predicate = self.low, self.low.arith.CmpIPredicate
 
         def body(own: mlir.Value, other: mlir.Value, total: mlir.Value) -> mlir.Value:
@@ -224,7 +224,7 @@ class Largest:
         return self._at_ranks(rank, lambda: low.arith.index_cast(self.position, low.scalar_index(2)))
 
     def _ascending(self, indices: mlir.Value) -> mlir.Value:
-        """`[rows, k]` distinct positions, the least first."""
+        """Sort `[rows, k]` distinct positions in ascending order."""
         low = self.low
 
         def body(own: mlir.Value, other: mlir.Value, total: mlir.Value) -> mlir.Value:
@@ -242,7 +242,7 @@ class Largest:
         value: Callable[[], mlir.Value] | Callable[[mlir.Value], mlir.Value],
         *operands: mlir.Value,
     ) -> mlir.Value:
-        """What the elements of the ranks 0 … k - 1 hold."""
+        """The values of the elements of ranks 0 … k - 1."""
         low = self.low
 
         def body(place: mlir.Value, *scalars: mlir.Value) -> mlir.Value:

@@ -1,4 +1,4 @@
-"""Tensors of dtypes of less than 8 bits, packed into bytes: the form of parameters and of large constants."""
+"""Packing of tensors with elements of less than 8 bits into bytes, for parameters and large constants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_packed(argument: Argument) -> bool:
 
 
 def packed_type(shape: Shape) -> mlir.Type:
-    """The type of a packed tensor: bytes along the last axis if whole ones hold a row, else along the only one."""
+    """The type of a packed tensor: bytes along the last axis if a row fills whole bytes, else one axis of bytes."""
     return typed(_dims(shape), mlir.ir.IntegerType.get_signless(8, context=mlir.context()))
 
 
@@ -38,7 +38,7 @@ def _dims(shape: Shape) -> tuple[int, ...]:
 
 
 def unpacked(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
-    """A tensor from its packed form: one loop nest, which can be fused with what reads the tensor."""
+    """Unpack a tensor, in one loop nest that can be fused with the tensor's readers."""
     dims, bits, byte = shape.static, shape.dtype.bits, value.type.element_type
     if 0 in dims:
         return low.empty(dims, byte)
@@ -58,7 +58,7 @@ def unpacked(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
 
 
 def _flat(low: LoopEmitter, place: list[mlir.Value], dims: tuple[int, ...]) -> mlir.Value:
-    """The number of an element of a tensor with these sizes."""
+    """The flat index of an element of a tensor with these sizes."""
     number = low.size(0)
     for index, size in zip(place, dims, strict=True):
         number = low.arith.addi(low.arith.muli(number, low.size(size)), index)
@@ -66,7 +66,7 @@ def _flat(low: LoopEmitter, place: list[mlir.Value], dims: tuple[int, ...]) -> m
 
 
 def packed(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
-    """The packed form of a tensor."""
+    """Pack a tensor."""
     dims, bits, byte = shape.static, shape.dtype.bits, value.type.element_type
     target, count, size = _dims(shape), 8 // bits, prod(dims)
     if not size:
@@ -89,7 +89,7 @@ def packed(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
 
 
 def packed_constant(low: LoopEmitter, value: np.ndarray, shape: Shape) -> mlir.Value | None:
-    """A constant that is packed in the program; None for one that is small, or one number everywhere."""
+    """Emit a constant that is packed in the program; None for a small constant or a splat."""
     if not shape.dtype.packed or value.size < _LARGE or (value == value.flat[0]).all():
         return None
     content = packed_array(value).view(np.int8).reshape(_dims(shape))

@@ -1,4 +1,4 @@
-"""8-bit integers: made of floats, and multiplied with sums in i32."""
+"""Lowering rules for quantisation to 8-bit integers, and for their products with sums in i32."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlx.targets.linalg.convolution import convolved
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
-# Beside these numbers all floats of that many bits are whole: what is added to one is rounded, half to even.
+# Near these numbers the ulp is 1. Adding one of them to a number rounds it to an integer, with ties to even.
 _WHOLE_BESIDE = {"f32": 1.5 * 2**23, "f64": 1.5 * 2**52}
 
 
@@ -25,7 +25,7 @@ def _stored(s: Scalars, scaled: mlir.Value, zero_point: mlir.Value, dtype: DType
     """`saturate(round(scaled) + zero_point)` as a stored 8-bit integer, NaN as the zero point.
 
     Args:
-        s: Of the dtype of `scaled`, f32 or f64.
+        s: Scalars of the dtype of `scaled`, f32 or f64.
         scaled: A scalar.
         zero_point: A scalar i32, which is saturated to the range of `dtype`.
         dtype: i8 or u8.
@@ -34,7 +34,7 @@ def _stored(s: Scalars, scaled: mlir.Value, zero_point: mlir.Value, dtype: DType
     least, most = whole.constant(int(dtype.min)), whole.constant(int(dtype.max))
     zero_point = whole.max(whole.min(zero_point, most), least)
 
-    # Bounds are whole, so that numbers may be cut off before they are rounded: then few bits are left to round.
+    # Bounds are integers, so that numbers can be clamped before rounding. The clamped numbers are small enough to round.
     lower, upper = (arith.sitofp(s.element, whole.sub(n, zero_point)) for n in (least, most))
     inside = arith.minnumf(arith.maxnumf(scaled, lower), upper)
     beside = s.constant(_WHOLE_BESIDE[s.dtype.name])
@@ -65,7 +65,7 @@ def quantize(
 
 
 def _along(low: LoopEmitter, values: Lowered, axis: int | None, rank: int) -> Lowered:
-    """One number for each position of an axis, or one for all, as it broadcasts against a tensor of a rank."""
+    """Reshape one number for each position of an axis, or one for all, to broadcast against a tensor of a rank."""
     if axis is None or values.shape.rank == 0:
         return values
     dims = (*values.shape.dims, *(1,) * (rank - 1 - axis))
@@ -80,13 +80,13 @@ def _centred(low: LoopEmitter, x: Lowered, zero_point: int) -> Lowered:
 
 
 def _moved_by(low: LoopEmitter, w: Lowered, kept: int, zero_point: int) -> Lowered:
-    """What a sum of products changes by where the other factor is `x - zero_point`: `-zero_point·Σ w`.
+    """The correction of a sum of products if the other factor is `x - zero_point`: `-zero_point·Σ w`.
 
     Args:
-        low: Where to emit.
+        low: The emitter.
         w: 8-bit weights.
         kept: The axis of the result's channels.
-        zero_point: Of the other factor.
+        zero_point: The zero point of the other factor.
     """
     dims, s = w.shape.dims, Scalars(i32)
     out = low.filled((dims[kept],), s.element, 0)
@@ -200,13 +200,13 @@ def requantize(
 
 
 def _last_bits(s: Scalars, value: mlir.Value, count: int) -> mlir.Value:
-    """The last bits of an i64 as a number with a sign."""
+    """The last bits of an i64 as a signed number."""
     unused = s.constant(64 - count)
     return s.arith.shrsi(s.arith.shli(value, unused), unused)
 
 
 def _doubly(s: Scalars, value: mlir.Value, multiplier: mlir.Value, shift: mlir.Value) -> mlir.Value:
-    """`value·multiplier·2^(shift - 31)`, rounded after the product and after the shift to the right."""
+    """`value·multiplier·2^(shift - 31)`, rounded after the product and after the right shift."""
     arith, zero, one = s.arith, s.constant(0), s.constant(1)
     right = s.max(s.neg(shift), zero)
     moved = _last_bits(s, arith.shli(value, s.max(shift, zero)), 32)

@@ -1,4 +1,4 @@
-"""Random words: the generator spelled out in integer arithmetic, in one loop over its blocks."""
+"""Lowering rule for random bits: the generator as integer arithmetic, in one loop over its blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.targets.linalg.shape import extract
 
 
 class _ScalarWords:
-    """Words of 32 bits as scalars in a loop body; see `rlx.ops.random.WordArithmetic`."""
+    """Arithmetic on 32-bit words as scalars in a loop body; see `rlx.ops.random.WordArithmetic`."""
 
     def __init__(self, low: LoopEmitter):
         self.low = low
@@ -34,7 +34,7 @@ class _ScalarWords:
         return self.low.arith.addi(x, self.low.constant(step, self.word))
 
     def halves(self, x: mlir.Value) -> tuple[mlir.Value, mlir.Value]:
-        """Low and high word of an integer of 64 bits."""
+        """Low and high word of a 64-bit integer."""
         arith = self.low.arith
         upper = arith.shrui(x, self.low.constant(32, self.double))
         return arith.trunci(self.word, x), arith.trunci(self.word, upper)
@@ -59,7 +59,7 @@ def random_bits(low: LoopEmitter, results: list[Shape], seed: Lowered, *, shape:
 
 
 def _blocks(low: LoopEmitter, seed: Lowered, count: Dim) -> tuple[mlir.Value, ...]:
-    """The first words of all blocks, the second, the third and the fourth."""
+    """The words of all blocks, as four tensors: first words, second words, third words and fourth words."""
     words = _ScalarWords(low)
 
     def body(key: mlir.Value, *_: mlir.Value) -> tuple[mlir.Value, ...]:

@@ -1,4 +1,4 @@
-"""Reductions and softmax."""
+"""Lowering rules for reductions and softmax."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rlx.targets.linalg.elementwise import activate
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
-# The method of `Scalars` that joins two numbers.
+# The method of `Scalars` that combines two numbers.
 COMBINE = {"sum": "add", "mean": "add", "max": "max", "min": "min", "prod": "mul"}
 
 
 def neutral(kind: str, dtype: DType) -> Any:
-    """The value that a reduction starts from."""
+    """The initial value of a reduction."""
     if kind in ("sum", "mean"):
         return 0
     if kind == "prod":
@@ -42,8 +42,8 @@ def reduce(
     dims = [d for i, d in enumerate(x.shape.dims) if i not in axes]
     several = [i for i in axes if x.shape.dims[i] != 1]
     if len(several) > 1 and COMBINE[kind] == "add":
-        # The last axis is summed by itself: rounding errors grow with the length of a sum. And where a product is fused into
-        # the sum, tiling takes the two for a contraction, which it expects to have every summed axis in both factors.
+        # The last axis is summed separately, because rounding errors grow with the length of a sum. Also, if a product is fused
+        # into the sum, tiling treats them as a contraction, and requires all summed axes in both factors.
         rows = _combined(low, x, kind, (several[-1],))
         rest = Shape((d for i, d in enumerate(x.shape.dims) if i != several[-1]), wide)
         left = tuple(i - (i > several[-1]) for i in axes if i != several[-1])
@@ -56,7 +56,7 @@ def reduce(
 
 
 def _combined(low: LoopEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> mlir.Value:
-    """A reduction over axes in one loop, in the dtype that sums accumulate in."""
+    """A reduction over axes in one loop, in the dtype of the accumulator."""
     dtype = x.shape.dtype
     kept = [i for i in range(x.shape.rank) if i not in axes]
     s = Scalars(dtype)
@@ -85,7 +85,7 @@ def _divided(low: LoopEmitter, total: mlir.Value, dims: Sequence[Dim], dtype: DT
 
 @lowers("softmax")
 def softmax(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
-    """`e·(1/sum(e))` with `e = exp(x - max(x))`: one division for each row, where `linalg.softmax` has one for each element."""
+    """`e·(1/sum(e))` with `e = exp(x - max(x))`: one division for each row. `linalg.softmax` divides each element."""
     dims, dtype = x.shape.dims, x.shape.dtype
     wide = accumulator(dtype)
     s, element = Scalars(wide), storage_type(wide)

@@ -1,6 +1,6 @@
-"""The table of lowering rules to linalg: one function for each primitive op, and for composites that are better lowered whole.
+"""The table of lowering rules to linalg: a function for each primitive op and for composite ops with an efficient lowering.
 
-Unsigned integers are stored signless; the shape of a `Lowered` says which they are.
+Unsigned integers are stored signless. The shape of a `Lowered` has their dtype.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running sums, products and maxima."""
+"""Lowering rules for cumulative sums, products and maxima."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rlx.targets.linalg.reduce import COMBINE, neutral
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
 
-# Within a block every result is combined by itself: vector code, for as much work as the block has elements.
+# Within a block, each result is computed separately. This is vector code, with a factor of the block size more work.
 _BLOCK = 8
-# Nested blocks where the size is not known; what is left after that many is combined pair by pair.
+# The levels of nested blocks for dynamic sizes. The remaining elements are combined sequentially.
 _UNKNOWN_LEVELS = 4
 
 
@@ -47,10 +47,10 @@ def _scan(low: LoopEmitter, x: Lowered, kind: str, axis: int, exclusive: bool) -
 
 
 class _BlockedScan:
-    """Running reductions in blocks.
+    """Cumulative reductions in blocks.
 
     Args:
-        low: Where to build.
+        low: The emitter.
         kind: The reduction.
         exclusive: Leave out the element itself.
     """
@@ -61,7 +61,7 @@ class _BlockedScan:
     def of(
         self, value: mlir.Value, dims: tuple[Dim, Dim, Dim], dtype: DType, levels: int = _UNKNOWN_LEVELS
     ) -> mlir.Value:
-        """Along the middle axis, in the dtype that contractions of `dtype` accumulate in."""
+        """Reduce along the middle axis, in the accumulator of contractions of `dtype`."""
         low = self.low
         before, size, after = dims
         if size <= 2 * _BLOCK if type(size) is int else levels == 0:
@@ -83,7 +83,7 @@ class _BlockedScan:
         return getattr(s, COMBINE[self.kind])
 
     def _direct(self, value: mlir.Value, dims: tuple[Dim, ...], dtype: DType) -> mlir.Value:
-        """Along the third of four axes, each result by itself."""
+        """Reduce along the third of four axes, each result separately."""
         low, s = self.low, Scalars(dtype)
         combine, start = self._combine(s), neutral(self.kind, dtype)
         predicate = low.arith.CmpIPredicate.ult if self.exclusive else low.arith.CmpIPredicate.ule
@@ -96,7 +96,7 @@ class _BlockedScan:
         return low.generic([(value, (0, 1, 4, 3))], [out], [PARALLEL] * 4 + [REDUCTION], body)
 
     def _totals(self, value: mlir.Value, dims: tuple[Dim, ...], dtype: DType) -> mlir.Value:
-        """Over the third of four axes."""
+        """The total over the third of four axes."""
         low, s = self.low, Scalars(dtype)
         combine, element = self._combine(s), storage_type(accumulator(dtype))
         out = (low.filled((dims[0], dims[1], dims[3]), element, neutral(self.kind, dtype)), (0, 1, 3))

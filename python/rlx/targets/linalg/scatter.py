@@ -1,4 +1,4 @@
-"""Scatters: loops over the updates. Positions out of range are found here and their updates made to change nothing."""
+"""Lowering rules for scatters: loops over the updates. Updates with indices out of range have no effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def scatter_nd(
     tuples = low.reshape(indices.value, indices.shape.dims, (number, count))
     targets = _targets(low, tuples, indices.shape.dtype, dims[:count], number)
     if type(positions) is not int:
-        # A table that turns out to be empty takes no updates.
+        # An empty table, which may be known only at run time, has no updates.
         kept = minimum(number, number * positions)
         targets = extract(low, targets, (0,), (kept,), (1,))
         rows, number = extract(low, rows, (0, 0), (kept, width), (1, 1)), kept
@@ -46,13 +46,13 @@ def _rows(low: LoopEmitter, updates: Lowered, number: Dim, width: Dim) -> mlir.V
     """The updates as `[number, width]`."""
     if (number, width) != (1, 1) or updates.shape.rank != 1:
         return low.reshape(updates.value, updates.shape.dims, (number, width))
-    # A copy in place of a reshape: compilers fold one of a slice of a single element to a slice that is invalid.
+    # A copy instead of a reshape: compilers fold a reshape of a slice of a single element to an invalid slice.
     out = (low.empty((1, 1), updates.value.type.element_type), (0, 1))
     return low.generic([(updates.value, (0,))], [out], [PARALLEL] * 2, lambda element, _: element)
 
 
 def _targets(low: LoopEmitter, tuples: mlir.Value, dtype: DType, sizes: tuple[Dim, ...], number: Dim) -> mlir.Value:
-    """`[number]` integers: the row of each tuple, -1 where any index of it is out of range."""
+    """`[number]` integers: the row of each tuple, or -1 if any of its indices is out of range."""
     arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
     predicate, positions = arith.CmpIPredicate, product_of(sizes)
     # Not every device can store i64.
@@ -67,7 +67,7 @@ def _targets(low: LoopEmitter, tuples: mlir.Value, dtype: DType, sizes: tuple[Di
             if dtype.itemsize < 8:
                 index = (arith.extsi if dtype.is_signed else arith.extui)(i64, index)
             extent = arith.index_cast(i64, low.size(size))
-            # Taken as unsigned, negative ones are too large.
+            # As unsigned integers, negative indices are too large.
             inside = arith.andi(inside, arith.cmpi(predicate.ult, index, extent))
             row = arith.addi(arith.muli(row, extent), index)
         row = arith.select(inside, row, low.constant(-1, i64))
@@ -77,10 +77,10 @@ def _targets(low: LoopEmitter, tuples: mlir.Value, dtype: DType, sizes: tuple[Di
 
 
 class _LoweredScatter:
-    """Rows put into a table.
+    """A scatter of rows into a table.
 
     Args:
-        low: Where to build.
+        low: The emitter.
         dtype: The dtype of the elements.
         positions: The number of rows of the table.
         width: The size of a row.
@@ -92,7 +92,7 @@ class _LoweredScatter:
         self.positions, self.width, self.number = positions, width, number
 
     def last(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value) -> mlir.Value:
-        """Rows replaced, each by the last of its updates: the one with the greatest number."""
+        """Replace rows, each by its last update: the one with the greatest number."""
         low, arith = self.low, self.low.arith
         index = storage_type(i32)
 
@@ -115,7 +115,7 @@ class _LoweredScatter:
         return low.generic([(latest, (0,)), (table, (0, 1))], [out], [PARALLEL] * 2, chosen)
 
     def all(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, reduction: str) -> mlir.Value:
-        """Rows combined with all their updates, in the dtype that contractions accumulate in."""
+        """Combine rows with all their updates, in the accumulator of contractions."""
         low, dtype, wide = self.low, self.dtype, accumulator(self.dtype)
         s, element = Scalars(dtype), storage_type(wide)
         start = neutral(_REDUCTIONS[reduction], dtype)
@@ -129,8 +129,8 @@ class _LoweredScatter:
         rows = low.generic([(targets, (0,)), (rows, (0, 1))], [out], [PARALLEL] * 2, masked)
         if wide is not dtype:
             shape = Shape((self.positions, self.width), dtype)
-            # A fill stays a fill, which compilers make again for each scatter: they may let several write into one table that
-            # is computed from nothing.
+            # A fill stays a fill, which compilers repeat for each scatter. Otherwise several scatters may write into one table
+            # that is computed from constants.
             fill = low.fill_of(table)
             if fill is not None:
                 table = low.linalg.fill(s.enter(fill), outs=[low.empty(shape.dims, element)])
@@ -145,7 +145,7 @@ class _LoweredScatter:
         return self.low.arith.cmpi(self.low.arith.CmpIPredicate.sge, target, self.low.constant(0, target.type))
 
     def combined(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, reduction: str) -> mlir.Value:
-        """The table with rows combined into it one after the other. Those without a target change nothing."""
+        """Combine rows into the table sequentially. Rows without a target have no effect."""
         low, stored = self.low, targets.type.element_type
         out = (low.empty((self.number, 1), stored), (0, 1))
         safe = low.generic(
@@ -157,7 +157,7 @@ class _LoweredScatter:
             found = getattr(s, _COMBINE[reduction])(own, update)
             if not (self.dtype.is_complex and reduction == "mul"):
                 return found
-            # A product with 1 + 0i would make NaN of infinities.
+            # A product of an infinity with 1 + 0i would be NaN.
             return s.select(s.compare("eq", update, s.constant(1)), own, found)
 
         if (self.number, self.width) == (1, 1):
@@ -165,7 +165,7 @@ class _LoweredScatter:
         return self._row_by_row(table, safe, rows, combine)
 
     def _one_element(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, combine: Any) -> mlir.Value:
-        """One update of one element: a loop over it is folded to invalid IR by some compilers."""
+        """Apply one update of one element. Some compilers fold a loop over it to invalid IR."""
         low, arith = self.low, self.low.arith
 
         def chosen(own: mlir.Value, _: mlir.Value) -> mlir.Value:
@@ -179,7 +179,7 @@ class _LoweredScatter:
         return low.generic([(table, (0, 1))], [out], [PARALLEL] * 2, chosen)
 
     def _row_by_row(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, combine: Any) -> mlir.Value:
-        """A loop over the updates; `combine` takes a scalar of an update and one of the table."""
+        """Emit a loop over the updates. `combine` takes a scalar of an update and a scalar of the table."""
         low, width, element = self.low, self.width, table.type.element_type
         loop = mlir.dialect("scf").ForOp(low.size(0), low.size(self.number), low.size(1), [table])
         with low.ir.InsertionPoint(loop.body):
@@ -199,7 +199,7 @@ class _LoweredScatter:
         return self.low.tensor.extract_slice(type_, value, [place], dynamic, [], *static)
 
     def _one_row(self) -> tuple[list[mlir.Value], list[list[int]]]:
-        """Dynamic sizes, and static offsets, sizes and strides, of one row of a table."""
+        """Dynamic sizes, and static offsets, sizes and strides of one row of a table."""
         unknown = self.low.ir.ShapedType.get_dynamic_size()
         if type(self.width) is int:
             return [], [[unknown, 0], [1, self.width], [1, 1]]

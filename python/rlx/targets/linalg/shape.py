@@ -1,4 +1,4 @@
-"""Shape ops: mostly views, with one copy where elements move."""
+"""Lowering rules for shape ops: mostly views, and one copy where elements move."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def extract(
 ) -> mlir.Value:
     """`tensor.extract_slice` with sizes that may be symbolic."""
     if 0 in sizes:
-        return low.empty(sizes, x.type.element_type)  # it may start at the end, which the op's verifier refuses
+        return low.empty(sizes, x.type.element_type)  # it may start at the end, which the op's verifier rejects
     unknown = low.ir.ShapedType.get_dynamic_size()
 
     def split(dims: Sequence[Dim]) -> tuple[list[int], list[mlir.Value]]:
@@ -65,7 +65,7 @@ def slice_(low: LoopEmitter, results: list[Shape], x: Lowered, *, ranges: SliceR
 
 @lowers("concat")
 def concat(low: LoopEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> mlir.Value:
-    # A chain of concats becomes one op that copies each piece once; the inner ones are dead then.
+    # A chain of concats becomes one op that copies each piece once. The inner concats are then dead.
     pieces = [*_pieces(lhs.value, axis), *_pieces(rhs.value, axis)]
     return low.tensor.concat(typed(results[0].dims, storage_type(results[0].dtype)), axis, pieces)
 

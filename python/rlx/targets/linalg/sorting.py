@@ -1,4 +1,4 @@
-"""Sorting: blocks by counting, then pairs of sorted runs merged, for n·log² n work in log n dispatches."""
+"""Lowering rule for argsort: sort blocks by counting, then merge pairs of sorted runs: n·log² n work in log n dispatches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rlx.targets.linalg.order import Largest, key_dtype, lowest, order_key
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
 
-# Every element of a block is compared with all others, which is vector code. A power of two; 64 is more than the memory of a
-# group of threads holds on some GPUs.
+# The block size, a power of two. Each element of a block is compared with all others, which is vector code. 64 would exceed the
+# workgroup memory of some GPUs.
 _BLOCK = 32
 
 
@@ -42,10 +42,10 @@ def argsort(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int, de
 
 
 class _Descending:
-    """Positions of the keys of each row, those of the largest first; of equal keys the first comes first.
+    """Positions of the keys of each row in descending order. The sort is stable.
 
     Args:
-        low: Where to build.
+        low: The emitter.
         rows: The number of rows.
         dtype: The dtype of the keys.
     """
@@ -59,7 +59,7 @@ class _Descending:
         low, rows = self.low, self.rows
         if type(size) is int and size <= _BLOCK:
             return Largest(low, rows, size, self.dtype).ranked(keys, size)
-        # What is filled in comes last: nothing is less, and of equal keys it is behind.
+        # The padding comes last: its key is the least, and it is after all equal keys.
         count = (size + _BLOCK - 1) // _BLOCK
         whole = (rows, count * _BLOCK)
         sorted_keys, positions = self._blocks(low.padded(keys, (rows, size), whole, lowest(self.dtype)), count)
@@ -67,7 +67,7 @@ class _Descending:
         return extract(low, merged, (0, 0), (rows, size), (1, 1))
 
     def _blocks(self, keys: mlir.Value, count: Dim) -> tuple[mlir.Value, mlir.Value]:
-        """Keys and positions, each block sorted by itself."""
+        """Keys and positions, sorted within each block."""
         low, flat, split = self.low, (self.rows * count, _BLOCK), (self.rows, count, _BLOCK)
         keys = low.reshape(keys, (self.rows, count * _BLOCK), flat)
         places = Largest(low, flat[0], _BLOCK, self.dtype).ranked(keys, _BLOCK)
@@ -85,7 +85,7 @@ class _Descending:
         return key, position
 
     def _merged(self, keys: mlir.Value, positions: mlir.Value, size: Dim) -> mlir.Value:
-        """All runs of a row made one: each time round they are twice as long."""
+        """Merge all runs of a row. Each round doubles the length of runs."""
         low, scf = self.low, mlir.dialect("scf")
         op = scf.ForOp(low.size(0), self._rounds(size), low.size(1), [keys, positions])
         with low.ir.InsertionPoint(op.body):
@@ -94,7 +94,7 @@ class _Descending:
         return op.results[1]
 
     def _rounds(self, size: Dim) -> mlir.Value:
-        """How often runs double until one holds a row."""
+        """The number of rounds until a run has the size of a row."""
         low, rounds = self.low, self.low.size(0)
         if type(size) is int:
             return low.size((-(-size // _BLOCK) - 1).bit_length())
@@ -118,10 +118,10 @@ class _Descending:
 
 
 class _Merge:
-    """Inside a loop body over the elements of rows, where each comes from when neighbouring runs are merged.
+    """The source of each element when neighbouring runs are merged, inside a loop body over the elements of rows.
 
     Args:
-        low: Builds.
+        low: The emitter.
         key: Loads the key at an index.
         run: The size of sorted runs, a power of two.
         size: The size of a row; the last runs may be shorter, or missing.
@@ -132,14 +132,14 @@ class _Merge:
         arith, one = low.arith, low.size(1)
         place = low.scalar_index(1)
         self.place = arith.andi(place, arith.subi(arith.addi(run, run), one))
-        self.left = arith.subi(place, self.place)  # where the left run starts
+        self.left = arith.subi(place, self.place)  # the start of the left run
         rest = arith.subi(size, self.left)
         self.left_size = arith.minsi(run, rest)
         self.right_size = arith.minsi(run, arith.subi(rest, self.left_size))
         self.right = arith.addi(self.left, self.left_size)
 
     def source(self) -> mlir.Value:
-        """The index of the element."""
+        """The index of the source element."""
         low, arith = self.low, self.arith
         from_left = self._taken_from_left()
         from_right = arith.subi(self.place, from_left)
@@ -155,7 +155,7 @@ class _Merge:
         return self.arith.cmpi(self.arith.CmpIPredicate.sge, self.key(left), self.key(right))
 
     def _taken_from_left(self) -> mlir.Value:
-        """How many of the elements before this one come from the left run, by bisection."""
+        """The number of preceding elements from the left run, by bisection."""
         low, arith = self.low, self.arith
         bounds = [arith.maxsi(low.size(0), arith.subi(self.place, self.right_size))]
         bounds.append(arith.minsi(self.place, self.left_size))

@@ -1,4 +1,4 @@
-"""`rlx-to-linalg`: rlx ops into linalg, tensor, scf, arith, math and complex."""
+"""`rlx-to-linalg`: lowering of rlx ops to linalg, tensor, scf, arith, math and complex."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rlx.targets.linalg.rules import RULES
 class ToLinalg(Pass, name="rlx-to-linalg"):
     """Lower rlx ops to linalg, tensor, scf, arith, math and complex.
 
-    Every op must be one that the lowering claims: run rlx-lower-blocks and rlx-decompose{for=rlx-to-linalg} first. All ops
-    are upstream MLIR's; parameters and states stay arguments of their functions, told apart by their attributes.
+    Every op must have a lowering rule: run rlx-lower-blocks and rlx-decompose{for=rlx-to-linalg} first. All result ops are
+    upstream MLIR. Parameters and states stay arguments of their functions, marked by attributes.
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""rlx to StableHLO: for XLA, and for every other tool that reads portable artifacts. Each file registers its rules."""
+"""rlx to StableHLO, for XLA and all other tools that read portable artifacts. Each file registers its rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of complex numbers that XLA's own lose digits of, or NaN: their parts are computed in f64 and rounded once."""
+"""Functions of complex numbers where XLA's own lose digits or NaN. The parts are computed in f64 and rounded once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rlx.targets.stablehlo.rules import Lowered
 
 Parts = tuple[Lowered, Lowered]
 
-_LARGE = 700.0  # exp of this is near the end of the range of f64
+_LARGE = 700.0  # exp of this is near the largest f64
 
 
 def parts_of(emit: HloEmitter, z: Lowered) -> Parts:
-    """Real and imaginary part, in f64."""
+    """Real and imaginary part in f64."""
     real, imaginary = (emit.elementwise(name, z, kind=z.dtype.part) for name in ("real", "imag"))
     return emit.convert(real, f64), emit.convert(imaginary, f64)
 
@@ -27,7 +27,7 @@ def joined(emit: HloEmitter, kind: DType, real: Lowered, imaginary: Lowered) -> 
 
 
 def divide(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
-    """a/b by R. L. Smith's method, in f64, where nothing but the result can overflow; a/0 divides both parts by 0."""
+    """a/b by R. L. Smith's method in f64, where only the result can overflow. a/0 divides both parts by 0."""
     numerator, divisor = parts_of(emit, a), parts_of(emit, b)
     (ar, ai), up = _scaled(emit, numerator, a.dtype)
     (br, bi), down = _scaled(emit, divisor, b.dtype)
@@ -43,14 +43,14 @@ def divide(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
     by_zero = emit.compare("eq", emit.max(size, height), 0.0)
     quotient = zip((ar, ai), (real, imaginary), strict=True)
     parts = [emit.select(by_zero, emit.div(part, size), found) for part, found in quotient]
-    if a.dtype is c128:  # what is to be undone may be out of range: its square root is not
+    if a.dtype is c128:  # the inverse of the scale may be out of range, but its square root is not
         step = emit.div(emit.elementwise("sqrt", down), emit.elementwise("sqrt", up))
         parts = [emit.mul(emit.kept(emit.mul(part, step)), step) for part in parts]
     return joined(emit, a.dtype, *with_infinite_quotients(emit, numerator, divisor, (parts[0], parts[1])))
 
 
 def _scaled(emit: HloEmitter, parts: Parts, kind: DType) -> tuple[Parts, Lowered]:
-    """Parts by a power of two that brings c128 where squares are in range, and that power; those of c64 are there in f64."""
+    """Scale the parts of c128 by a power of two to the range of safe squares. c64 needs no scaling. Returns parts and scale."""
     size = emit.max(*(emit.elementwise("abs", part) for part in parts))
     one = emit.like(size, 1.0)
     if kind is not c128:
@@ -69,7 +69,7 @@ def _is_zero(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def modulus(emit: HloEmitter, z: Lowered) -> Lowered:
-    """`|z|`, which is infinite where one part is, whatever the other."""
+    """`|z|`, which is infinite if one part is, regardless of the other."""
     x, y = parts_of(emit, z)
     infinite = emit.either(is_infinite(emit, x), is_infinite(emit, y))
     return emit.select(infinite, math.inf, emit.elementwise("abs", z, kind=z.dtype.part))
@@ -86,7 +86,7 @@ def log(emit: HloEmitter, z: Lowered) -> Lowered:
 
 
 def _log_of_modulus(emit: HloEmitter, z: Lowered, x: Lowered, y: Lowered) -> Lowered:
-    """`log |z|`. That of XLA loses digits of c128 near 1, which c64 does not have."""
+    """`log |z|`. XLA's own function loses digits near 1 for c128. c64 is not affected."""
     if z.dtype is not c128:
         return emit.elementwise("real", emit.elementwise("log", z), kind=z.dtype.part)
     sizes = [emit.elementwise("abs", part) for part in (x, y)]
@@ -94,7 +94,7 @@ def _log_of_modulus(emit: HloEmitter, z: Lowered, x: Lowered, y: Lowered) -> Low
     no_part = emit.either(_is_zero(emit, small), is_infinite(emit, large))
     ratio = emit.select(no_part, 0.0, emit.div(small, large))
     far = emit.add(emit.elementwise("log", large), emit.mul(log1p(emit, emit.mul(ratio, ratio)), 0.5))
-    # Between 1/2 and 2 the square less 1, as a product where it cancels.
+    # Between 1/2 and 2: the square minus 1, as a product to avoid cancellation.
     one = emit.like(x, 1.0)
     excess = emit.add(emit.mul(emit.sub(large, one), emit.add(large, one)), emit.mul(small, small))
     near = emit.mul(log1p(emit, excess), 0.5)
@@ -103,7 +103,7 @@ def _log_of_modulus(emit: HloEmitter, z: Lowered, x: Lowered, y: Lowered) -> Low
 
 
 def exp(emit: HloEmitter, z: Lowered) -> Lowered:
-    """`exp(x)·cos(y) + i·exp(x)·sin(y)`, which is 0 at a real part of minus infinity, whatever the imaginary part."""
+    """`exp(x)·cos(y) + i·exp(x)·sin(y)`, which is 0 for x = -inf and any imaginary part."""
     x, y = parts_of(emit, z)
     size, finite = emit.elementwise("exponential", x), is_finite(emit, y)
     cosine, sine = (_grown(emit, emit.elementwise(name, y), x, size, z.dtype) for name in ("cosine", "sine"))
@@ -114,19 +114,19 @@ def exp(emit: HloEmitter, z: Lowered) -> Lowered:
 
 
 def _grown(emit: HloEmitter, factor: Lowered, x: Lowered, size: Lowered, kind: DType) -> Lowered:
-    """`factor·size` for a `size` that grows as `exp(x)`: where this overflows, a small factor may leave a finite product."""
+    """`factor·size` for a `size` that grows like `exp(x)`. `size` may overflow although the product is finite."""
     usual = emit.mul(factor, size)
-    if kind is not c128:  # the product has left the range of f32
+    if kind is not c128:  # the product is beyond the range of f32
         return usual
     root = emit.elementwise("exponential", emit.mul(x, 0.5))
-    # The barrier keeps XLA from joining the two roots to one exponential.
+    # The barrier keeps XLA from merging the two roots into one exponential.
     large = emit.mul(emit.kept(emit.mul(factor, root)), root)
     is_large = emit.both(emit.compare("gt", x, _LARGE), is_finite(emit, x))
     return emit.select(is_large, large, usual)
 
 
 def sqrt(emit: HloEmitter, z: Lowered) -> Lowered:
-    """The root whose imaginary part has the sign of that of z, be it that of a zero."""
+    """The root whose imaginary part has the sign of the imaginary part of z, including the sign of a zero."""
     root = emit.elementwise("sqrt", z)
     real, imaginary = (emit.elementwise(name, root, kind=z.dtype.part) for name in ("real", "imag"))
     x, y = (emit.elementwise(name, z, kind=z.dtype.part) for name in ("real", "imag"))
@@ -146,7 +146,7 @@ def _hyperbolic(emit: HloEmitter, x: Lowered) -> Parts:
     less_one = emit.elementwise("exponential_minus_one", x)
     exponential, inverse = emit.elementwise("exponential", x), emit.elementwise("exponential", emit.neg(x))
     sinh = emit.mul(emit.add(less_one, emit.div(less_one, exponential)), 0.5)
-    far = emit.compare("gt", emit.elementwise("abs", x), 20.0)  # where the quotient may be infinity by infinity
+    far = emit.compare("gt", emit.elementwise("abs", x), 20.0)  # where the quotient may be infinity/infinity
     sinh = emit.select(far, emit.mul(emit.sub(exponential, inverse), 0.5), sinh)
     return sinh, emit.mul(emit.add(exponential, inverse), 0.5)
 
@@ -161,7 +161,7 @@ def _beside(emit: HloEmitter, zero: Lowered, other: Lowered) -> Lowered:
 def _hyperbolic_product(
     emit: HloEmitter, factor: Lowered, y: Lowered, function: Lowered, usual: Lowered, kind: DType
 ) -> Lowered:
-    """`factor·function` for a hyperbolic function of y: `usual`, unless this may overflow before the product does."""
+    """`factor·function` for a hyperbolic function of y: `usual`, unless it may overflow although the product does not."""
     if kind is not c128:
         return usual
     size, half = emit.elementwise("abs", y), emit.mul(factor, 0.5)
@@ -220,9 +220,9 @@ def tanh(emit: HloEmitter, z: Lowered) -> Lowered:
 
 
 def power(emit: HloEmitter, z: Lowered, w: Lowered) -> Lowered:
-    """`exp(w·log z)`, and 0 where its size is, whatever the phase.
+    """`exp(w·log z)`. It is 0 where its magnitude is 0, for any phase.
 
-    z**0 and 1**w are 1, z**1 is z; 0**w is 0 where the real part of w is positive, else NaN.
+    z**0 and 1**w are 1, and z**1 is z. 0**w is 0 where the real part of w is positive, else NaN.
     """
     (x, y), (u, v) = parts_of(emit, z), parts_of(emit, w)
     if z.dtype is c128:  # its squares may overflow
@@ -231,7 +231,7 @@ def power(emit: HloEmitter, z: Lowered, w: Lowered) -> Lowered:
         size = emit.mul(emit.elementwise("log", emit.add(emit.mul(x, x), emit.mul(y, y))), 0.5)
     angle = emit.elementwise("atan2", y, x)
     grown = emit.elementwise("exponential", emit.sub(emit.mul(u, size), emit.mul(v, angle)))
-    # Of a real exponent it does not depend on the size, which may be infinite.
+    # For a real exponent the phase does not depend on the magnitude, which may be infinite.
     phase = emit.add(emit.select(_is_zero(emit, v), 0.0, emit.mul(v, size)), emit.mul(u, angle))
     vanishes = emit.compare("eq", grown, 0.0)
     real, imaginary = (emit.mul(grown, emit.elementwise(name, phase)) for name in ("cosine", "sine"))

@@ -1,4 +1,4 @@
-"""Contractions: every one is a `dot_general`, which for f16 and bf16 adds up in f32."""
+"""Lowering rules for contractions: all become `dot_general`, which accumulates f16 and bf16 in f32."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 def accumulator(kind: DType) -> DType:
-    """The dtype in which sums of a dtype add up; storage dtypes are only moved."""
+    """The dtype in which sums of a dtype accumulate. Storage dtypes are only moved."""
     return kind if kind.storage else kind.compute
 
 

@@ -1,4 +1,4 @@
-"""Control flow: `stablehlo.case` and `stablehlo.while`."""
+"""Lowering rules for control flow: `stablehlo.case` and `stablehlo.while`."""
 
 from __future__ import annotations
 

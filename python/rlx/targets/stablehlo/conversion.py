@@ -1,4 +1,4 @@
-"""Casts with the meaning of `rlx.cast`: integers saturate, and narrow floats are rounded once."""
+"""Casts with the semantics of `rlx.cast`: integers saturate, and narrow floats are rounded once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.targets.stablehlo.rules import Lowered
 
 
 def converted(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
-    """Another dtype, with the meaning of `rlx.cast`: floats become integers toward zero, saturating, and NaN 0."""
+    """Convert to another dtype with the semantics of `rlx.cast`. Floats to integers: toward zero, saturating, NaN to 0."""
     if x.dtype is kind:
         return x
     if kind.is_bool:
@@ -37,23 +37,23 @@ def converted(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
     x = _rounded_to_odd(emit, _as_f64(emit, x)) if is_wide else x
     if layout.special == "finite" and x.dtype.is_float:
         x = _without_nan(emit, x, given)
-        # XLA makes 0 of an infinity where it folds constants.
+        # XLA's constant folding would convert an infinity to 0.
         x = emit.min(emit.max(x, float(kind.min)), float(kind.max))
     return emit.convert(x, kind)
 
 
 def _widened(emit: HloEmitter, x: Lowered) -> Lowered:
-    """Numbers of a storage dtype in the dtype of its arithmetic."""
+    """Convert numbers of a storage dtype to the dtype of its arithmetic."""
     layout, wide = x.dtype.float_format, emit.convert(x, x.dtype.compute)
     if layout is None or layout.has_zero:
         return wide
-    # XLA makes infinity of NaN where it folds constants.
+    # XLA's constant folding would convert NaN to infinity.
     is_nan = emit.compare("eq", emit.bitcast(x, x.dtype.unsigned_word), layout.nan_code)
     return emit.select(is_nan, emit.like(wide, math.nan), wide)
 
 
 def _as_f64(emit: HloEmitter, x: Lowered) -> Lowered:
-    """Numbers as f64: integers with at most 53 digits, the last of which is 1 where digits are lost."""
+    """Convert numbers to f64. Integers are rounded to odd at 53 bits."""
     if x.dtype.is_integer and x.dtype.bits == 64:
         last = emit.select(emit.compare("ne", emit.both(x, 0x7FF), 0), emit.like(x, 0x800), 0)
         shortened = emit.either(emit.both(x, ~0x7FF if x.dtype.is_signed else (1 << 64) - 0x800), last)
@@ -64,9 +64,9 @@ def _as_f64(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def _rounded_to_odd(emit: HloEmitter, x: Lowered) -> Lowered:
-    """f64 as f32 whose last bit is 1 where digits are lost: rounding this gives the same as rounding once.
+    """Round f64 to odd in f32. Rounding the result to a narrower float is the same as rounding once.
 
-    XLA rounds f64 and integers to f32 first, and what this gives to a narrower float.
+    XLA rounds f64 and integers to f32 first, and then to a narrower float.
     """
     near = emit.convert(x, f32)
     back = emit.convert(near, f64)
@@ -78,10 +78,10 @@ def _rounded_to_odd(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def _exponents(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
-    """f32 or f64 as the nearest power of two, the larger one at a tie, in a dtype that has the exponent alone.
+    """Round f32 or f64 to the nearest power of two, with ties up, in a dtype with only an exponent.
 
-    What is not positive or too large is NaN. XLA takes the least powers, which are denormal in f32, for 0; and where it folds
-    constants, such as the sum of no numbers, it makes the least power of a 0.
+    Numbers that are not positive or too large become NaN. XLA's own conversion treats the least powers, which are subnormal in
+    f32, as 0. XLA's constant folding, for example of an empty sum, converts 0 to the least power.
     """
     layout, wide, word = kind.float_format, x.dtype.float_format, x.dtype.unsigned_word
     assert layout is not None and wide is not None
@@ -90,8 +90,8 @@ def _exponents(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
     fraction, half = emit.both(bits, 2**wide.mantissa - 1), 2 ** (wide.mantissa - 1)
     lowest = wide.bias - layout.bias
     is_least, is_up = emit.compare("eq", exponent, lowest), emit.compare("ge", fraction, half)
-    # ml_dtypes, and so the evaluator, gives the second power for all that lies between the first two. In f32 the first one is
-    # half of the least number that is not denormal.
+    # ml_dtypes, and so the evaluator, rounds all numbers between the first two powers to the second one. In f32, the first
+    # power is half the smallest normal number.
     is_up = emit.select(is_least, emit.compare("gt", fraction, 0 if lowest else half), is_up)
     nan = layout.nan_code
     code = emit.sub(emit.max(emit.add(exponent, emit.convert(is_up, word)), lowest), lowest)
@@ -101,12 +101,12 @@ def _exponents(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
 
 
 def _without_nan(emit: HloEmitter, x: Lowered, given: Lowered) -> Lowered:
-    """Floats with a zero of the other sign for NaN, as the evaluator has it in a format without NaN.
+    """Replace NaN by a zero of the other sign, as the evaluator does for a format without NaN.
 
     Args:
         emit: The emitter.
         x: The floats.
-        given: The same before a conversion, which may have changed the sign of NaN.
+        given: The floats before a conversion, which may have changed the sign of NaN.
     """
     layout = given.dtype.float_format
     zero: Lowered | float = -0.0
@@ -117,7 +117,7 @@ def _without_nan(emit: HloEmitter, x: Lowered, given: Lowered) -> Lowered:
 
 
 def _saturated(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
-    """Floats as integers in the range of a dtype, in the dtype of its arithmetic."""
+    """Convert floats to integers in the range of a dtype, in the dtype of its arithmetic."""
     if x.dtype is not accumulator(x.dtype):
         x = emit.convert(x, f32)
     above = emit.compare("ge", x, float(int(kind.max) + 1))

@@ -1,4 +1,4 @@
-"""Convolution."""
+"""Lowering rule for convolutions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def conv(
 def _by_taps(emit: HloEmitter, x: Lowered, w: Lowered, dims: tuple[int, ...], geometry: ConvGeometry) -> Lowered:
     """A product for each position of the kernel, over shifted parts of x.
 
-    XLA's CPU makes one dense convolution of groups in f64, with zeros between them: a NaN in one group spreads to others.
+    XLA's CPU back end converts a grouped f64 convolution to a dense one with zeros between groups, so that a NaN in one group
+    spreads to others.
     """
     stride, groups = geometry.stride, geometry.groups
     batch, outer, target = dims[0], dims[1] // groups, dims[2:]

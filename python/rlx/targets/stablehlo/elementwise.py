@@ -1,4 +1,4 @@
-"""Elementwise ops."""
+"""Lowering rules for elementwise ops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bitcast(emit: HloEmitter, results: list[Shape], x: Lowered, *, dtype: DType)
 
 
 def _in_wide(emit: HloEmitter, x: Lowered, function: Callable[[HloEmitter, Lowered], Lowered]) -> Lowered:
-    """f16 and bf16 are computed in f32 and rounded once."""
+    """Compute f16 and bf16 in f32, and round once."""
     return emit.convert(function(emit, emit.convert(x, accumulator(x.dtype))), x.dtype)
 
 
@@ -52,13 +52,13 @@ def binary(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *
     if kind == "div" and b.dtype.is_complex:
         return complex_math.divide(emit, a, b)
     if kind == "div" and b.dtype.is_float:
-        # XLA would multiply by the inverse of a scalar or a constant, which may round to a neighbour of the quotient:
-        # where quotients are rounded to integers, that can be another integer. Of (a/b)/c it would make a/(b·c).
+        # XLA would multiply by the inverse of a scalar or a constant. The result may be a neighbour of the quotient, and if
+        # quotients are rounded to integers, another integer. XLA would also replace (a/b)/c by a/(b·c).
         a, b = emit.kept(a), emit.kept(b)
     if kind in ("rem", "trunc_div") and a.dtype.is_signed:
-        a = emit.kept(a)  # XLA takes squares and absolute values of integers for numbers that are not negative
+        a = emit.kept(a)  # XLA assumes that squares and absolute values of integers are not negative
     if kind in ("add", "sub", "mul") and a.dtype.is_inexact:
-        # XLA would drop `x + 0`, which is 0 for -0, and join the constants of `(x + 1) - 1` and `(x·2)·0.5`.
+        # XLA would remove `x + 0`, which is 0 for -0, and combine the constants of `(x + 1) - 1` and `(x·2)·0.5`.
         a, b = (emit.kept(x) if _is_constant(x) else x for x in (a, b))
     if kind == "pow":
         found = power(emit, a, b)
@@ -79,7 +79,7 @@ def _is_constant(x: Lowered) -> bool:
 
 
 def power(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
-    """`a**b` of one shape and dtype, neither f16 nor bf16."""
+    """`a**b` for operands of one shape and dtype, except f16 and bf16."""
     if a.dtype.is_complex:
         return complex_math.power(emit, a, b)
     if a.dtype.is_integer:
@@ -88,7 +88,7 @@ def power(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
 
 
 def _without_denormals(emit: HloEmitter, x: Lowered) -> Lowered:
-    """What functions of XLA take for one number, or for garbage, is 0 here, as everywhere else on its CPU."""
+    """Replace subnormals by 0, as in all other ops of XLA's CPU back end. Its functions return wrong results for subnormals."""
     is_denormal = emit.compare("lt", emit.elementwise("abs", x), _SMALLEST_NORMAL[x.dtype.name])
     return emit.select(is_denormal, emit.mul(x, 0.0), x)
 
@@ -97,7 +97,7 @@ _SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
 
 
 def _integer_power(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
-    """Square and multiply while an exponent has bits left. A quotient is cut off: it is 0 unless a is 1 or -1.
+    """Square and multiply while an exponent has bits left. A quotient is truncated: it is 0 unless a is 1 or -1.
 
     `stablehlo.power` reads only a few bits of the exponent.
     """
@@ -122,7 +122,7 @@ def _integer_power(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
 
 @lowers("compare")
 def compare(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
-    # XLA takes squares and absolute values for numbers that are not negative, even if they have wrapped around or are NaN.
+    # XLA assumes that squares and absolute values are not negative, even if they wrapped around or are NaN.
     return emit.compare(kind, *(emit.kept(emit.broadcast(x, results[0].static)) for x in (lhs, rhs)))
 
 
@@ -152,22 +152,22 @@ def _absolute(emit: HloEmitter, x: Lowered) -> Lowered:
     if x.dtype.is_complex:
         return complex_math.modulus(emit, x)
     if x.dtype.is_integer:
-        return emit.elementwise("abs", emit.kept(x)) if x.dtype.is_signed else x  # of a square that has wrapped around
+        return emit.elementwise("abs", emit.kept(x)) if x.dtype.is_signed else x  # maybe a wrapped square
     return emit.elementwise("abs", x)
 
 
 def _exp(emit: HloEmitter, x: Lowered) -> Lowered:
-    # XLA would join exp(x)·exp(y) to exp(x + y), and drop both of log(exp(x)), which differs where one overflows.
+    # XLA would merge exp(x)·exp(y) to exp(x + y), and remove log(exp(x)). Both change results if an exponential overflows.
     return emit.kept(emit.elementwise("exponential", x))
 
 
 def _of_kept(name: str) -> Callable[[HloEmitter, Lowered], Lowered]:
-    """A function of which XLA knows identities that do not hold where its operand overflows: of √(x·x), of log(x**y)."""
+    """A function with an opaque operand. XLA's identities for √(x·x) and log(x**y) fail if the operand overflows."""
     return lambda emit, x: emit.elementwise(name, emit.kept(x))
 
 
 def _zero_at_minus_infinity(emit: HloEmitter, x: Lowered, value: Lowered) -> Lowered:
-    """x·0 at -inf is NaN; the limit of x·sigmoid(x) and its kin is -0."""
+    """Replace a value at -inf by -0, the limit of x·sigmoid(x) and similar functions. x·0 would be NaN there."""
     return emit.select(emit.compare("eq", x, -math.inf), -0.0, value)
 
 
@@ -176,7 +176,7 @@ def _sigmoid(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def _silu(emit: HloEmitter, x: Lowered) -> Lowered:
-    # One division: x·sigmoid(x) would lose the small results where sigmoid(x) alone is denormal. Where exp(-x) is near
+    # One division: x·sigmoid(x) would lose small results where sigmoid(x) alone is subnormal. Where exp(-x) is near
     # infinity, the result x·exp(x) is still a normal number.
     near = emit.div(x, emit.add(_exp(emit, emit.neg(x)), 1))
     root = _exp(emit, emit.mul(x, 0.5))

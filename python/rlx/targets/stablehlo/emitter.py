@@ -1,4 +1,4 @@
-"""`HloEmitter`: StableHLO ops on values that know their shapes."""
+"""`HloEmitter`: an emitter for StableHLO ops, on values with their shapes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from rlx.targets.stablehlo.rules import Lowered
 if TYPE_CHECKING:
     from rlx.targets.stablehlo.sharding import Shardings
 
-# A region of an op: the shapes of its arguments, and what it returns for them.
+# A region of an op: the shapes of its arguments, and a function from the arguments to the returned values.
 Body = tuple[Sequence[Shape], Callable[..., Sequence[Lowered]]]
 Scalar = bool | int | float | complex
 
 
 @cache
 def tensor_type(shape: Shape) -> mlir.Type:
-    """The tensor type of a static shape, without rlx's encoding."""
+    """The tensor type of a static shape, without the encoding of rlx."""
     ir = mlir.ir
     return ir.RankedTensorType.get(shape.static, element_type(shape.dtype), loc=ir.Location.unknown(mlir.context()))
 
 
 class HloEmitter:
-    """Emits ops at the insertion point. Shapes of results follow from those of operands; sizes are integers.
+    """An emitter for ops at the insertion point. Shapes of results follow from those of operands, and sizes are integers.
 
-    Operands of elementwise methods have one shape and dtype; all but the first may be Python numbers.
+    Operands of elementwise methods have one shape and dtype. All except the first may be Python numbers.
 
     Args:
-        shardings: What writes over which devices tensors are spread; without it, that is left out.
+        shardings: The writer of shardings; None omits them.
     """
 
     def __init__(self, shardings: Shardings | None = None):
@@ -52,14 +52,14 @@ class HloEmitter:
         attributes: Mapping[str, Any] | None = None,
         bodies: Sequence[Body] = (),
     ) -> tuple[Lowered, ...]:
-        """Any op of the dialect.
+        """Emit any op of the dialect.
 
         Args:
-            name: Without prefix.
+            name: The name without prefix.
             operands: Its operands.
             results: The shapes of its results.
             attributes: MLIR attributes.
-            bodies: For each region the shapes of its arguments and a function from those to what it returns.
+            bodies: For each region the shapes of its arguments, and a function from the arguments to the returned values.
         """
         made = mlir.ir.Operation.create(
             f"stablehlo.{name}",
@@ -91,11 +91,11 @@ class HloEmitter:
     # --- constants --------------------------------------------------------------------------------
 
     def constant(self, array: np.ndarray) -> Lowered:
-        """An array."""
+        """A constant array."""
         return self.one("constant", [], array.shape, dtype(array.dtype), {"value": elements_to_mlir(array)})
 
     def full(self, dims: Sequence[int], kind: DType, value: Scalar) -> Lowered:
-        """One number everywhere."""
+        """A tensor with all elements equal to one number."""
         if 0 in dims or kind.is_complex or kind.storage or kind is u64:
             return self.constant(np.broadcast_to(np.asarray(value).astype(kind.numpy), tuple(dims)))
         shape = Shape(dims, kind)
@@ -103,22 +103,22 @@ class HloEmitter:
         return self.one("constant", [], dims, kind, {"value": elements})
 
     def like(self, x: Lowered, value: Scalar) -> Lowered:
-        """One number in the shape and dtype of x."""
+        """A tensor like x with all elements equal to one number."""
         return self.full(x.dims, x.dtype, value)
 
     def iota(self, dims: Sequence[int], axis: int, kind: DType) -> Lowered:
-        """The position along an axis."""
+        """The index along an axis."""
         return self.one("iota", [], dims, kind, {"iota_dimension": integer(axis)})
 
     # --- elementwise ------------------------------------------------------------------------------
 
     def elementwise(self, name: str, *operands: Lowered | Scalar, kind: DType | None = None) -> Lowered:
-        """An elementwise op by its name.
+        """Emit an elementwise op by its name.
 
         Args:
-            name: Without prefix.
-            operands: Of one shape and dtype; later ones may be numbers.
-            kind: The dtype of the result; that of the operands by default.
+            name: The name without prefix.
+            operands: Operands of one shape and dtype. All except the first may be numbers.
+            kind: The dtype of the result, by default that of the operands.
         """
         first = operands[0]
         assert isinstance(first, Lowered)
@@ -138,11 +138,11 @@ class HloEmitter:
         return self.elementwise("divide", a, b)
 
     def max(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
-        """The larger one; NaN if one is NaN; `or` of bools."""
+        """The maximum; NaN if an operand is NaN; `or` of bools."""
         return self.elementwise("maximum", a, b)
 
     def min(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
-        """The smaller one; NaN if one is NaN; `and` of bools."""
+        """The minimum; NaN if an operand is NaN; `and` of bools."""
         return self.elementwise("minimum", a, b)
 
     def neg(self, x: Lowered) -> Lowered:
@@ -165,28 +165,28 @@ class HloEmitter:
         return self.elementwise("or", a, b)
 
     def compare(self, kind: str, a: Lowered, b: Lowered | Scalar) -> Lowered:
-        """A bool; `kind` is `"eq"`, `"ne"`, `"lt"`, `"le"`, `"gt"` or `"ge"`. NaN is unequal to everything."""
+        """A comparison. `kind` is `"eq"`, `"ne"`, `"lt"`, `"le"`, `"gt"` or `"ge"`. NaN is unequal to everything."""
         other = b if isinstance(b, Lowered) else self.like(a, b)
         direction = {"comparison_direction": attribute(f"#stablehlo<comparison_direction {kind.upper()}>")}
         return self.one("compare", [a, other], a.dims, bool_, direction)
 
     def kept(self, x: Lowered) -> Lowered:
-        """The same, of which XLA's simplifier knows nothing; it costs nothing, since XLA drops it before it fuses."""
+        """The same value, opaque to XLA's simplifier. This costs nothing, because XLA removes it before fusion."""
         return self.one("optimization_barrier", [x], x.dims, x.dtype)
 
     def select(self, condition: Lowered, a: Lowered | Scalar, b: Lowered | Scalar) -> Lowered:
-        """`a` where a bool of the same shape is true; one of a and b may be a number."""
+        """`a` where a bool of the same shape is true, else `b`. One of a and b may be a number."""
         model = a if isinstance(a, Lowered) else b
         assert isinstance(model, Lowered)
         left, right = (v if isinstance(v, Lowered) else self.like(model, v) for v in (a, b))
         return self.one("select", [condition, left, right], model.dims, model.dtype)
 
     def clamp(self, x: Lowered, low: Scalar, high: Scalar) -> Lowered:
-        """x, moved into [low, high]."""
+        """Clamp x to [low, high]."""
         return self.one("clamp", [self.like(x, low), x, self.like(x, high)], x.dims, x.dtype)
 
     def convert(self, x: Lowered, kind: DType) -> Lowered:
-        """Another dtype. What does not fit an integer is undefined: see `elementwise.cast` for the meaning of rlx."""
+        """Convert to another dtype. Out-of-range integers are undefined: `elementwise.cast` has the semantics of rlx."""
         return x if x.dtype is kind else self.one("convert", [x], x.dims, kind)
 
     def bitcast(self, x: Lowered, kind: DType) -> Lowered:
@@ -196,11 +196,11 @@ class HloEmitter:
     # --- shape ------------------------------------------------------------------------------------
 
     def reshape(self, x: Lowered, dims: Sequence[int]) -> Lowered:
-        """The same elements under other sizes."""
+        """The same elements in another shape."""
         return x if x.dims == tuple(dims) else self.one("reshape", [x], dims, x.dtype)
 
     def broadcast_in_dim(self, x: Lowered, dims: Sequence[int], axes: Sequence[int]) -> Lowered:
-        """Axis i of x is axis `axes[i]` of the result; axes of size 1 stretch, and the others are new."""
+        """Broadcast: axis i of x is axis `axes[i]` of the result. Axes of size 1 are repeated, and all other axes are new."""
         if x.dims == tuple(dims):
             return x
         return self.one("broadcast_in_dim", [x], dims, x.dtype, {"broadcast_dimensions": sizes(axes)})
@@ -231,7 +231,7 @@ class HloEmitter:
         return self.slice(x, starts, limits)
 
     def concatenate(self, xs: Sequence[Lowered], axis: int) -> Lowered:
-        """Joined along an axis."""
+        """Concatenate along an axis."""
         kind = xs[0].dtype
         if kind.bits == 2:  # XLA's CPU client (jaxlib 0.10.2) aborts the process
             return self.convert(self.concatenate([self.convert(x, kind.compute) for x in xs], axis), kind)
@@ -247,7 +247,7 @@ class HloEmitter:
         high: Sequence[int],
         interior: Sequence[int] | None = None,
     ) -> Lowered:
-        """Grown by one number; a negative `low` or `high` cuts off. `interior` goes between neighbours."""
+        """Pad with one number. A negative `low` or `high` removes elements. `interior` is padding between neighbours."""
         interior = [0] * x.rank if interior is None else interior
         grown = zip(x.dims, low, high, interior, strict=True)
         dims = [before + d + after + max(d - 1, 0) * between for d, before, after, between in grown]
@@ -259,7 +259,7 @@ class HloEmitter:
         return self.one("pad", [x, self.full((), x.dtype, value)], dims, x.dtype, amounts)
 
     def reverse(self, x: Lowered, axes: Sequence[int]) -> Lowered:
-        """Back to front along axes."""
+        """Reverse along axes."""
         return self.one("reverse", [x], x.dims, x.dtype, {"dimensions": sizes(axes)})
 
     # --- control ------------------------------------------------------------------------------------
@@ -270,21 +270,21 @@ class HloEmitter:
         """A loop. Both functions take the carries, and may use values from outside.
 
         Args:
-            carries: What the loop starts with.
-            condition: Gives a bool scalar: whether to go on.
-            body: Gives the next carries.
+            carries: The initial carries.
+            condition: Returns a bool scalar: whether to continue.
+            body: Returns the next carries.
         """
         shapes = [c.shape for c in carries]
         return self.op("while", carries, shapes, {}, [(shapes, lambda *c: [condition(*c)]), (shapes, body)])
 
     def dynamic_slice(self, x: Lowered, starts: Sequence[Lowered], dims: Sequence[int]) -> Lowered:
-        """A part of x of the given sizes, from integer scalars on, which are clamped so that it fits."""
+        """A part of x with these sizes. The starts are integer scalars, which are clamped so that the part fits."""
         kind = _moved_as(x.dtype)
         part = self.one("dynamic_slice", [self.bitcast(x, kind), *starts], dims, kind, {"slice_sizes": sizes(dims)})
         return self.bitcast(part, x.dtype)
 
     def dynamic_update_slice(self, x: Lowered, part: Lowered, starts: Sequence[Lowered]) -> Lowered:
-        """With a part of x replaced, from integer scalars on, which are clamped so that it fits."""
+        """Replace a part of x. The starts are integer scalars, which are clamped so that the part fits."""
         kind = _moved_as(x.dtype)
         bits, new = self.bitcast(x, kind), self.bitcast(part, kind)
         return self.bitcast(self.one("dynamic_update_slice", [bits, new, *starts], x.dims, kind), x.dtype)
@@ -292,13 +292,13 @@ class HloEmitter:
     # --- reductions and order -----------------------------------------------------------------------
 
     def reduce(self, x: Lowered, name: str, axes: Sequence[int], start: Scalar) -> Lowered:
-        """A reduction over axes, which go.
+        """A reduction over axes, which are removed.
 
         Args:
             x: Any tensor.
-            name: The op that joins two scalars: `"add"`, `"multiply"`, `"maximum"`, `"minimum"`, `"and"`, `"or"`.
+            name: The op that combines two scalars: `"add"`, `"multiply"`, `"maximum"`, `"minimum"`, `"and"`, `"or"`.
             axes: The axes.
-            start: The op's neutral number.
+            start: The op's neutral element.
         """
         dims = [d for i, d in enumerate(x.dims) if i not in axes]
         initial = self.full((), x.dtype, start)
@@ -338,13 +338,13 @@ class HloEmitter:
     def sort(
         self, xs: Sequence[Lowered], axis: int, before: Callable[..., Lowered], *, stable: bool = True
     ) -> tuple[Lowered, ...]:
-        """Tensors of one shape, sorted together along an axis.
+        """Sort tensors of one shape together along an axis.
 
         Args:
             xs: The tensors.
             axis: The axis.
-            before: Whether one row of scalars stands before another: takes a pair for each tensor, flat.
-            stable: Leave rows, of which neither stands before the other, in order.
+            before: Whether one row of scalars precedes another. It takes a pair of scalars for each tensor, as a flat list.
+            stable: Whether to keep the order of rows if neither precedes the other.
         """
         scalars = [Shape((), x.dtype) for x in xs for _ in range(2)]
         attributes = {"dimension": integer(axis), "is_stable": mlir.ir.BoolAttr.get(stable, context=mlir.context())}
@@ -383,13 +383,13 @@ class HloEmitter:
         return self.bitcast(self.one("gather", [self.bitcast(x, kind), indices], dims, kind, attributes), x.dtype)
 
     def scatter(self, table: Lowered, targets: Lowered, rows: Lowered, name: str) -> Lowered:
-        """Rows joined into a table, in no order; see `reduce` for the names.
+        """Combine rows with a table, in no particular order. See `reduce` for the names.
 
         Args:
             table: `[P, W]`.
-            targets: `[N, 1]`: into which row each goes. Those out of range go nowhere.
+            targets: `[N, 1]`: the table row for each of `rows`. Rows with targets out of range have no effect.
             rows: `[N, W]`.
-            name: The op that joins two scalars.
+            name: The op that combines two scalars.
         """
         numbers = (
             "#stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], "
@@ -408,7 +408,7 @@ class HloEmitter:
         contracting: tuple[Sequence[int], Sequence[int]],
         batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
     ) -> Lowered:
-        """Sums of products: batch axes, free axes of lhs, free axes of rhs. f16 and bf16 give f32."""
+        """Sums of products. The result has the batch axes, then the free axes of lhs and of rhs. It is f32 for f16 and bf16."""
         kind = lhs.dtype.compute
         dims = [lhs.dims[i] for i in batch[0]]
         for x, summed, shared in ((lhs, contracting[0], batch[0]), (rhs, contracting[1], batch[1])):
@@ -422,12 +422,12 @@ class HloEmitter:
 
 
 def _moved_as(kind: DType) -> DType:
-    """Integers with the bits of storage floats, whose small numbers XLA (jaxlib 0.10.2) changes where loops move parts."""
+    """The dtype for moving data. Storage floats are moved as integers: XLA (jaxlib 0.10.2) changes small ones in loops."""
     return kind.unsigned_word if kind.storage and kind.is_float else kind
 
 
 def _element(kind: DType, value: Any) -> Any:
-    """A real number as an attribute of a dtype."""
+    """Convert a real number to an attribute of a dtype."""
     ir, element = mlir.ir, element_type(kind)
     if kind.is_float:
         return ir.FloatAttr.get(element, float(value), loc=ir.Location.unknown(mlir.context()))

@@ -1,4 +1,4 @@
-"""The error function and its complement, which StableHLO has not."""
+"""The error function and its complement, which StableHLO lacks."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def horner(emit: HloEmitter, x: Lowered, coefficients: Sequence[float]) -> Lower
 
 
 def erf(emit: HloEmitter, x: Lowered) -> Lowered:
-    """Error function of f32 or f64, to 2 units in the last place."""
-    # At 6 the complement is below half a unit in the last place of 1, in both formats.
+    """Error function of f32 or f64, to 2 ulp."""
+    # At 6 the complement is below half an ulp of 1, in both formats.
     size = emit.elementwise("abs", x)
     bounded = emit.min(size, 6.0)
     square = emit.mul(bounded, bounded)
-    # P/Q is 1.13 at most: as 1 + (P - Q)/Q it has less of the quotient's rounding.
+    # P/Q is at most 1.13. As 1 + (P - Q)/Q, less of the quotient's rounding error remains.
     excess = emit.div(horner(emit, square, _ERF_EXCESS), horner(emit, square, ERF_Q))
     near = emit.add(x, emit.mul(x, excess))
     complement = emit.div(horner(emit, bounded, ERFC_P), horner(emit, bounded, ERFC_Q))
@@ -45,13 +45,13 @@ def erf(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def erfc(emit: HloEmitter, x: Lowered) -> Lowered:
-    """`1 - erf(x)` of f32 or f64, with all digits where it is small."""
+    """`1 - erf(x)` of f32 or f64, without cancellation."""
     size = emit.elementwise("abs", x)
-    bounded = emit.clamp(size, 0.5, 30.0)  # beyond, it is 0
-    # The square as a sum of two numbers: the first has so few bits that its square is exact.
+    bounded = emit.clamp(size, 0.5, 30.0)  # beyond 30 the result is 0
+    # The square as a sum of two numbers. The first is the exact square of a number with few bits.
     few = emit.mul(emit.elementwise("round_nearest_even", emit.mul(bounded, 64.0)), 1 / 64)
     rest = emit.mul(emit.sub(few, bounded), emit.add(few, bounded))
-    # XLA would make one exponential of two, of a sum that is rounded.
+    # XLA would merge the two exponentials into one exponential of a rounded sum.
     main = _exp(emit, emit.neg(emit.mul(few, few)))
     decay = emit.mul(emit.kept(main), _exp(emit, rest))
     complement = emit.mul(decay, _scaled(emit, bounded))
@@ -60,7 +60,7 @@ def erfc(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def _scaled(emit: HloEmitter, x: Lowered) -> Lowered:
-    """`exp(x²)·erfc x` from a half on."""
+    """`exp(x²)·erfc x` from 0.5 on."""
     one = emit.like(x, 1)
     if x.dtype.name == "f32":
         under = emit.add(x, 1.0)

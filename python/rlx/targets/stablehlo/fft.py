@@ -1,4 +1,4 @@
-"""Fourier transforms: StableHLO has them, along the last axes, and divides the inverse ones by the length."""
+"""Lowering rules for Fourier transforms. StableHLO transforms the last axes, and divides inverse transforms by the length."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _transformed(emit: HloEmitter, x: Lowered, result: Shape, kind: str, axis: i
 
 
 def _factor(length: int, norm: str, inverse: bool) -> float:
-    """What the transform as StableHLO has it is multiplied by."""
+    """The factor for the result of StableHLO's transform."""
     if norm == "ortho":
         return length**0.5 if inverse else length**-0.5
     if norm == "forward":

@@ -1,4 +1,4 @@
-"""A module of rlx functions, lowered to StableHLO function by function."""
+"""The lowering of a module of rlx functions to StableHLO."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlx.targets.stablehlo.sharding import Form, Shardings
 
 
 def lower_module(module: mlir.Module, form: Form | None = None) -> mlir.Module:
-    """A new module of StableHLO ops with the same functions: all that is an argument stays one, states among them.
+    """Return a new module of StableHLO ops with the same functions. All arguments, including states, stay arguments.
 
     Args:
-        module: A module whose ops are all claimed, and whose sizes are static.
-        form: How the mesh of the module and its shardings are written, see `Shardings`. Without it they are left out.
+        module: A module whose ops all have rules, and whose sizes are static.
+        form: The form of the module's mesh and shardings, see `Shardings`. None omits them.
 
     Raises:
         UnsupportedError: An op has no rule, or a size is a symbol.
@@ -41,10 +41,10 @@ def lower_module(module: mlir.Module, form: Form | None = None) -> mlir.Module:
 
 
 def check_module(module: mlir.Module) -> None:
-    """Every rlx op of the module has a rule, and every size is static.
+    """Check that every rlx op of the module has a rule, and that every size is static.
 
     Raises:
-        UnsupportedError: It lists every op that has none, with its location, or the symbols.
+        UnsupportedError: Some ops have no rule, or there are symbols. The error lists the ops with locations, or the symbols.
     """
     TABLE.check(module)
     symbols: set[str] = set()
@@ -66,7 +66,7 @@ def check_module(module: mlir.Module) -> None:
 
 
 def _symbols_in_attributes(op: mlir.Operation) -> set[str]:
-    """Symbols of sizes that an op has; of some, such as `dim_size`, they need be no result's."""
+    """Symbols of sizes in the attributes of an op. In ops such as `dim_size`, they may not occur in the results."""
     spec, given = opview.card_of(op).spec, opview.attributes_of(op)
     sizes = [d for a in spec.attributes if a.kind == "dims" for d in given[a.name] or ()]
     return set[str]().union(*map(symbols_of, sizes))
@@ -87,5 +87,5 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module, shardings: Shardin
     if shardings is not None:
         by_name = {a.name: a.sharding for a in arguments}
         shardings.annotate(target, "arg_attrs", by_name.values())
-        # The next value of a state lies where the state does.
+        # The next value of a state has the sharding of the state.
         shardings.annotate(target, "res_attrs", [by_name.get(u or "") for u in declared_updates(function)])

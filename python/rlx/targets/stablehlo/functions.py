@@ -1,4 +1,4 @@
-"""Elementary functions that StableHLO has not, of those that it has."""
+"""Elementary functions that StableHLO lacks, composed of functions that it has."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def _log(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def log1p(emit: HloEmitter, x: Lowered) -> Lowered:
-    """`log(1 + x)`. That of XLA is off by a hundred units in f64, where W. Kahan's correction of the rounding of `1 + x` is not
-    (see Goldberg, "What every computer scientist should know about floating-point arithmetic", theorem 4).
+    """`log(1 + x)`. XLA's own function has an error of a hundred ulp in f64.
+
+    For f64 this uses W. Kahan's correction of the rounding of `1 + x` (D. Goldberg, ACM Computing Surveys 23, 1991, theorem 4).
     """
     if x.dtype is not f64:
         return emit.elementwise("log_plus_one", x)
@@ -33,7 +34,7 @@ def _root(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def _signed(emit: HloEmitter, size: Lowered, x: Lowered) -> Lowered:
-    """A size with the sign of x, and x itself where it is 0 or NaN."""
+    """A magnitude with the sign of x, or x itself where it is 0 or NaN."""
     kept = emit.either(emit.compare("eq", x, 0), emit.compare("ne", x, x))
     return emit.select(kept, x, emit.select(emit.compare("lt", x, 0), emit.neg(size), size))
 
@@ -42,7 +43,7 @@ def _signed(emit: HloEmitter, size: Lowered, x: Lowered) -> Lowered:
 
 
 def _cathetus(emit: HloEmitter, x: Lowered) -> Lowered:
-    """`sqrt(1 - x²)`, without a difference of numbers that are rounded."""
+    """`sqrt(1 - x²)`, without a difference of rounded numbers."""
     return _root(emit, emit.mul(emit.sub(emit.like(x, 1), x), emit.add(x, 1)))
 
 
@@ -60,7 +61,7 @@ def acos(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def _halves(emit: HloEmitter, x: Lowered) -> tuple[Lowered, Lowered]:
-    """`exp(|x|)/2` and `exp(-|x|)/2`; the first from its root, so that it overflows no earlier than it has to."""
+    """`exp(|x|)/2` and `exp(-|x|)/2`. The first is computed from its root, to avoid premature overflow."""
     root = emit.elementwise("exponential", emit.mul(emit.elementwise("abs", x), 0.5))
     return emit.mul(emit.mul(root, 0.5), root), emit.div(emit.div(emit.like(x, 0.5), root), root)
 
@@ -79,7 +80,7 @@ def cosh(emit: HloEmitter, x: Lowered) -> Lowered:
 
 
 def _far(x: Lowered) -> float:
-    """From here on `sqrt(x² ± 1)` is x to the last bit."""
+    """The limit from which `sqrt(x² ± 1)` rounds to x."""
     return 2.0**14 if x.dtype.itemsize == 4 else 2.0**28
 
 

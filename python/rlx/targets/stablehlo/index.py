@@ -1,4 +1,4 @@
-"""Gathers, with every index clamped into range."""
+"""Lowering rules for gathers, with clamped indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 def clamped(emit: HloEmitter, indices: Lowered, size: int) -> Lowered:
-    """Integers of any dtype as i64 in [0, size)."""
+    """Convert integers of any dtype to i64, clamped to [0, size)."""
     return emit.clamp(emit.convert(indices, i64), 0, max(size - 1, 0))
 
 
@@ -24,7 +24,7 @@ def gather_batched(emit: HloEmitter, results: list[Shape], table: Lowered, indic
 
 
 def _gather(emit: HloEmitter, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> Lowered:
-    """The leading `batch` axes of table and indices run together; the axes of the indices replace `axis`."""
+    """Gather with `batch` leading axes shared by table and indices. The axes of the indices replace `axis`."""
     if result.num_elements == 0:
         return emit.full(result.static, result.dtype, 0)
     positions = clamped(emit, indices, table.dims[axis])

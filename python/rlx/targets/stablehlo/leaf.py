@@ -1,4 +1,4 @@
-"""Constants and positions."""
+"""Lowering rules for constants, iota and sizes."""
 
 from __future__ import annotations
 

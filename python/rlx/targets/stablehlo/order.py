@@ -1,7 +1,7 @@
-"""The largest and the smallest element, the k largest, and sorting.
+"""Lowering rules for argmax, argmin, topk and argsort.
 
-Floats are compared as integers of the same order: NaN is the largest then, the two zeros are one, and numbers too small
-for normal floats, which a CPU may be set to treat as zeros, keep their places.
+Floats are compared as integers with the same order. NaN is the largest key, and both zeros are equal. Subnormals, which a CPU
+may flush to zero, are ordered correctly.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 def order_key(emit: HloEmitter, x: Lowered) -> Lowered:
-    """Integers that are ordered as the elements are; NaN is above all."""
+    """Integer keys with the order of the elements. NaN is the largest."""
     if not x.dtype.is_float:
         return x
     kind = x.dtype.signed_word
     bits = emit.bitcast(x, kind)
     magnitude = emit.both(bits, kind.max)
-    # Floats are sign and size: of negative ones, the larger is the less. Both zeros are 0.
+    # Floats are sign and magnitude: for negative numbers, a larger magnitude is a smaller number. Both zeros become 0.
     key = emit.select(emit.compare("lt", bits, 0), emit.neg(magnitude), magnitude)
     return emit.select(emit.compare("ne", x, x), kind.max, key)
 
 
 def _before(emit: HloEmitter, direction: str) -> Callable[..., Lowered]:
-    """The comparison by which a sort of rows orders their first entries."""
+    """The comparison of rows by their first entries, for sorting."""
 
     def compare(a: Lowered, b: Lowered, *_: Lowered) -> Lowered:
         return emit.compare(direction, a, b)
@@ -50,7 +50,7 @@ def argmin(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, kee
 
 
 def _position(emit: HloEmitter, result: Shape, key: Lowered, axis: int) -> Lowered:
-    """Of the first of the largest keys."""
+    """The position of the first of the largest keys."""
     largest = emit.reduce(key, "maximum", [axis], key.dtype.min)
     kept = [i for i in range(key.rank) if i != axis]
     is_largest = emit.compare("eq", key, emit.broadcast_in_dim(largest, key.dims, kept))
@@ -64,7 +64,7 @@ def topk(emit: HloEmitter, results: list[Shape], x: Lowered, *, k: int) -> tuple
     if 0 in results[0].dims:
         return tuple(emit.full(r.static, r.dtype, 0) for r in results)
     positions = emit.iota(x.dims, axis, i32)
-    # Stable: of equal elements the first comes first.
+    # Stable: equal elements stay in order.
     order = emit.sort([order_key(emit, x), x, positions], axis, _before(emit, "gt"))
     return tuple(emit.slice_axis(found, axis, 0, k) for found in order[1:])
 

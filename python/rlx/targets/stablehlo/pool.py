@@ -1,4 +1,4 @@
-"""Maxima and means over windows."""
+"""Lowering rules for pooling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requantisation in integers."""
+"""Lowering rule for requantisation, in integer arithmetic."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _right(emit: HloEmitter, x: Lowered, by: Lowered) -> Lowered:
 
 
 def _last_bits(emit: HloEmitter, x: Lowered, count: int) -> Lowered:
-    """The last bits of i64 as numbers with a sign."""
+    """The last bits of i64 as signed numbers."""
     unused = emit.like(x, 64 - count)
     return _right(emit, _left(emit, x, unused), unused)
 
 
 def _doubly(emit: HloEmitter, x: Lowered, multiplier: Lowered, shift: Lowered) -> Lowered:
-    """`x·multiplier·2^(shift - 31)`, rounded after the product and after the shift to the right."""
+    """`x·multiplier·2^(shift - 31)`, rounded after the product and after the right shift."""
     one = emit.like(x, 1)
     right = emit.max(emit.neg(shift), 0)
     moved = _last_bits(emit, _left(emit, x, emit.max(shift, 0)), 32)

@@ -1,4 +1,4 @@
-"""Random words: the generator spelled out in integer arithmetic, and not the one that a device happens to have."""
+"""Lowering rule for random bits: the generator as integer arithmetic, instead of a device-specific generator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 class _TensorWords:
-    """Words of 32 bits as tensors; see `rlx.ops.random.WordArithmetic`."""
+    """Arithmetic on 32-bit words as tensors; see `rlx.ops.random.WordArithmetic`."""
 
     def __init__(self, emit: HloEmitter):
         self.emit = emit
@@ -27,7 +27,7 @@ class _TensorWords:
         return self.emit.add(x, step)
 
     def halves(self, x: Lowered) -> tuple[Lowered, Lowered]:
-        """Low and high word of integers of 64 bits."""
+        """Low and high word of 64-bit integers."""
         upper = self.emit.elementwise("shift_right_logical", x, 32)
         return self.emit.convert(x, u32), self.emit.convert(upper, u32)
 

@@ -1,4 +1,4 @@
-"""Reductions."""
+"""Lowering rules for reductions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rlx.targets.stablehlo.contraction import accumulator
 from rlx.targets.stablehlo.emitter import HloEmitter, Scalar
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
-# The op that joins two numbers.
+# The op that combines two numbers.
 JOIN = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
 def neutral(kind: str, dtype: DType) -> Scalar:
-    """What a reduction starts from."""
+    """The initial value of a reduction."""
     if kind in ("sum", "mean"):
         return 0
     if kind == "prod":
@@ -32,7 +32,8 @@ def reduce(
     emit: HloEmitter, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
 ) -> Lowered:
     if x.dtype.is_complex and kind in ("sum", "mean"):
-        # Part by part: XLA makes of the sum of a broadcast a product, and of a mean a division, for which inf is NaN.
+        # Complex numbers by parts: XLA would replace the sum of a broadcast by a product, and a mean by a division. Both give
+        # NaN for inf.
         parts = (emit.elementwise(part, x, kind=x.dtype.part) for part in ("real", "imag"))
         totals = [_reduced(emit, part, kind, axes) for part in parts]
         total = emit.elementwise("complex", *totals, kind=x.dtype)
@@ -43,7 +44,7 @@ def reduce(
 
 def _reduced(emit: HloEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
     if x.dtype.is_float and JOIN[kind] == "add" and _is_repeated(x):
-        x = emit.kept(x)  # XLA would make of it a product, which is -0 for -0
+        x = emit.kept(x)  # XLA would replace it by a product, which is -0 for -0
     total = emit.reduce(x, JOIN[kind], axes, neutral(kind, x.dtype))
     return emit.div(total, prod(x.shape.static[a] for a in axes)) if kind == "mean" else total
 

@@ -1,4 +1,4 @@
-"""Running sums, products and maxima."""
+"""Lowering rules for cumulative sums, products and maxima."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _scan(emit: HloEmitter, x: Lowered, kind: str, axis: int, exclusive: bool) -
         running = _shifted(emit, running, axis, 1, start)
     distance = 1
     while distance < x.dims[axis]:
-        # Every element holds the `distance` elements up to it; twice as many after each step.
+        # Each element is the combination of the last `distance` elements. Each step doubles the distance.
         running = emit.elementwise(JOIN[kind], running, _shifted(emit, running, axis, distance, start))
         distance *= 2
     return emit.convert(running, x.dtype)
 
 
 def _shifted(emit: HloEmitter, x: Lowered, axis: int, distance: int, fill: Scalar) -> Lowered:
-    """Moved towards the end; one number comes in."""
+    """Shift towards the end, and fill with one number."""
     if x.dims[axis] == 0:
         return x
     low, high = [0] * x.rank, [0] * x.rank

@@ -1,4 +1,4 @@
-"""Scatters. A position out of range is row -1, which nothing is put into."""
+"""Lowering rules for scatters. An index out of range becomes row -1, whose updates have no effect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scatter_nd(
 
 
 def _targets(emit: HloEmitter, tuples: Lowered, sizes: tuple[int, ...]) -> Lowered:
-    """`[N, 1]` i64: the row of each of N tuples, -1 where any index of it is out of range."""
+    """`[N, 1]` i64: the row of each of N tuples, or -1 if any of its indices is out of range."""
     number, count = tuples.dims
     row = emit.full((number, 1), i64, 0)
     outside = emit.compare("ne", row, row)

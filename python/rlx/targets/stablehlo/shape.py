@@ -1,4 +1,4 @@
-"""Shape ops."""
+"""Lowering rules for shape ops."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Meshes and shardings in StableHLO, in the two forms that readers of Shardy know; and the rule of `shard`.
+"""Meshes and shardings in StableHLO, in the two forms of Shardy, and the lowering rule for `shard`.
 
-The dialect `sdy` is for people and for JAX, which has it. A portable artifact holds ops of StableHLO only: there the same
-stands in attributes that are text, and a constraint is a custom call, as Shardy itself writes them for XLA.
+The dialect `sdy` is for users and for JAX, which supports it. A portable artifact has only StableHLO ops. It has the same
+information as text in attributes, and constraints as custom calls, in the format that Shardy itself writes for XLA.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Form = Literal["sdy", "text"]
 
 @dataclass(frozen=True)
 class Shardings:
-    """Writes the mesh of a module and its shardings.
+    """A writer for the mesh of a module and its shardings.
 
     Attributes:
         mesh: The mesh.
-        form: `"sdy"`: ops and attributes of the dialect, which the bindings do not know; or `"text"`.
+        form: `"sdy"` for ops and attributes of the dialect, which the bindings do not know, or `"text"`.
     """
 
     mesh: Mesh
@@ -36,7 +36,7 @@ class Shardings:
     NOTE: ClassVar[str] = "xla.sdy.sharding"
 
     def declare(self, module: mlir.Module) -> None:
-        """Write the mesh into a module, which has no ops yet, and that the program is for so many devices."""
+        """Write the mesh and the number of devices into an empty module."""
         axes = ", ".join(f'"{name}"={size}' for name, size in self.mesh.axes.items())
         mesh = f"#sdy.mesh<[{axes}]>"
         attributes = module.operation.attributes
@@ -55,14 +55,14 @@ class Shardings:
         Args:
             function: The lowered function.
             name: `"arg_attrs"` or `"res_attrs"`.
-            shardings: For each of them one, or None.
+            shardings: A sharding or None for each argument or result.
         """
         entries = [{} if s is None else self._entry(f"#sdy.sharding<{self._body(s)}>") for s in shardings]
         if any(entries):
             function.attributes[name] = mlir.ir.ArrayAttr.get([mlir.ir.DictAttr.get(e) for e in entries])
 
     def constrained(self, emit: HloEmitter, x: Lowered, sharding: Sharding) -> Lowered:
-        """The same tensor, spread so."""
+        """The same tensor with a sharding constraint."""
         if self.form == "text":
             noted = self._entry(f"#sdy.sharding_per_value<[<{self._body(sharding)}>]>")
             target = {"call_target_name": mlir.ir.StringAttr.get("Sharding")}

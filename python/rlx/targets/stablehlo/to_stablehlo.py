@@ -1,4 +1,4 @@
-"""`rlx-to-stablehlo`: rlx ops into StableHLO."""
+"""`rlx-to-stablehlo`: lowering of rlx ops to StableHLO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlx.targets.stablehlo.rules import RULES
 class ToStablehlo(Pass, name="rlx-to-stablehlo"):
     """Lower rlx ops to StableHLO.
 
-    Every op must be one that the lowering claims: run rlx-lower-blocks and rlx-decompose{for=rlx-to-stablehlo} first.
+    Every op must have a lowering rule: run rlx-lower-blocks and rlx-decompose{for=rlx-to-stablehlo} first.
     Every size must be static: run rlx-bind.
     """
 

@@ -155,7 +155,7 @@ class CSource:
         self.aliased.add(dtype.name)
         return f"arena_{stored_type(dtype).removesuffix('_t')}"
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- values and kernels -----------------------------------------------------------------------
 
     def _values(self) -> list[mlir.Value]:
         block = self.graph.function.entry_block

@@ -1,4 +1,4 @@
-"""Passes over the result of `rlx-to-linalg`: for what IREE needs in addition to linalg, and for what it does wrong.
+"""Passes on the result of `rlx-to-linalg`: they add the ops that IREE needs, and work around its defects.
 
 `rlx.targets.iree.pipeline` has their order.
 """
