@@ -63,7 +63,7 @@ def divide(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
 
 
 def _kinds(r: Scalars, parts: _Parts) -> tuple[mlir.Value, mlir.Value]:
-    """Whether a number is finite, and whether it is infinite: in either part, whatever the other."""
+    """Whether a number is finite, and whether it is infinite: in any part, regardless of the other."""
     finite, infinite = ([test(r, part) for part in parts] for test in (is_finite, is_infinite))
     return r.arith.andi(*finite), r.arith.ori(*infinite)
 
@@ -316,7 +316,7 @@ def _product(r: Scalars, circular: mlir.Value, hyperbolic: _Parts) -> mlir.Value
 
 
 def _or_infinite(r: Scalars, x: mlir.Value, y: mlir.Value, value: mlir.Value) -> mlir.Value:
-    """`value`, but y where y is infinite and x has no cosine."""
+    """`value`, or y where y is infinite and the cosine of x is NaN."""
     return r.select(r.arith.andi(is_infinite(r, y), _not(r, is_finite(r, x))), y, value)
 
 

@@ -89,7 +89,7 @@ def _divided(low: LoopEmitter, total: mlir.Value, dtype: DType, dims: Sequence[D
 
 
 def _counts(low: LoopEmitter, sizes: Sequence[Dim], dims: Sequence[Dim], geometry: PoolGeometry) -> mlir.Value:
-    """How many elements that are not padding each window holds, as i64."""
+    """The number of elements of each window that are not padding, as i64."""
     arith, integer = low.arith, storage_type(i64)
 
     def body(_: mlir.Value) -> mlir.Value:

@@ -136,7 +136,7 @@ def q_matmul(
     *,
     quantization: ProductQuantization,
 ) -> mlir.Value:
-    """`Σ (x - a)·w` is `Σ x·w - a·Σ w`: the product is of 8-bit integers, and `Σ w` a constant."""
+    """`Σ (x - a)·w = Σ x·w - a·Σ w`, so that the factors of the product are 8-bit integers. `Σ w` is a constant."""
     x, w, (x_zero_point, w_zero_point) = operands.x, operands.w, quantization.factors
     terms = [] if operands.bias is None else [operands.bias]
     if w_zero_point:
@@ -159,7 +159,7 @@ def q_conv2d(
     geometry: ConvGeometry,
     quantization: ProductQuantization,
 ) -> mlir.Value:
-    """As `q_matmul`. The padding is zero after the subtraction of the zero point, so it is `x_zero_point` before that."""
+    """As `q_matmul`. The padding is zero after subtracting the zero point, so it is `x_zero_point` before."""
     x, w, (x_zero_point, w_zero_point) = operands.x, operands.w, quantization.factors
     terms, fill = [] if operands.bias is None else [operands.bias], x_zero_point
     if w_zero_point:

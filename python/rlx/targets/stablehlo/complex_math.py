@@ -152,7 +152,7 @@ def _hyperbolic(emit: HloEmitter, x: Lowered) -> Parts:
 
 
 def _beside(emit: HloEmitter, zero: Lowered, other: Lowered) -> Lowered:
-    """A product, but where the first factor is 0 it is a zero, beside infinities and NaN too."""
+    """A product that is a zero if the first factor is 0, even with infinities and NaN."""
     usual = emit.either(is_finite(emit, other), emit.compare("ne", zero, 0.0))
     sign = emit.select(emit.compare("lt", other, 0.0), emit.like(other, -1.0), 1.0)
     return emit.mul(zero, emit.select(usual, other, sign))

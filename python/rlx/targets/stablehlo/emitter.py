@@ -315,7 +315,7 @@ class HloEmitter:
         padding: Sequence[tuple[int, int]],
         strides: Sequence[int],
     ) -> Lowered:
-        """A reduction over every window; see `reduce`. Padding holds `start`."""
+        """A reduction over every window; see `reduce`. The padding is `start`."""
         grown = [d + before + after for d, (before, after) in zip(x.dims, padding, strict=True)]
         dims = [max((d - w) // s + 1, 0) for d, w, s in zip(grown, window, strides, strict=True)]
         amounts = np.array(padding, np.int64).reshape(x.rank, 2)

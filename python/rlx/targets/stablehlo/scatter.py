@@ -48,7 +48,7 @@ def _targets(emit: HloEmitter, tuples: Lowered, sizes: tuple[int, ...]) -> Lower
 
 
 def _last(emit: HloEmitter, table: Lowered, targets: Lowered, updates: Lowered) -> Lowered:
-    """Rows replaced, each by the last of its updates: the one with the greatest number."""
+    """Replace rows, each by its last update: the one with the greatest number."""
     rows, number = table.dims[0], updates.dims[0]
     numbers = emit.iota((number, 1), 0, i32)
     last = emit.scatter(emit.full((rows, 1), i32, -1), targets, numbers, "maximum")

@@ -220,7 +220,7 @@ class _WindowLoops:
 
 
 def scaled(body: IndexBody, sum_: Scalar, multiplier: Scalar | None, quantization: ProductQuantization) -> Scalar:
-    """A sum in i32 as the result wants it: as it is, or times a float."""
+    """Convert a sum in i32 to the result: unchanged, or multiplied by a float."""
     if multiplier is None:
         return sum_
     product = body.local(scalar(f"(float){sum_.term} * {multiplier.term}", f32, simple=False), "product")
@@ -233,7 +233,7 @@ def scaled(body: IndexBody, sum_: Scalar, multiplier: Scalar | None, quantizatio
 
 
 def sum_bounds(kernel: KernelWriter, operands: QuantizedOperands[mlir.Value], zeros: tuple[int, int], axis: int) -> Any:
-    """The least and greatest sum on the way to any result, with the bias."""
+    """Return the least and greatest partial sum of any result, including the bias."""
     w, bias = operands.w, operands.bias
     (x_low, x_high), (x_zero, w_zero) = kernel.bounds(operands.x), zeros
     weights, count = constant_of(w), prod(shape_of(w).static) // max(1, shape_of(w).static[axis])

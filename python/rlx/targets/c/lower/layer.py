@@ -185,7 +185,7 @@ def bits_of(rows: np.ndarray) -> int:
 def layer_of(
     kernel: KernelWriter, operands: QuantizedOperands[mlir.Value], zeros: tuple[int, int], axis: int
 ) -> ConstantProduct | None:
-    """A product whose weights are constants and whose sums fit; None for any other."""
+    """Return a product if its weights are constant and its sums do not overflow, else None."""
     x, w, bias, multiplier = operands.x, operands.w, operands.bias, operands.multiplier
     weights = constant_of(w)
     known = None if bias is None else constant_of(bias)

@@ -26,7 +26,7 @@ def requantize(
     *,
     requantization: Requantization,
 ) -> Scalar:
-    """`saturate(round(x·multiplier·2^(shift - bits)) + zero_point)`, which is exact in any of its forms."""
+    """`saturate(round(x·multiplier·2^(shift - bits)) + zero_point)`. All forms are exact."""
     operands = [(v, broadcast(index, shape_of(v).static)) for v in (x, factor.multiplier, factor.shift)]
     sum_ = body.element(*operands[0])
     known = [constant_of(factor.multiplier), constant_of(factor.shift)]

@@ -32,7 +32,7 @@ from rlx.targets.fpga.lower.window import WindowLayer
 def _sums(
     operands: QuantizedOperands[Operand], quantization: ProductQuantization
 ) -> tuple[Stream, np.ndarray, np.ndarray]:
-    """Operands of a quantised product: x, its weights without their zero point, and what is added to each channel."""
+    """Return x, the weights minus their zero point, and the offset of each channel of a quantised product."""
     if operands.multiplier is not None or quantization.dtype != i32:
         raise UnsupportedError("only sums in i32 are made", hint="use dtype=i32 without a multiplier, and requantize")
     weights, bias = constant(operands.w, "w").astype(np.int64) - quantization.w_zero_point, operands.bias
