@@ -32,7 +32,7 @@ demo: $(VENV)/.installed ## embed sentences with all-MiniLM-L6-v2 (fetches the m
 	@$(BIN)/python examples/minilm.py --model $(MODEL)
 
 # With worksteal a worker runs neighbouring tests, and so shares their fixtures, for as long as both are busy.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal --durations 15 $(if $(SEED),--seed=$(SEED))
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal --durations 15 $(if $(SEED),--seed=$(SEED))
 
 test: $(VENV)/.installed ## run the tests, a sample of those that are many; SEED=… draws another, ARGS="…" goes to pytest
 	@$(PYTEST) $(ARGS)

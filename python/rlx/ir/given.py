@@ -46,7 +46,7 @@ def given_array(value: object, kind: DType, what: str) -> np.ndarray:
 
 
 def with_dtype(value: object, kind: DType) -> object:
-    """Give a tensor whose file does not name its dtype the dtype of an argument (`rlx.weights.Weight.of_dtype`)."""
+    """If the file of a tensor does not name its dtype, use the dtype of the argument (`rlx.weights.Weight.of_dtype`)."""
     of_dtype: Any = getattr(type(value), "of_dtype", None)
     return value if of_dtype is None else of_dtype(value, kind)
 

@@ -28,7 +28,7 @@ class Grad(Transform, name="rlx-grad"):
     the function after them.
     """
 
-    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate with respect to; all parameters when empty")
     with_loss: bool = option(False, "keep the outputs: the loss before the gradients, the others after them")
     loss: str | None = option(None, "the name of the output that is the loss; by default the first")
     unused: str = option("zero", "what to do with an argument on which the loss does not depend", choices=UNUSED)

@@ -20,7 +20,7 @@ class Hessian(Transform, name="rlx-hessian"):
     The outputs are `hessian_<name>_<other>` for each pair of arguments, with the dimensions of the first, then the second.
     """
 
-    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate with respect to; all parameters when empty")
     loss: str | None = option(None, "the name of the output that is the loss; by default the first")
 
     def apply(self, graph: Graph) -> Graph:

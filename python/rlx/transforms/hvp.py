@@ -21,7 +21,7 @@ class Hvp(Transform, name="rlx-hvp"):
     and `hvp_<name>` for each: the directional derivative of the gradient.
     """
 
-    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate with respect to; all parameters when empty")
     loss: str | None = option(None, "the name of the output that is the loss; by default the first")
 
     def apply(self, graph: Graph) -> Graph:

@@ -19,7 +19,7 @@ class Jacfwd(Transform, name="rlx-jacfwd"):
     The outputs are `jacobian_<output>_<name>`, with the dimensions of the output, then those of the argument.
     """
 
-    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate with respect to; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
         return jacobian.forward(graph, self.wrt, self.name)

@@ -21,7 +21,7 @@ class Jvp(Transform, name="rlx-jvp"):
     output `tangent_<output>`.
     """
 
-    tangents: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    tangents: tuple[str, ...] = option((), "the arguments to differentiate with respect to; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
         float_outputs(graph, self.name)

@@ -23,7 +23,7 @@ class Vjp(Transform, name="rlx-vjp"):
     output `grad_<name>`.
     """
 
-    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate with respect to; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
         graph = hoisted(graph)

@@ -836,7 +836,7 @@ class TensorMethods(Operators):
         """x·w_first and x·w_second as one product."""
 
     def shift_right_logical(self, count: TensorLike) -> Tensor:
-        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs."""
+        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, also for negative numbers."""
 
     def sigmoid(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """1/(1 + exp(-x))."""

@@ -151,7 +151,7 @@ def right_shift(b: Builder, x: Any, count: Any) -> Tensor:
 
 @helper
 def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
-    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs.
+    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, also for negative numbers.
 
     A `count` that is negative or at least the number of bits gives 0.
     """

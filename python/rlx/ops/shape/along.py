@@ -33,7 +33,7 @@ def _indices(b: Builder, value: Any) -> Tensor:
 
 @helper
 def take(b: Builder, x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor.
+    """NumPy's `take`: the slices of an axis at given positions. Without an axis, `x` is flattened first.
 
     Args:
         b: The builder.
