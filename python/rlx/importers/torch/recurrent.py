@@ -9,7 +9,7 @@ from rlx.importers.torch.rules import aten
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-# From x [B, S, I], the states [B, H], the weights of a layer, and the direction, to the sequence and the last states.
+# A function of x [B, S, I], the states [B, H], the weights of a layer, and the direction. Returns y and the last states.
 Layer = Callable[[Any, Tensor, Sequence[Tensor], Sequence[Tensor], bool], Sequence[Tensor]]
 
 

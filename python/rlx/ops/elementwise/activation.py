@@ -18,7 +18,7 @@ TRANSCENDENTAL = 10
 
 
 def _of_each(function: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
-    """Return an elementwise form of a function of the standard library."""
+    """Return the elementwise version of a function of Python's standard library."""
     return np.vectorize(function, otypes=[np.float64])
 
 
