@@ -1212,7 +1212,7 @@ def swiglu_ffn(x: TensorLike, up: TensorLike, gate: TensorLike, down: TensorLike
     """((x·up)·silu(x·gate))·down."""
 
 def take(x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
-    """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
+    """NumPy's `take`: the slices of an axis at given positions. Without an axis, `x` is flattened first."""
 
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
     """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
