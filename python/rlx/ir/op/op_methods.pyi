@@ -2079,7 +2079,7 @@ class OpMethods:
         """x·w_first and x·w_second as one product."""
 
     def shift_right_logical(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: shift_right_logical
-        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs."""
+        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, also for negative numbers."""
 
     def sigmoid(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """1/(1 + exp(-x))."""
@@ -2187,7 +2187,7 @@ class OpMethods:
         """((x·up)·silu(x·gate))·down."""
 
     def take(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/ops/shape/along.py: take
-        """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
+        """NumPy's `take`: the slices of an axis at given positions. Without an axis, `x` is flattened first."""
 
     def take_along_axis(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/ops/shape/along.py: take_along_axis
         """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
