@@ -22,7 +22,7 @@ def make(*_: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], byt
     def shows(defect: Any, workaround: bool) -> bool:
         options = client.known_options(defects.WORKAROUNDS) if workaround else ()
         try:
-            executable = client.Executable(defect.program, workarounds=options)
+            executable = client.XlaExecutable(defect.program, workarounds=options)
             (result,) = executable(client.to_device(list(defect.arguments())))
             values = client.to_host(result).ravel()
         except (errors.CompileError, errors.ExecutionError):
