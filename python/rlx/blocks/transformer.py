@@ -11,7 +11,7 @@ from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
-from rlx.ops.attention.rope import Rope
+from rlx.ops.attention.rope import Rope, RopeLayout
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
 from rlx.support.errors import ShapeError
@@ -86,8 +86,9 @@ class LlamaDecoderBlock(Card, op="llama_decoder_block"):
             if weight.dims != (x.dims[2], heads * head_dim):
                 raise ShapeError(f"{name} must be [{x.dims[2]}, {heads * head_dim}], got {weight}")
         q, k, v = (linear_shape(x, w) for w in shapes)
+        rotated = RopeLayout(head_dim, head_dim, "neox")
         for part in (q, k):
-            Rope().infer(part, positions.cos, positions.sin, head_dim=head_dim, n_rot=head_dim, style="neox")
+            Rope().infer(part, positions.cos, positions.sin, **rotated.named)
         mask, mask_kind = positions.mask, attention.mask_kind
         if mask_kind in ("custom", "bias") and mask is None:
             raise ShapeError(f"mask_kind '{mask_kind}' needs 15 operands, got 14: the mask is missing")

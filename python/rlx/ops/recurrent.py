@@ -149,16 +149,7 @@ class GatedDeltaNetCarry(Card, op="gated_delta_net_carry"):
         return q, state
 
     def evaluate(self, inputs: DeltaNetInputs[np.ndarray], state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        q = inputs.q
-        query, key, value, decay, rate, s = _wide(*inputs, state)
-        result = np.zeros(q.shape)
-        for step in range(q.shape[1]):
-            s = s * np.exp(decay[:, step])[..., None, None]
-            predicted = np.einsum("bhkv,bhk->bhv", s, key[:, step])
-            change = (value[:, step] - predicted) * rate[:, step, :, None]
-            s = s + key[:, step, :, :, None] * change[:, :, None, :]
-            result[:, step] = np.einsum("bhkv,bhk->bhv", s, query[:, step]) * q.shape[3] ** -0.5
-        return result.astype(q.dtype), s.astype(state.dtype)
+        return _delta_net(inputs, state)
 
     def decompose(self, b: Builder, inputs: DeltaNetInputs[Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
         q = inputs.q
@@ -200,13 +191,13 @@ class GatedDeltaNet(Card, op="gated_delta_net"):
     def evaluate(self, inputs: DeltaNetInputs[np.ndarray]) -> np.ndarray:
         q = inputs.q
         state = np.zeros((q.shape[0], *q.shape[2:], q.shape[3]), q.dtype)
-        return GatedDeltaNetCarry().evaluate(*inputs, state)[0]
+        return _delta_net(inputs, state)[0]
 
     def decompose(self, b: Builder, inputs: DeltaNetInputs[Tensor]) -> Tensor:
         q = inputs.q
         batch, _, heads, size = q.shape.dims
         state = b.expand(b.constant(0.0, dtype=q.dtype), (batch, heads, size, size))
-        return b.gated_delta_net_carry(*inputs, state)[0]
+        return b.emit("gated_delta_net_carry", (*inputs, state))[0]
 
     def build(
         self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor | None = None
@@ -222,6 +213,20 @@ class GatedDeltaNet(Card, op="gated_delta_net"):
     def samples(self) -> Any:
         yield _delta_net_case(2, 5, 3, 4, state=False, dtypes=FLOATS)
         yield _delta_net_case("batch", "seq", 2, 4, state=False, dtypes=("f32",))
+
+
+def _delta_net(inputs: DeltaNetInputs[np.ndarray], state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The result and the last state."""
+    q = inputs.q
+    query, key, value, decay, rate, s = _wide(*inputs, state)
+    result = np.zeros(q.shape)
+    for step in range(q.shape[1]):
+        s = s * np.exp(decay[:, step])[..., None, None]
+        predicted = np.einsum("bhkv,bhk->bhv", s, key[:, step])
+        change = (value[:, step] - predicted) * rate[:, step, :, None]
+        s = s + key[:, step, :, :, None] * change[:, :, None, :]
+        result[:, step] = np.einsum("bhkv,bhk->bhv", s, query[:, step]) * q.shape[3] ** -0.5
+    return result.astype(q.dtype), s.astype(state.dtype)
 
 
 def _delta_net_sizes(inputs: DeltaNetInputs[Shape]) -> tuple[Dim, ...]:

@@ -51,7 +51,7 @@ def takes_flat(rule: F) -> F:
     arguments = ", ".join(_passed(p, groups.get(p.name)) for p in signature.parameters.values())
     # As source, as a builder calls `infer` for every op: with loops over names, an op would take a tenth longer.
     source = f"lambda {', '.join(_declared(parameters))}: _rule({arguments})"
-    flat = functools.update_wrapper(eval(compile(source, __file__, "eval"), scope), rule)
+    flat: Any = functools.update_wrapper(eval(compile(source, __file__, "eval"), scope), rule)
     flat.__signature__ = signature.replace(parameters=parameters)
     return flat
 

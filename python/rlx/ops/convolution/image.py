@@ -16,7 +16,7 @@ from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.attention.rope import Rope
+from rlx.ops.attention.rope import Rope, RopeLayout
 from rlx.ops.contraction.contraction import DotDims, dots
 from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
@@ -341,7 +341,7 @@ class AxialRope2d(Card, op="axial_rope_2d"):
 
     def evaluate(self, x: np.ndarray, *, grid: AxialGrid) -> np.ndarray:
         (cos, sin), head_dim = rotations(grid), grid.head_dim
-        turned = Rope().evaluate(x.astype(np.float64), cos, sin, head_dim=head_dim, n_rot=head_dim, style="gptj")
+        turned = Rope().evaluate(x.astype(np.float64), cos, sin, **RopeLayout(head_dim, head_dim, "gptj").named)
         return turned.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, *, grid: AxialGrid) -> Tensor:

@@ -11,7 +11,7 @@ from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
-from rlx.ops.attention.rope import Rope
+from rlx.ops.attention.rope import Rope, RopeLayout
 from rlx.ops.fused.fused import linear_shape, project
 from rlx.ops.norm import check_weights
 from rlx.support.errors import ShapeError
@@ -59,20 +59,7 @@ class AttentionBlockOperands(ArgumentGroup, Generic[V]):
 
 class FusedAttentionBlock(Card, op="fused_attention_block"):
     def infer(self, operands: AttentionBlockOperands[Shape], *, heads: AttentionHeads, mask_kind: str) -> Shape:
-        hidden, qkv_w, cos, sin = operands.hidden, operands.qkv_w, operands.cos, operands.sin
-        _all_or_none(cos=cos, sin=sin)
-        if hidden.rank != 3:
-            raise ShapeError(f"hidden must be [B, S, E], got {hidden}")
-        qkv = linear_shape(hidden, qkv_w, operands.qkv_b, "qkv_w")
-        num_heads, head_dim, width = heads.num_heads, heads.head_dim, heads.width
-        if num_heads < 1 or head_dim < 1 or qkv.dims[2] != 3 * width:
-            expected = f"three times {num_heads} heads of {head_dim}"
-            raise ShapeError(f"qkv_w {qkv_w} must have as many columns as {expected}, all at least 1")
-        third = qkv.with_dims((*qkv.dims[:2], width))
-        if cos is not None and sin is not None:
-            Rope().infer(third, cos, sin, head_dim=head_dim, n_rot=head_dim, style="neox")
-        attended = Attention().infer(third, third, third, operands.mask, **_attention(heads, mask_kind))
-        return linear_shape(attended, operands.out_w, operands.out_b, "out_w")
+        return _attention_block(operands, heads, mask_kind)
 
     def decompose(
         self, b: Builder, operands: AttentionBlockOperands[Tensor], *, heads: AttentionHeads, mask_kind: str
@@ -132,6 +119,24 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         yield case((2, 5, 6), SampleOperand((5, 5)), mask_kind="bias", dtypes=("f32",))
 
 
+def _attention_block(operands: AttentionBlockOperands[Shape], heads: AttentionHeads, mask_kind: str) -> Shape:
+    """The result of a `fused_attention_block`."""
+    hidden, qkv_w, cos, sin = operands.hidden, operands.qkv_w, operands.cos, operands.sin
+    _all_or_none(cos=cos, sin=sin)
+    if hidden.rank != 3:
+        raise ShapeError(f"hidden must be [B, S, E], got {hidden}")
+    qkv = linear_shape(hidden, qkv_w, operands.qkv_b, "qkv_w")
+    num_heads, head_dim, width = heads.num_heads, heads.head_dim, heads.width
+    if num_heads < 1 or head_dim < 1 or qkv.dims[2] != 3 * width:
+        expected = f"three times {num_heads} heads of {head_dim}"
+        raise ShapeError(f"qkv_w {qkv_w} must have as many columns as {expected}, all at least 1")
+    third = qkv.with_dims((*qkv.dims[:2], width))
+    if cos is not None and sin is not None:
+        Rope().infer(third, cos, sin, **RopeLayout(head_dim, head_dim, "neox").named)
+    attended = Attention().infer(third, third, third, operands.mask, **_attention(heads, mask_kind))
+    return linear_shape(attended, operands.out_w, operands.out_b, "out_w")
+
+
 def _attention(heads: AttentionHeads, mask_kind: str) -> dict[str, Any]:
     """Return the attributes of a fused op's attention."""
     return {**heads.named, "mask_kind": mask_kind, "window": None, "score_scale": None, "softcap": None}
@@ -157,16 +162,17 @@ class TransformerLayerOperands(ArgumentGroup, Generic[V]):
     down_b: V | None
 
     @property
-    def attention(self) -> tuple[V | None, ...]:
+    def attention(self) -> AttentionBlockOperands[V]:
         """The operands of its `fused_attention_block`, which has no rotary embedding."""
-        return self.hidden, self.qkv_w, self.out_w, self.mask, self.qkv_b, self.out_b, None, None
+        biases = self.qkv_b, self.out_b
+        return AttentionBlockOperands(self.hidden, self.qkv_w, self.out_w, self.mask, *biases, None, None)
 
 
 class FusedTransformerLayer(Card, op="fused_transformer_layer"):
     def infer(self, operands: TransformerLayerOperands[Shape], *, heads: AttentionHeads, **_: Any) -> Shape:
         o, hidden = operands, operands.hidden
         _all_or_none(qkv_b=o.qkv_b, out_b=o.out_b, up_b=o.up_b, down_b=o.down_b)
-        attended = FusedAttentionBlock().infer(*o.attention, **heads.named, mask_kind="custom")
+        attended = _attention_block(o.attention, heads, "custom")
         norms = {name: getattr(o, name) for name in ("ln1_scale", "ln1_shift", "ln2_scale", "ln2_shift")}
         check_weights(hidden, hidden.dims[2], **norms)
         fed_forward = linear_shape(linear_shape(hidden, o.up_w, o.up_b, "up_w"), o.down_w, o.down_b, "down_w")
@@ -186,7 +192,8 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
         activation: str,
     ) -> Tensor:
         o = operands
-        attended = b.emit("fused_attention_block", o.attention, **heads.named, mask_kind="custom")
+        parts = tuple(o.attention.named.values())
+        attended = b.emit("fused_attention_block", parts, **heads.named, mask_kind="custom")
         h = b.fused_residual_layer_norm(attended, o.hidden, None, o.ln1_scale, o.ln1_shift, eps=eps1)
         fed_forward = project(b, project(b, h, o.up_w, o.up_b, activation), o.down_w, o.down_b)
         return b.fused_residual_layer_norm(fed_forward, h, None, o.ln2_scale, o.ln2_shift, eps=eps2)

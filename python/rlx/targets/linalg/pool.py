@@ -95,7 +95,7 @@ def _counts(low: LoopEmitter, sizes: Sequence[Dim], dims: Sequence[Dim], geometr
     def body(_: mlir.Value) -> mlir.Value:
         total = None
         axes = zip(sizes, geometry.kernel, geometry.stride, geometry.edges, strict=True)
-        for axis, (size, window, step, (edge, _)) in enumerate(axes):
+        for axis, (size, window, step, (edge, _after)) in enumerate(axes):
             first = arith.subi(arith.muli(low.scalar_index(axis), low.size(step)), low.size(edge))
             last = arith.minsi(arith.addi(first, low.size(window)), low.size(size))
             held = arith.maxsi(arith.subi(last, arith.maxsi(first, low.size(0))), low.size(0))
