@@ -34,8 +34,8 @@ MUTATIONS = (
              "test_rules and activation"),
     Mutation(
         "matmul: the cotangent is not transposed",
-        "dots(b, dy, adjoint(b, rhs), (dy.rank - 1,), (1,))",
-        "dots(b, dy, adjoint(b, rhs), (dy.rank - 1,), (0,))",
+        "dots(b, dy, adjoint(b, rhs), DotDims((dy.rank - 1,), (1,)))",
+        "dots(b, dy, adjoint(b, rhs), DotDims((dy.rank - 1,), (0,)))",
         "test_rules and matmul",
     ),
     Mutation(
@@ -46,8 +46,8 @@ MUTATIONS = (
     ),
     Mutation(
         "narrow: batched along the wrong axis",
-        'b.emit("narrow", operands, axis=axis + 1, start=start, length=length)',
-        'b.emit("narrow", operands, axis=max(axis, 1), start=start, length=length)',
+        'b.emit("narrow", operands, axis=axis + 1, **attributes)',
+        'b.emit("narrow", operands, axis=max(axis, 1), **attributes)',
         "test_rules and narrow",
     ),
     # --- decompositions and clean-up --------------------------------------------------------------
