@@ -49,7 +49,7 @@ def takes_flat(rule: F) -> F:
     defaults = {f"_default_{p.name}": p.default for p in parameters if p.default is not p.empty}
     scope = {"_rule": rule, **{f"_group_{name}": group for name, group in groups.items()}, **defaults}
     arguments = ", ".join(_passed(p, groups.get(p.name)) for p in signature.parameters.values())
-    # As source, as a builder calls `infer` for every op: with loops over names, an op would take a tenth longer.
+    # As source, because a builder calls `infer` for every op: a loop over the names takes twice the time.
     source = f"lambda {', '.join(_declared(parameters))}: _rule({arguments})"
     flat: Any = functools.update_wrapper(eval(compile(source, __file__, "eval"), scope), rule)
     flat.__signature__ = signature.replace(parameters=parameters)
