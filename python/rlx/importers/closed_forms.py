@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 
 
-def integer_power(g: Any, x: Tensor, exponent: int) -> Tensor:
-    """Return `x**exponent`, computed by multiplications as in JAX."""
+def integer_power(g: Graph, x: Tensor, exponent: int) -> Tensor:
+    """`x**exponent` by multiplications, as JAX computes it."""
     if exponent == 0:
         return g.ones_like(x)
     if exponent > 0 or not x.dtype.is_inexact:
@@ -18,12 +19,8 @@ def integer_power(g: Any, x: Tensor, exponent: int) -> Tensor:
     return inverse_power(g, x, -exponent)
 
 
-def inverse_power(g: Any, x: Tensor, exponent: int) -> Tensor:
-    """Return `1/x**exponent` for a positive exponent.
-
-    The quotient rule would square a value that can overflow. The derivative here uses a power of `1/x`, which does not
-    overflow.
-    """
+def inverse_power(g: Graph, x: Tensor, exponent: int) -> Tensor:
+    """`1/x**exponent`, for a positive exponent. The quotient rule would square what overflows; a power of `1/x` does not."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         return (-(tangents[0] * (_product(1.0 / args[0], exponent + 1) * float(exponent))),)
@@ -49,8 +46,8 @@ def _product(x: Tensor, exponent: int) -> Tensor:
         x = x * x
 
 
-def logit(g: Any, x: Tensor) -> Tensor:
-    """Return `log(x/(1 - x))`, with the derivative `1/(x·(1 - x))`."""
+def logit(g: Graph, x: Tensor) -> Tensor:
+    """`log(x/(1 - x))`, whose derivative is `1/(x·(1 - x))`."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         return (tangents[0] / (args[0] * (1.0 - args[0])),)
@@ -58,8 +55,8 @@ def logit(g: Any, x: Tensor) -> Tensor:
     return g.custom_fn(lambda x: g.log(x / (1.0 - x)), x, jvp=slope)
 
 
-def absolute(g: Any, x: Tensor) -> Tensor:
-    """Return `|x|` with JAX's derivative at 0, which is 1. `sqrt(|x|)` and `hypot` then have JAX's derivatives too."""
+def absolute(g: Graph, x: Tensor) -> Tensor:
+    """`|x|` with JAX's derivative at 0, which is 1: so `sqrt(|x|)` and `hypot` have theirs."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         return (args[0].builder.where(args[0] >= 0.0, tangents[0], -tangents[0]),)
@@ -67,11 +64,8 @@ def absolute(g: Any, x: Tensor) -> Tensor:
     return g.custom_fn(lambda x: g.abs(x), x, jvp=slope) if x.dtype.is_float else g.abs(x)
 
 
-def odd_product(g: Any, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
-    """Return `sign·y`, where `sign` is the sign of `x` and `y` depends on `|x|`.
-
-    At 0 the sign is 0. The derivative there is that of `y` for positive `x`.
-    """
+def odd_product(g: Graph, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
+    """`sign(x)·y` of a `y` that depends on `|x|`: at 0, where the sign is 0, its derivative is that of `y` above 0."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         sign, _ = args
@@ -80,11 +74,8 @@ def odd_product(g: Any, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
     return g.custom_fn(lambda sign, y: sign * y, g.stop_gradient(sign), y, jvp=slope)
 
 
-def product_with_log(g: Any, x: Tensor, y: Tensor, result: Tensor, kind: str) -> Tensor:
-    """Return `result`, with the derivative `log(y)` (or `log1p(y)`) with respect to `x` also at x = 0.
-
-    `result` is `x·log(y)` or `x·log1p(y)`, and 0 if x = 0.
-    """
+def product_with_log(g: Graph, x: Tensor, y: Tensor, result: Tensor, kind: str) -> Tensor:
+    """`result`, which is `x·log(y)` or `x·log1p(y)`, but 0 for x = 0, with the derivative `log(y)` by x there, too."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         b, (x, y, _) = args[0].builder, args
@@ -97,8 +88,8 @@ def product_with_log(g: Any, x: Tensor, y: Tensor, result: Tensor, kind: str) ->
     return _with_slope(g, result, (x, y), slope)
 
 
-def logaddexp(g: Any, x: Tensor, y: Tensor, result: Tensor) -> Tensor:
-    """Return `result`, which is `log(exp(x) + exp(y))`, with the derivative of `jax.numpy.logaddexp`."""
+def logaddexp(g: Graph, x: Tensor, y: Tensor, result: Tensor) -> Tensor:
+    """`result`, which is `log(exp(x) + exp(y))`, with the derivative of `jax.numpy.logaddexp`."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         b, pair = args[0].builder, args[:2]
@@ -109,17 +100,17 @@ def logaddexp(g: Any, x: Tensor, y: Tensor, result: Tensor) -> Tensor:
     return _with_slope(g, result, (x, y), slope)
 
 
-def _without_infinity(g: Any, x: Tensor) -> Tensor:
+def _without_infinity(g: Graph, x: Tensor) -> Tensor:
     return g.where(x == math.inf, 0.0, x)
 
 
-def _with_slope(g: Any, result: Tensor, args: Sequence[Tensor], slope: Callable[..., tuple[Tensor]]) -> Tensor:
-    """Return `result`, a function of `args`, with the derivative that the rule `slope` computes."""
+def _with_slope(g: Graph, result: Tensor, args: Sequence[Tensor], slope: Callable[..., tuple[Tensor]]) -> Tensor:
+    """A tensor that is a function of others, with the derivative that a rule gives by them."""
     return g.custom_fn(lambda *xs: xs[-1], *args, g.stop_gradient(result), jvp=slope)
 
 
-def atan2(g: Any, y: Tensor, x: Tensor) -> Tensor:
-    """Return the angle of a point, with the derivatives of `torch.atan2`. They are 0 if the squared distance is 0."""
+def atan2(g: Graph, y: Tensor, x: Tensor) -> Tensor:
+    """The angle of a point, with the derivatives of `torch.atan2`: they are 0 where the square of the distance is 0."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         b, (y, x) = args[0].builder, args
@@ -131,8 +122,8 @@ def atan2(g: Any, y: Tensor, x: Tensor) -> Tensor:
     return g.custom_fn(g.atan2, y, x, jvp=slope)
 
 
-def clamped(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    """Return `x` clamped to two bounds, with the derivatives of `jax.lax.clamp`: all three are 0 at a bound."""
+def clamped(g: Graph, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
+    """`x` between two bounds, with the derivative of `jax.lax.clamp`: at a bound it is 0 by all three."""
     dims = x.shape.dims
     low, high = (v if v.shape.dims == dims else g.expand(v, dims) for v in (low, high))
 
@@ -146,8 +137,8 @@ def clamped(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
     return g.custom_fn(lambda low, x, high: g.minimum(g.maximum(x, low), high), low, x, high, jvp=slope)
 
 
-def relu6(g: Any, x: Tensor) -> Tensor:
-    """Return `x` clamped to [0, 6]. The derivative is 0 at both bounds."""
+def relu6(g: Graph, x: Tensor) -> Tensor:
+    """`x` between 0 and 6, with the derivative 0 at both."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         return (args[0].builder.where((args[0] > 0.0) & (args[0] < 6.0), tangents[0], 0.0),)

@@ -6,9 +6,9 @@ import contextlib
 import functools
 import inspect
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -48,39 +48,111 @@ def importer(function: Function) -> Function:
 
 
 @dataclass(frozen=True)
+class Group:
+    """A parameter of a rule that takes several operands, or several attributes: its annotation is a frozen dataclass.
+
+    Attributes:
+        name: The name of the parameter.
+        kind: The dataclass.
+        parameters: By the name of each field, the parameter that it stands for: an attribute of the same name, or an operand.
+        is_optional: Whether the parameter has a default, which it keeps where no field is given.
+    """
+
+    name: str
+    kind: type
+    parameters: Mapping[str, inspect.Parameter]
+    is_optional: bool
+
+    @classmethod
+    def of(cls, build: Callable[..., Any], parameter: inspect.Parameter) -> Group | None:
+        """The group that a parameter of a function is, or None."""
+        kind: Any = parameter.annotation
+        if isinstance(kind, str):
+            kind = getattr(inspect.unwrap(build), "__globals__", {}).get(kind.removesuffix(" | None"))
+        if not getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
+            return None
+        is_optional, parameters = parameter.default is not parameter.empty, {}
+        for field in fields(kind):
+            is_required = field.default is MISSING and field.default_factory is MISSING and not is_optional
+            is_attribute = parameter.kind is parameter.KEYWORD_ONLY
+            name = field.name if is_attribute else f"{parameter.name}_{field.name}"
+            default = parameter.empty if is_required else None
+            parameters[field.name] = inspect.Parameter(name, parameter.kind, default=default)
+        return cls(parameter.name, kind, parameters, is_optional)
+
+    def collect(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The argument for the parameter, by its name; empty where the parameter keeps its default.
+
+        Args:
+            arguments: The arguments of the op, by the names of the parameters of the fields.
+
+        Raises:
+            UnsupportedError: Some fields of an optional group are given, but not all that have no default.
+        """
+        given = {f: arguments[p.name] for f, p in self.parameters.items() if p.name in arguments}
+        if not self.is_optional:
+            return {self.name: self.kind(**given)}
+        if all(value is None for value in given.values()):
+            return {}
+        for field in fields(self.kind):
+            if field.default is MISSING and field.default_factory is MISSING and given.get(field.name) is None:
+                raise UnsupportedError(f"without '{self.parameters[field.name].name}' cannot be imported")
+        return {self.name: self.kind(**given)}
+
+
+@dataclass(frozen=True)
 class Rule:
     """The rule that builds one kind of op.
 
     Attributes:
-        build: A function of the graph and the operands. It takes the attributes that its signature names by keyword.
-        signature: The signature of `build`.
-        attributes: The names of the attributes that `build` accepts.
-        required: The names of the attributes without a default.
+        build: Takes the graph, the op's operands, and by keyword the attributes that its signature names.
+        own: Its signature.
+        groups: Its parameters that stand for several operands or attributes, by their names.
+        signature: The signature with the fields of the groups as parameters.
+        attributes: The names of the attributes.
+        required: The names of those without a default.
     """
 
     build: Callable[..., Any]
+    own: inspect.Signature
+    groups: Mapping[str, Group]
     signature: inspect.Signature
     attributes: frozenset[str]
     required: frozenset[str]
 
     @classmethod
     def of(cls, build: Callable[..., Any]) -> Rule:
-        """Return the rule for a function, derived from its signature."""
-        signature = inspect.signature(build)
-        keywords = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+        """The rule for a function, from its signature."""
+        own = inspect.signature(build)
+        groups = {n: group for n, p in own.parameters.items() if (group := Group.of(build, p))}
+        flat: list[inspect.Parameter] = []
+        for name, parameter in own.parameters.items():
+            flat += groups[name].parameters.values() if name in groups else [parameter]
+        # A field with a default may come before an operand without one: it then has to be given as well.
+        operands = [i for i, p in enumerate(flat) if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+        last = max(operands, default=0)
+        flat[:last] = [p.replace(default=p.empty) for p in flat[:last]]
+        keywords = [p for p in flat if p.kind is p.KEYWORD_ONLY]
         required = frozenset(p.name for p in keywords if p.default is p.empty)
-        return cls(build, signature, frozenset(p.name for p in keywords), required)
+        return cls(build, own, groups, inspect.Signature(flat), frozenset(p.name for p in keywords), required)
 
-    def check_operands(self, g: Graph, operands: Sequence[Tensor], attributes: Mapping[str, Any]) -> None:
-        """Check that the rule accepts these operands.
+    def bind(self, g: Graph, operands: Sequence[Tensor], attributes: Mapping[str, Any]) -> inspect.BoundArguments:
+        """The arguments of `build` for an op.
 
         Raises:
-            UnsupportedError: The rule does not accept this number of operands.
+            UnsupportedError: The rule takes another number of operands.
         """
         try:
-            self.signature.bind(g, *operands, **attributes)
+            bound = self.signature.bind(g, *operands, **attributes)
         except TypeError as problem:
             raise UnsupportedError(f"with {len(operands)} operands cannot be imported: {problem}") from None
+        arguments: dict[str, Any] = {}
+        for name in self.own.parameters:
+            if name in self.groups:
+                arguments |= self.groups[name].collect(bound.arguments)
+            elif name in bound.arguments:
+                arguments[name] = bound.arguments[name]
+        return inspect.BoundArguments(self.own, OrderedDict(arguments))
 
 
 class ImportTable:
@@ -89,6 +161,10 @@ class ImportTable:
     A rule is `rule(g, *operands, **attributes)`. It emits rlx ops into the graph `g` and returns a tensor, or a
     sequence of tensors for an op with several results. An attribute of the op that the rule does not name is an error,
     so that no attribute is ignored by mistake. The importer lists the attributes that do not change the numbers.
+
+    A parameter of a rule may be annotated with a frozen dataclass. By keyword its fields are attributes of the op, those with
+    defaults optional; by position its fields are operands that follow one another, such as a tensor, its scale and its zero
+    point. A positional one with a default keeps it where none of its operands are given.
 
     Args:
         what: The name of the format, for messages.
@@ -164,8 +240,8 @@ class ImportTable:
                 raise UnsupportedError(f"{obstacle} cannot be imported")
             taken = {n: v for n, v in attributes.items() if n in rule.attributes}
             with _located(g, location, place):
-                rule.check_operands(g, operands, taken)
-                built = rule.build(g, *operands, **taken)
+                bound = rule.bind(g, operands, taken)
+                built = rule.build(*bound.args, **bound.kwargs)
             return _tensors(rule, built)
         except Error as problem:
             message = f"{op}{': ' if problem.message.startswith('rlx.') else ' '}{problem.message}"

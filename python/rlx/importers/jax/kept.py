@@ -359,7 +359,7 @@ class _CallBuilder:
         return [*unmoved, *(_or_value(a, c) for a, c in zip(args[count:], cotangents, strict=True))]
 
 
-def _expanded(g: Any, tensors: Sequence[Tensor], dims: Any) -> list[Tensor]:
+def _expanded(g: Graph, tensors: Sequence[Tensor], dims: Any) -> list[Tensor]:
     return [g.expand(x, dims) for x in tensors]
 
 

@@ -9,6 +9,7 @@ from rlx.importers.closed_forms import integer_power
 from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.table import ImportTable
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 # The rules take the graph, tensors, and the primitive parameters that they need by keyword.
@@ -21,7 +22,7 @@ def accepts(name: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 @primitives("stop_gradient")
-def stop_gradient(g: Any, x: Tensor) -> Tensor:
+def stop_gradient(g: Graph, x: Tensor) -> Tensor:
     return g.stop_gradient(x) if x.dtype.is_inexact else x
 
 
@@ -31,7 +32,7 @@ primitives("erf")(method("erf"))
 
 
 @primitives("integer_pow")
-def integer_pow(g: Any, x: Tensor, *, y: int) -> Tensor:
+def integer_pow(g: Graph, x: Tensor, *, y: int) -> Tensor:
     return integer_power(g, x, y)
 
 
@@ -45,8 +46,8 @@ for _name in sorted(OF_COMPLEX):
 
 
 @primitives("cholesky")
-def cholesky(g: Any, a: Tensor) -> Tensor:
-    """Return the factor in one triangle, with the other triangle unchanged. All elements are NaN if there is no factor."""
+def cholesky(g: Graph, a: Tensor) -> Tensor:
+    """The other triangle stays as it is, and all is NaN where there is no factor."""
     factor = g.cholesky(a)
     last = factor[..., -1:, -1:] if a.shape.dims[-1] != 0 else factor
     row, column = (g.iota(a.shape.dims[-2:], axis=axis, dtype="i32") for axis in (0, 1))
@@ -54,7 +55,7 @@ def cholesky(g: Any, a: Tensor) -> Tensor:
 
 
 @primitives("eigh")
-def eigh(g: Any, a: Tensor, *, lower: bool, subset_by_index: Any = None, algorithm: Any = None) -> Sequence[Tensor]:
+def eigh(g: Graph, a: Tensor, *, lower: bool, subset_by_index: Any = None, algorithm: Any = None) -> Sequence[Tensor]:
     if subset_by_index is not None and tuple(subset_by_index) != (0, a.shape.dims[-1]):
         raise UnsupportedError("of a part of the eigenvalues cannot be imported")
     values, vectors = g.eigh(a if lower else g.swapaxes(a, -1, -2))
@@ -63,7 +64,7 @@ def eigh(g: Any, a: Tensor, *, lower: bool, subset_by_index: Any = None, algorit
 
 @primitives("svd")
 def svd(
-    g: Any, a: Tensor, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any = None, algorithm: Any = None
+    g: Graph, a: Tensor, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any = None, algorithm: Any = None
 ) -> Sequence[Tensor]:
     if subset_by_index is not None and tuple(subset_by_index) != (0, min(a.shape.static[-2:])):
         raise UnsupportedError("of a part of the singular values cannot be imported")
@@ -74,17 +75,17 @@ def svd(
 
 
 @primitives("qr")
-def qr(g: Any, a: Tensor, *, full_matrices: bool, pivoting: bool = False) -> Sequence[Tensor]:
+def qr(g: Graph, a: Tensor, *, full_matrices: bool, pivoting: bool = False) -> Sequence[Tensor]:
     if pivoting:
         raise UnsupportedError("with pivoting cannot be imported")
     return g.qr(a, full_matrices=full_matrices)
 
 
 @primitives("lu")
-def lu(g: Any, a: Tensor) -> Sequence[Tensor]:
+def lu(g: Graph, a: Tensor) -> Sequence[Tensor]:
     return g.lu(a)
 
 
 @primitives("householder_product")
-def householder_product(g: Any, a: Tensor, factors: Tensor) -> Tensor:
+def householder_product(g: Graph, a: Tensor, factors: Tensor) -> Tensor:
     return g.householder_product(a, factors)

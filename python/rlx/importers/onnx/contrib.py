@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from rlx.importers.onnx.elementwise import leaky_relu
-from rlx.importers.onnx.network import ConvAttributes, convolution, gemm, layer_normalization, rms_normalization
+from rlx.importers.onnx.network import (
+    ConvAttributes,
+    GemmAttributes,
+    NormAttributes,
+    ProductAttributes,
+    layer_normalization,
+    rms_normalization,
+)
 from rlx.importers.onnx.rules import imports
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 
-def _turned(g: Any, x: Tensor, transposed: int, batch: int) -> Tensor:
-    """Return `x` with the last two axes exchanged if `transposed`, and the first axis after the batch axes if `batch`."""
+def _turned(g: Graph, x: Tensor, transposed: int, batch: int) -> Tensor:
+    """With the last two axes exchanged; with the first axis behind those of the batch."""
     axes = list(range(x.shape.rank))
     if batch:
         axes = [*axes[1:-1], 0, axes[-1]]
@@ -24,22 +32,14 @@ def _turned(g: Any, x: Tensor, transposed: int, batch: int) -> Tensor:
 
 @imports("com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul")
 def fused_matmul(
-    g: Any,
-    a: Tensor,
-    b: Tensor,
-    *,
-    alpha: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-    transBatchA: int = 0,
-    transBatchB: int = 0,
+    g: Graph, a: Tensor, b: Tensor, *, factors: ProductAttributes, transBatchA: int = 0, transBatchB: int = 0
 ) -> Tensor:
-    product = g.matmul(_turned(g, a, transA, transBatchA), _turned(g, b, transB, transBatchB))
-    return product if alpha == 1 else g.mul(product, alpha)
+    left, right = _turned(g, a, factors.transA, transBatchA), _turned(g, b, factors.transB, transBatchB)
+    return factors.scaled(g, g.matmul(left, right))
 
 
-def _activated(g: Any, x: Tensor, name: str, parameters: Any) -> Tensor:
-    """Return the result of an activation that was fused into an op."""
+def _activated(g: Graph, x: Tensor, name: str, parameters: Sequence[float] | None) -> Tensor:
+    """An activation that was fused into an op."""
     given: tuple[float, ...] = tuple(parameters or ())
     if name == "LeakyRelu":
         return leaky_relu(g, x, alpha=given[0] if given else 0.01)
@@ -53,121 +53,113 @@ def _activated(g: Any, x: Tensor, name: str, parameters: Any) -> Tensor:
     return getattr(g, name.lower())(x) if name else x
 
 
+@dataclass(frozen=True, kw_only=True)
+class FusedGemmAttributes(GemmAttributes):
+    """The attributes of `FusedGemm`: those of `Gemm`, and of the activation of the result."""
+
+    activation: str = ""
+    activation_alpha: float | None = None
+    activation_beta: float | None = None
+    activation_gamma: float | None = None
+
+
 @imports("com.microsoft.FusedGemm")
-def fused_gemm(
-    g: Any,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    *,
-    activation: str = "",
-    activation_alpha: float | None = None,
-    activation_beta: float | None = None,
-    activation_gamma: float | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-) -> Tensor:
-    given = [p for p in (activation_alpha, activation_beta) if p is not None]
-    return _activated(g, gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB), activation, given)
+def fused_gemm(g: Graph, a: Tensor, b: Tensor, c: Tensor | None = None, *, fused: FusedGemmAttributes) -> Tensor:
+    given = [p for p in (fused.activation_alpha, fused.activation_beta) if p is not None]
+    return _activated(g, fused.sum(g, a, b, c), fused.activation, given)
 
 
-@convolution("com.microsoft.FusedConv")
+@dataclass(frozen=True, kw_only=True)
+class FusedConvAttributes(ConvAttributes):
+    """The attributes of `FusedConv`: those of a convolution, and of the activation of the result."""
+
+    activation: str = ""
+    activation_params: Sequence[float] | None = None
+
+
+@imports("com.microsoft.FusedConv")
 def fused_conv(
-    g: Any,
+    g: Graph,
     x: Tensor,
     w: Tensor,
     bias: Tensor | None = None,
     added: Tensor | None = None,
     *,
-    activation: str = "",
-    activation_params: Any = None,
-    window: ConvAttributes,
+    fused: FusedConvAttributes,
 ) -> Tensor:
-    result = window.convolved(g, x, w, bias)
-    return _activated(g, result if added is None else g.add(result, added), activation, activation_params)
+    result = fused.convolved(g, x, w, bias)
+    return _activated(g, result if added is None else g.add(result, added), fused.activation, fused.activation_params)
 
 
 @imports("com.microsoft.Gelu")
-def gelu(g: Any, x: Tensor) -> Tensor:
+def gelu(g: Graph, x: Tensor) -> Tensor:
     return g.gelu(x)
 
 
 @imports("com.microsoft.FastGelu")
-def fast_gelu(g: Any, x: Tensor, bias: Tensor | None = None) -> Tensor:
+def fast_gelu(g: Graph, x: Tensor, bias: Tensor | None = None) -> Tensor:
     return g.gelu_approx(x if bias is None else g.add(x, bias))
 
 
 @imports("com.microsoft.BiasGelu")
-def bias_gelu(g: Any, x: Tensor, bias: Tensor) -> Tensor:
+def bias_gelu(g: Graph, x: Tensor, bias: Tensor) -> Tensor:
     return g.gelu(g.add(x, bias))
 
 
 @imports("com.microsoft.GemmFastGelu")
-def gemm_fast_gelu(g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+def gemm_fast_gelu(g: Graph, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     return fast_gelu(g, g.matmul(x, w), bias)
 
 
 @imports("com.microsoft.QuickGelu")
-def quick_gelu(g: Any, x: Tensor, *, alpha: float = 1.702) -> Tensor:
+def quick_gelu(g: Graph, x: Tensor, *, alpha: float = 1.702) -> Tensor:
     return g.mul(x, g.sigmoid(g.mul(x, alpha)))
 
 
 @imports("com.microsoft.BiasAdd")
-def bias_add(g: Any, x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
+def bias_add(g: Graph, x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
     return g.add(g.add(x, bias), skip)
 
 
 @imports("com.microsoft.Inverse")
-def inverse(g: Any, x: Tensor) -> Tensor:
+def inverse(g: Graph, x: Tensor) -> Tensor:
     return g.inv(x)
 
 
-@imports("com.microsoft.LayerNormalization")
-def microsoft_layer_normalization(
-    g: Any,
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor | None = None,
-    *,
-    outputs: int,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    stash_type: int = 1,
-) -> list[Tensor]:
-    return layer_normalization(g, x, scale, bias, outputs=outputs, axis=axis, epsilon=epsilon)
+@dataclass(frozen=True)
+class SkippedSum:
+    """A tensor and what was carried past the layer that gave it."""
+
+    x: Tensor
+    skip: Tensor
+
+    def total(self, g: Graph, bias: Tensor | None) -> Tensor:
+        """The sum of the two, and of a bias."""
+        total = g.add(self.x, self.skip)
+        return total if bias is None else g.add(total, bias)
 
 
-@imports("SimplifiedLayerNormalization", "com.microsoft.SimplifiedLayerNormalization")
-def simplified_layer_normalization(
-    g: Any, x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Tensor:
-    return rms_normalization(g, x, scale, axis=axis, epsilon=epsilon)
+@dataclass(frozen=True)
+class SkipNormWeights:
+    """The factor and the summand of a norm, and the bias of what it norms."""
+
+    scale: Tensor
+    beta: Tensor | None = None
+    bias: Tensor | None = None
 
 
 @imports("com.microsoft.SkipLayerNormalization")
 def skip_layer_normalization(
-    g: Any,
-    x: Tensor,
-    skip: Tensor,
-    scale: Tensor,
-    beta: Tensor | None = None,
-    bias: Tensor | None = None,
-    *,
-    outputs: int,
-    epsilon: float = 1e-12,
+    g: Graph, sum: SkippedSum, weights: SkipNormWeights, *, outputs: int, epsilon: float = 1e-12
 ) -> list[Tensor]:
-    total = g.add(x, skip)
-    total = total if bias is None else g.add(total, bias)
-    return [*layer_normalization(g, total, scale, beta, outputs=3, epsilon=epsilon), total][:outputs]
+    total, norm = sum.total(g, weights.bias), NormAttributes(epsilon=epsilon)
+    return [*layer_normalization(g, total, weights.scale, weights.beta, outputs=3, norm=norm), total][:outputs]
 
 
 @imports("com.microsoft.SkipSimplifiedLayerNormalization")
 def skip_simplified_layer_normalization(
-    g: Any,
-    x: Tensor,
-    skip: Tensor,
+    g: Graph,
+    sum: SkippedSum,
     scale: Tensor,
     bias: Tensor | None = None,
     *,
@@ -176,34 +168,45 @@ def skip_simplified_layer_normalization(
 ) -> list[Tensor]:
     if any(wanted[1:3]):
         raise UnsupportedError("with the mean or the inverse deviation as a result cannot be imported")
-    total = g.add(x, skip)
-    total = total if bias is None else g.add(total, bias)
-    return [rms_normalization(g, total, scale, epsilon=epsilon), *(total,) * 3][: len(wanted)]
+    total = sum.total(g, bias)
+    normed = rms_normalization(g, total, scale, norm=NormAttributes(epsilon=epsilon))
+    return [normed, *(total,) * 3][: len(wanted)]
+
+
+@dataclass(frozen=True)
+class EmbeddingOperands:
+    """Three tables, the indices into them, the weights of the norm of their sum, and which positions count."""
+
+    ids: Tensor
+    segments: Tensor | None
+    words: Tensor
+    positions: Tensor
+    segment_table: Tensor | None
+    scale: Tensor
+    beta: Tensor
+    mask: Tensor | None = None
+    position_ids: Tensor | None = None
+
+    def sum(self, g: Graph) -> Tensor:
+        """The sum of the embeddings."""
+        length = self.ids.shape.dims[1]
+        if self.position_ids is None:
+            placed = g.narrow(self.positions, 0, 0, length)
+        else:
+            placed = g.gather(self.positions, self.position_ids)
+        total = g.add(g.gather(self.words, self.ids), placed)
+        if self.segments is None or self.segment_table is None:
+            return total
+        return g.add(total, g.gather(self.segment_table, self.segments))
 
 
 @imports("com.microsoft.EmbedLayerNormalization")
 def embed_layer_normalization(
-    g: Any,
-    ids: Tensor,
-    segments: Tensor | None,
-    words: Tensor,
-    positions: Tensor,
-    segment_table: Tensor | None,
-    scale: Tensor,
-    beta: Tensor,
-    mask: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    *,
-    outputs: int,
-    epsilon: float = 1e-12,
-    mask_index_type: int = 1,
+    g: Graph, tables: EmbeddingOperands, *, outputs: int, epsilon: float = 1e-12, mask_index_type: int = 1
 ) -> list[Tensor]:
-    """Return the normalised sum of three embeddings, the length of each sequence from its mask, and the sum."""
-    batch, length = ids.shape.dims
-    placed = g.narrow(positions, 0, 0, length) if position_ids is None else g.gather(positions, position_ids)
-    total = g.add(g.gather(words, ids), placed)
-    if segments is not None and segment_table is not None:
-        total = g.add(total, g.gather(segment_table, segments))
-    normed = layer_normalization(g, total, scale, beta, outputs=1, epsilon=epsilon)[0]
+    """The sum of three embeddings, normed; the length of each sequence by its mask; the sum."""
+    total, mask, norm = tables.sum(g), tables.mask, NormAttributes(epsilon=epsilon)
+    normed = layer_normalization(g, total, tables.scale, tables.beta, outputs=1, norm=norm)[0]
+    batch = tables.ids.shape.dims[0]
     lengths = g.zeros((batch,), dtype="i32") if mask is None else g.sum(g.cast(g.ne(mask, 0), "i32"), (1,))
     return [normed, lengths, total][:outputs]

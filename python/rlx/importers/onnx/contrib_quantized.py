@@ -2,202 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rlx.importers.onnx.contrib_attention import attention
+from rlx.importers.onnx.contrib_attention import JoinedAttentionAttributes, JoinedAttentionOperands
 from rlx.importers.onnx.elementwise import leaky_relu
-from rlx.importers.onnx.network import spatial_axes
-from rlx.importers.onnx.pools import average_pool
-from rlx.importers.onnx.quantized import centred, dequantize_linear, dynamic_quantize_linear, for_axis, quantize_linear
-from rlx.importers.onnx.rules import described, imports, keywords_of, static_dims
+from rlx.importers.onnx.network import ProductAttributes, spatial_axes
+from rlx.importers.onnx.pools import AveragePoolAttributes
+from rlx.importers.onnx.quantized import (
+    QuantizationParameters,
+    QuantizedTensor,
+    centred,
+    dynamic_quantize_linear,
+    for_axis,
+)
+from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 
 def _pair(name: str, combine: str) -> None:
     @imports(f"com.microsoft.{name}")
-    def rule(
-        g: Any,
-        a: Tensor,
-        a_scale: Tensor,
-        a_zero: Tensor | None,
-        b: Tensor,
-        b_scale: Tensor,
-        b_zero: Tensor | None,
-        scale: Tensor,
-        zero_point: Tensor | None = None,
-    ) -> Tensor:
-        left, right = dequantize_linear(g, a, a_scale, a_zero), dequantize_linear(g, b, b_scale, b_zero)
-        return quantize_linear(g, getattr(g, combine)(left, right), scale, zero_point)
+    def rule(g: Graph, a: QuantizedTensor, b: QuantizedTensor, y: QuantizationParameters) -> Tensor:
+        return y.quantized(g, getattr(g, combine)(a.dequantized(g), b.dequantized(g)))
 
 
 _pair("QLinearAdd", "add")
 _pair("QLinearMul", "mul")
 
 
-def _softmax(g: Any, x: Tensor, *, opset: int, axis: int = -1) -> Tensor:
-    if opset < 13 and axis % x.shape.rank != x.shape.rank - 1:
+@imports("com.microsoft.QLinearSigmoid")
+def qlinear_sigmoid(g: Graph, x: QuantizedTensor, y: QuantizationParameters) -> Tensor:
+    return y.quantized(g, g.sigmoid(x.dequantized(g)))
+
+
+@imports("com.microsoft.QLinearLeakyRelu")
+def qlinear_leaky_relu(g: Graph, x: QuantizedTensor, y: QuantizationParameters, *, alpha: float = 0.01) -> Tensor:
+    return y.quantized(g, leaky_relu(g, x.dequantized(g), alpha=alpha))
+
+
+@imports("com.microsoft.QLinearSoftmax")
+def qlinear_softmax(g: Graph, x: QuantizedTensor, y: QuantizationParameters, *, opset: int, axis: int = -1) -> Tensor:
+    rank = x.integers.shape.rank
+    if opset < 13 and axis % rank != rank - 1:
         raise UnsupportedError("of several axes cannot be imported")
-    return g.softmax(x, axis)
+    return y.quantized(g, g.softmax(x.dequantized(g), axis))
 
 
-def _mean(g: Any, x: Tensor, *, axes: Any = None, keepdims: int = 1) -> Tensor:
-    return g.mean(x, tuple(axes) if axes else tuple(range(x.shape.rank)), bool(keepdims))
+@imports("com.microsoft.QLinearReduceMean")
+def qlinear_reduce_mean(
+    g: Graph, x: QuantizedTensor, y: QuantizationParameters, *, axes: Sequence[int] | None = None, keepdims: int = 1
+) -> Tensor:
+    reduced = tuple(axes) if axes else tuple(range(x.integers.shape.rank))
+    return y.quantized(g, g.mean(x.dequantized(g), reduced, bool(keepdims)))
 
 
-def _global_pool(g: Any, x: Tensor, *, channels_last: int = 0) -> Tensor:
-    return g.mean(x, tuple(range(1, x.shape.rank - 1)) if channels_last else spatial_axes(x), True)
+@imports("com.microsoft.QLinearGlobalAveragePool")
+def qlinear_global_average_pool(
+    g: Graph, x: QuantizedTensor, y: QuantizationParameters, *, channels_last: int = 0
+) -> Tensor:
+    axes = tuple(range(1, x.integers.shape.rank - 1)) if channels_last else spatial_axes(x.integers)
+    return y.quantized(g, g.mean(x.dequantized(g), axes, True))
 
 
-def _pool(g: Any, x: Tensor, *, channels_last: int = 0, **window: Any) -> Tensor:
+@imports("com.microsoft.QLinearAveragePool")
+def qlinear_average_pool(
+    g: Graph, x: QuantizedTensor, y: QuantizationParameters, *, pool: AveragePoolAttributes, channels_last: int = 0
+) -> Tensor:
     if channels_last:
         raise UnsupportedError("with channels last cannot be imported")
-    return average_pool(g, x, **window)
-
-
-_POOL_KEYWORDS = [p for p in keywords_of(average_pool) if p.name != "dilations"] + keywords_of(_global_pool)
-# Each op with the function applied to the dequantised tensor. A listed op has the attributes of that function unless it
-# names its own.
-_UNARY: dict[str, tuple[Callable[..., Tensor], list[Any]]] = {
-    "QLinearSigmoid": (lambda g, x: g.sigmoid(x), []),
-    "QLinearLeakyRelu": (leaky_relu, keywords_of(leaky_relu)),
-    "QLinearSoftmax": (_softmax, keywords_of(_softmax)),
-    "QLinearReduceMean": (_mean, keywords_of(_mean)),
-    "QLinearGlobalAveragePool": (_global_pool, keywords_of(_global_pool)),
-    "QLinearAveragePool": (_pool, _POOL_KEYWORDS),
-}
-
-
-def _unary(name: str, function: Callable[..., Tensor], keywords: list[Any]) -> None:
-    def rule(
-        g: Any,
-        x: Tensor,
-        x_scale: Tensor,
-        x_zero: Tensor | None,
-        scale: Tensor,
-        zero: Tensor | None = None,
-        **attributes: Any,
-    ) -> Tensor:
-        return quantize_linear(g, function(g, dequantize_linear(g, x, x_scale, x_zero), **attributes), scale, zero)
-
-    imports(f"com.microsoft.{name}")(described(rule, rule, keywords))
-
-
-for _name, (_function, _keywords) in _UNARY.items():
-    _unary(_name, _function, _keywords)
+    return y.quantized(g, pool.averaged(g, x.dequantized(g)))
 
 
 @imports("com.microsoft.QLinearConcat")
-def qlinear_concat(g: Any, scale: Tensor, zero: Tensor, *parts: Tensor, axis: int = 0) -> Tensor:
-    triples = [parts[i : i + 3] for i in range(0, len(parts), 3)]
-    return quantize_linear(g, g.concat([dequantize_linear(g, *t) for t in triples], axis), scale, zero)
+def qlinear_concat(g: Graph, y: QuantizationParameters, *parts: Tensor, axis: int = 0) -> Tensor:
+    operands = [QuantizedTensor(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    return y.quantized(g, g.concat([x.dequantized(g) for x in operands], axis))
 
 
 @imports("com.microsoft.QLinearWhere")
 def qlinear_where(
-    g: Any,
-    condition: Tensor,
-    x: Tensor,
-    x_scale: Tensor,
-    x_zero: Tensor,
-    y: Tensor,
-    y_scale: Tensor,
-    y_zero: Tensor,
-    scale: Tensor,
-    zero: Tensor,
+    g: Graph, condition: Tensor, x: QuantizedTensor, y: QuantizedTensor, result: QuantizationParameters
 ) -> Tensor:
-    chosen = g.where(condition, dequantize_linear(g, x, x_scale, x_zero), dequantize_linear(g, y, y_scale, y_zero))
-    return quantize_linear(g, chosen, scale, zero)
+    return result.quantized(g, g.where(condition, x.dequantized(g), y.dequantized(g)))
 
 
-def _scaled(g: Any, sums: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Tensor | None) -> Tensor:
-    """Return sums of products of integers as scaled floats."""
+def _scaled(g: Graph, sums: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Tensor | None) -> Tensor:
+    """Sums of products of integers as floats."""
     columns = sums.shape.rank - 1
     factor = g.mul(for_axis(g, sums, a_scale, max(columns - 1, 0), 0), for_axis(g, sums, b_scale, columns, 0))
     result = g.mul(g.cast(sums, "f32"), factor)
     return result if bias is None else g.add(result, bias)
 
 
+@dataclass(frozen=True)
+class QuantizedPair:
+    """Two quantised tensors, in the order of `MatMulIntegerToFloat`."""
+
+    a: Tensor
+    b: Tensor
+    a_scale: Tensor
+    b_scale: Tensor
+    a_zero: Tensor | None = None
+    b_zero: Tensor | None = None
+
+
 @imports("com.microsoft.MatMulIntegerToFloat")
-def matmul_integer_to_float(
-    g: Any,
-    a: Tensor,
-    b: Tensor,
-    a_scale: Tensor,
-    b_scale: Tensor,
-    a_zero: Tensor | None = None,
-    b_zero: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
-    sums = g.matmul(centred(g, a, a_zero, a.shape.rank - 2), centred(g, b, b_zero, b.shape.rank - 1))
-    return _scaled(g, sums, a_scale, b_scale, bias)
+def matmul_integer_to_float(g: Graph, factors: QuantizedPair, bias: Tensor | None = None) -> Tensor:
+    rows, columns = factors.a.shape.rank - 2, factors.b.shape.rank - 1
+    sums = g.matmul(centred(g, factors.a, factors.a_zero, rows), centred(g, factors.b, factors.b_zero, columns))
+    return _scaled(g, sums, factors.a_scale, factors.b_scale, bias)
 
 
 @imports("com.microsoft.DynamicQuantizeMatMul")
 def dynamic_quantize_matmul(
-    g: Any, a: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor | None = None, bias: Tensor | None = None
+    g: Graph, a: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor | None = None, bias: Tensor | None = None
 ) -> Tensor:
     """Return the product with a tensor that is quantised to 8 bits by its own range."""
     rounded, a_scale, a_zero = dynamic_quantize_linear(g, a)
-    return matmul_integer_to_float(g, rounded, b, a_scale, b_scale, a_zero, b_zero, bias)
+    return matmul_integer_to_float(g, QuantizedPair(rounded, b, a_scale, b_scale, a_zero, b_zero), bias)
 
 
 @imports("com.microsoft.QGemm")
 def qgemm(
-    g: Any,
-    a: Tensor,
-    a_scale: Tensor,
-    a_zero: Tensor,
-    b: Tensor,
-    b_scale: Tensor,
-    b_zero: Tensor,
+    g: Graph,
+    a: QuantizedTensor,
+    b: QuantizedTensor,
     c: Tensor | None = None,
-    scale: Tensor | None = None,
-    zero: Tensor | None = None,
+    y: QuantizationParameters | None = None,
     *,
-    alpha: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
+    factors: ProductAttributes,
 ) -> Tensor:
-    left, right = centred(g, a, a_zero, 0), centred(g, b, b_zero, 0 if transB else 1)
-    sums = g.matmul(g.transpose(left, (1, 0)) if transA else left, g.transpose(right, (1, 0)) if transB else right)
-    value = _scaled(g, sums if c is None else g.add(sums, c), a_scale, b_scale, None)
-    value = value if alpha == 1 else g.mul(value, alpha)
-    return value if scale is None else quantize_linear(g, value, scale, zero)
+    sums = factors.product(g, a.centred(g, 0), b.centred(g, 0 if factors.transB else 1))
+    value = factors.scaled(g, _scaled(g, sums if c is None else g.add(sums, c), a.scale, b.scale, None))
+    return value if y is None else y.quantized(g, value)
+
+
+@dataclass(frozen=True)
+class QuantizedAttentionOperands:
+    """The operands of `QAttention`, in its order."""
+
+    x: Tensor
+    weights: Tensor
+    bias: Tensor
+    x_scale: Tensor
+    w_scale: Tensor
+    mask: Tensor | None = None
+    x_zero: Tensor | None = None
+    w_zero: Tensor | None = None
+    past: Tensor | None = None
+
+    def dequantized(self, g: Graph) -> JoinedAttentionOperands:
+        """Those of `Attention`."""
+        x = QuantizedTensor(self.x, self.x_scale, self.x_zero).dequantized(g)
+        weights = QuantizedTensor(self.weights, self.w_scale, self.w_zero).dequantized(g, axis=1)
+        return JoinedAttentionOperands(x, weights, self.bias, self.mask, self.past)
 
 
 @imports("com.microsoft.QAttention")
 def qattention(
-    g: Any,
-    x: Tensor,
-    weights: Tensor,
-    bias: Tensor,
-    x_scale: Tensor,
-    w_scale: Tensor,
-    mask: Tensor | None = None,
-    x_zero: Tensor | None = None,
-    w_zero: Tensor | None = None,
-    past: Tensor | None = None,
-    *,
-    outputs: int,
-    num_heads: int,
-    do_rotary: int = 0,
-    mask_filter_value: float = -10000.0,
-    past_present_share_buffer: int = 0,
-    scale: float = 0.0,
-    unidirectional: int = 0,
+    g: Graph, operands: QuantizedAttentionOperands, *, outputs: int, heads: JoinedAttentionAttributes
 ) -> list[Tensor]:
-    """Return the result of `Attention`. The product with the weights is computed on integers."""
-    return attention(
-        g, dequantize_linear(g, x, x_scale, x_zero), dequantize_linear(g, weights, w_scale, w_zero, axis=1), bias, mask,
-        past, outputs=outputs, num_heads=num_heads, do_rotary=do_rotary, mask_filter_value=mask_filter_value,
-        past_present_share_buffer=past_present_share_buffer, scale=scale, unidirectional=unidirectional,
-    )  # fmt: skip
+    """`Attention`, whose product with the weights is one of integers."""
+    return heads.attention(g, operands.dequantized(g), outputs)
 
 
-def _unpacked(packed: Tensor, g: Any, bits: int) -> Tensor:
-    """Unpack bytes `[…, n]` to integers of a few bits, i32 `[…, n · 8 / bits]`. The low bits come first."""
+def _unpacked(packed: Tensor, g: Graph, bits: int) -> Tensor:
+    """Bytes `[…, n]` as numbers of a few bits, i32 `[…, n · 8 / bits]`: those of the low bits first."""
     wide = g.cast(packed, "i32")
     parts = [g.bitwise_and(g.right_shift(wide, bits * i), (1 << bits) - 1) for i in range(8 // bits)]
     if len(parts) == 1:
@@ -205,49 +177,57 @@ def _unpacked(packed: Tensor, g: Any, bits: int) -> Tensor:
     return g.reshape(g.stack(parts, -1), (*packed.shape.dims[:-1], static_dims(packed, -1)[0] * len(parts)))
 
 
+@dataclass(frozen=True)
+class PackedWeights:
+    """Weights `[N, K]` of a few bits, each block of which has a scale."""
+
+    packed: Tensor
+    scales: Tensor
+    zeros: Tensor | None = None
+    order: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedAttributes:
+    """The attributes of `MatMulNBits`, with ONNX Runtime's names."""
+
+    K: int
+    N: int
+    block_size: int
+    accuracy_level: int = 0
+    bits: int = 4
+    weight_prepacked: int = 0
+
+    def unpacked(self, g: Graph, weights: PackedWeights) -> Tensor:
+        """The weights as numbers of the dtype of their scales, `[N, K]`."""
+        rows, block, blocks = self.N, self.block_size, -(-self.K // self.block_size)
+        numbers = g.reshape(
+            _unpacked(g.reshape(weights.packed, (rows, blocks, -1)), g, self.bits), (rows, blocks * block)
+        )
+        zeros, factor = weights.zeros, g.reshape(weights.scales, (rows, blocks, 1))
+        centre: Tensor | int = 1 << (self.bits - 1)
+        if zeros is not None:
+            row = zeros if zeros.dtype.is_float else _unpacked(g.reshape(zeros, (rows, -1)), g, self.bits)
+            row = row if zeros.dtype.is_float else g.narrow(row, 1, 0, blocks)
+            centre = g.cast(g.reshape(row, (rows, blocks, 1)), factor.dtype)
+        if weights.order is None:
+            grouped = g.cast(g.reshape(numbers, (rows, blocks, block)), factor.dtype)
+            values = g.reshape(g.mul(g.sub(grouped, centre), factor), (rows, blocks * block))
+        else:  # each column says which block it is of
+            columns = g.cast(weights.order, "i32")
+            less = g.cast(g.narrow(numbers, 1, 0, self.K), factor.dtype)
+            if isinstance(centre, Tensor):
+                centre = g.gather(g.reshape(centre, (rows, blocks)), columns, axis=1)
+            values = g.mul(g.sub(less, centre), g.gather(g.reshape(factor, (rows, blocks)), columns, axis=1))
+        return g.narrow(values, 1, 0, self.K)
+
+
 @imports("com.microsoft.MatMulNBits")
 def matmul_n_bits(
-    g: Any,
-    a: Tensor,
-    packed: Tensor,
-    scales: Tensor,
-    zeros: Tensor | None = None,
-    order: Tensor | None = None,
-    bias: Tensor | None = None,
-    *,
-    K: int,
-    N: int,
-    block_size: int,
-    accuracy_level: int = 0,
-    bits: int = 4,
-    weight_prepacked: int = 0,
+    g: Graph, a: Tensor, weights: PackedWeights, bias: Tensor | None = None, *, packing: PackedAttributes
 ) -> Tensor:
-    """Return the product with the transpose of weights `[N, K]` of a few bits. Each block of the weights has a scale."""
-    if bits not in (2, 4, 8) or weight_prepacked:
-        raise UnsupportedError(f"of {bits} bits, or with prepacked weights, cannot be imported")
-    blocks = -(-K // block_size)
-    numbers = g.reshape(_unpacked(g.reshape(packed, (N, blocks, -1)), g, bits), (N, blocks * block_size))
-    if zeros is None:
-        centre: Any = 1 << (bits - 1)
-    elif zeros.dtype.is_float:
-        centre = g.reshape(zeros, (N, blocks, 1))
-    else:
-        row = _unpacked(g.reshape(zeros, (N, -1)), g, bits)
-        centre = g.reshape(g.narrow(row, 1, 0, blocks), (N, blocks, 1))
-    factor = g.reshape(scales, (N, blocks, 1))
-    if order is None:
-        grouped = g.cast(g.reshape(numbers, (N, blocks, block_size)), factor.dtype)
-        less = g.sub(grouped, centre if not isinstance(centre, Tensor) else g.cast(centre, factor.dtype))
-        values = g.reshape(g.mul(less, factor), (N, blocks * block_size))
-    else:  # `order` has the block of each column
-        columns = g.cast(order, "i32")
-        less = g.cast(g.narrow(numbers, 1, 0, K), factor.dtype)
-        shift = (
-            centre
-            if not isinstance(centre, Tensor)
-            else g.gather(g.reshape(g.cast(centre, factor.dtype), (N, blocks)), columns, axis=1)
-        )
-        values = g.mul(g.sub(less, shift), g.gather(g.reshape(factor, (N, blocks)), columns, axis=1))
-    weights = g.narrow(values, 1, 0, K)
-    product = g.matmul(a, g.transpose(g.cast(weights, a.dtype), (1, 0)))
+    """A product with the transpose of packed weights."""
+    if packing.bits not in (2, 4, 8) or packing.weight_prepacked:
+        raise UnsupportedError(f"of {packing.bits} bits, or with prepacked weights, cannot be imported")
+    product = g.matmul(a, g.transpose(g.cast(packing.unpacked(g, weights), a.dtype), (1, 0)))
     return product if bias is None else g.add(product, bias)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from rlx.importers.onnx.contrib_quantized import dynamic_quantize_matmul
-from rlx.importers.onnx.recurrent import Cell, run_lstm
+from rlx.importers.onnx.recurrent import Cell, CellAttributes, LstmOperands, run_lstm
 from rlx.importers.onnx.rules import imports
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
+
+
+@dataclass(frozen=True)
+class WeightScales:
+    """The scales and the zero points of the weights of a sequence and of states."""
+
+    w_scale: Tensor
+    w_zero: Tensor
+    r_scale: Tensor
+    r_zero: Tensor
 
 
 class _QuantizedCell(Cell):
@@ -15,16 +26,16 @@ class _QuantizedCell(Cell):
 
     Args:
         g: The graph.
-        operands: As for `Cell`. Weights are `[directions, input, gates]`.
-        scales: The scales and zero points of the input weights, then those of the state weights.
-        attributes: As for `Cell`.
+        operands: The operands; weights are `[directions, input, gates]`.
+        scales: Those of the weights.
+        attributes: The attributes.
     """
 
-    def __init__(self, g: Any, operands: Any, scales: Any, attributes: dict[str, Any]):
-        super().__init__(g, operands, 4, 2, {**attributes, "layout": 0, "hidden_axis": -2})
-        self.w_scale, self.w_zero, self.r_scale, self.r_zero = scales
+    def __init__(self, g: Graph, operands: LstmOperands, scales: WeightScales, attributes: CellAttributes):
+        super().__init__(g, operands, attributes, False, hidden_axis=-2)
+        self.scales = scales
         self.sequences = [
-            dynamic_quantize_matmul(g, self.x, self.w[d], self.w_scale[d], self.w_zero[d])
+            dynamic_quantize_matmul(g, self.x, self.w[d], scales.w_scale[d], scales.w_zero[d])
             for d in range(self.directions)
         ]
 
@@ -32,34 +43,18 @@ class _QuantizedCell(Cell):
         return now
 
     def of_hidden(self, d: int, hidden: Tensor) -> Tensor:
-        return dynamic_quantize_matmul(self.g, hidden, self.r[d], self.r_scale[d], self.r_zero[d])
+        return dynamic_quantize_matmul(self.g, hidden, self.r[d], self.scales.r_scale[d], self.scales.r_zero[d])
 
 
 @imports("com.microsoft.DynamicQuantizeLSTM")
 def dynamic_quantize_lstm(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None,
-    lengths: Tensor | None,
-    h: Tensor | None,
-    c: Tensor | None,
-    peepholes: Tensor | None,
-    w_scale: Tensor,
-    w_zero: Tensor,
-    r_scale: Tensor,
-    r_zero: Tensor,
+    g: Graph,
+    operands: LstmOperands,
+    scales: WeightScales,
     *,
     outputs: int,
-    activation_alpha: Any = None,
-    activation_beta: Any = None,
-    activations: Any = None,
-    clip: float = 0.0,
-    direction: str = "forward",
-    hidden_size: int | None = None,
+    attributes: CellAttributes,
     input_forget: int = 0,
 ) -> list[Tensor]:
-    scales = (w_scale, w_zero, r_scale, r_zero)
-    cell = _QuantizedCell(g, (x, w, r, b, lengths, h, c), scales, {"direction": direction, "clip": clip})
-    return run_lstm(g, cell, peepholes, (activations, activation_alpha, activation_beta), bool(input_forget), outputs)
+    cell = _QuantizedCell(g, operands, scales, attributes)
+    return run_lstm(g, cell, operands.peepholes, attributes, bool(input_forget), outputs)

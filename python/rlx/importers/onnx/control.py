@@ -20,6 +20,7 @@ from rlx.importers.onnx.rules import (
 from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 # The largest number of steps of a loop that is unrolled. The compile time of a scan does not depend on its length.
@@ -72,8 +73,8 @@ def _depends(scope: OnnxScope, body: Any, changing: set[str]) -> set[str]:
     return found
 
 
-def _number(body: Any, step: Any, g: Any) -> OnnxValue:
-    """Return the number of a step: a scalar, or one element if the body declares an axis."""
+def _number(body: Any, step: Any, g: Graph) -> OnnxValue:
+    """The number of a step: a scalar, or one element where the body says so."""
     has_axis = len(body.input[0].type.tensor_type.shape.dim) == 1
     if isinstance(step, int):
         return OnnxValue(known=np.array([step] if has_axis else step, np.int64))

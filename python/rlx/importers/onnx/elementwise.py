@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from rlx.importers.onnx.powers_of_two import power_of_two
 from rlx.importers.onnx.rules import Static, elements, imports
 from rlx.ir.dtype import dtype, f8e8m0fnu
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 # The name in ONNX, and the name of the graph's method.
@@ -44,23 +46,32 @@ for _name, _method in _SAME.items():
 
 
 @imports("Erf")
-def erf(g: Any, x: Tensor) -> Tensor:
+def erf(g: Graph, x: Tensor) -> Tensor:
     return g.erf(x) if x.dtype.is_float else g.cast(g.erf(g.cast(x, "f64")), x.dtype)
+
+
+@dataclass(frozen=True)
+class DropoutOperands:
+    """A tensor; the share of its elements that a training drops; whether it is trained."""
+
+    x: Tensor
+    ratio: Tensor | None = None
+    training_mode: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropoutAttributes:
+    """The attributes of `Dropout`, with ONNX's names."""
+
+    ratio: float = 0.5
+    seed: int = 0
 
 
 @imports("Dropout")
 def dropout(
-    g: Any,
-    x: Tensor,
-    share: Tensor | None = None,
-    training_mode: Tensor | None = None,
-    *,
-    static: Static,
-    outputs: int,
-    opset: int,
-    ratio: float = 0.5,
-    seed: int = 0,
+    g: Graph, operands: DropoutOperands, *, static: Static, outputs: int, opset: int, attributes: DropoutAttributes
 ) -> list[Tensor]:
+    x = operands.x
     training = elements(static, 2, "training_mode")
     rate = elements(static, 1, "ratio")
     if training is not None and training.any() and (rate is None or float(rate) != 0):
@@ -69,7 +80,7 @@ def dropout(
 
 
 @imports("Div")
-def div(g: Any, lhs: Tensor, rhs: Tensor) -> Tensor:
+def div(g: Graph, lhs: Tensor, rhs: Tensor) -> Tensor:
     if lhs.dtype.is_float:
         return g.div(lhs, rhs)
     quotient = g.floor_divide(lhs, rhs)  # ONNX rounds toward zero
@@ -79,7 +90,7 @@ def div(g: Any, lhs: Tensor, rhs: Tensor) -> Tensor:
 
 
 @imports("Pow")
-def power(g: Any, base: Tensor, exponent: Tensor) -> Tensor:
+def power(g: Graph, base: Tensor, exponent: Tensor) -> Tensor:
     if base.dtype is exponent.dtype:
         return g.pow(base, exponent)
     if base.dtype.is_float:
@@ -88,12 +99,12 @@ def power(g: Any, base: Tensor, exponent: Tensor) -> Tensor:
 
 
 @imports("Mod")
-def mod(g: Any, lhs: Tensor, rhs: Tensor, *, fmod: int = 0) -> Tensor:
+def mod(g: Graph, lhs: Tensor, rhs: Tensor, *, fmod: int = 0) -> Tensor:
     return g.fmod(lhs, rhs) if fmod else g.remainder(lhs, rhs)
 
 
 @imports("BitShift")
-def bit_shift(g: Any, x: Tensor, count: Tensor, *, direction: str) -> Tensor:
+def bit_shift(g: Graph, x: Tensor, count: Tensor, *, direction: str) -> Tensor:
     if direction == "LEFT":
         return g.left_shift(x, count)
     width = 8 * x.dtype.numpy.itemsize
@@ -106,8 +117,8 @@ def bit_shift(g: Any, x: Tensor, count: Tensor, *, direction: str) -> Tensor:
 
 
 @imports("IsInf")
-def is_inf(g: Any, x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
-    x = g.cast(x, x.dtype.compute) if x.dtype.storage else x  # most 8-bit formats have no infinity
+def is_inf(g: Graph, x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
+    x = g.cast(x, x.dtype.compute) if x.dtype.storage else x  # most formats of 8 bits have no infinity
     positive, negative = g.eq(x, np.inf), g.eq(x, -np.inf)
     if not (detect_negative or detect_positive):
         return g.zeros_like(positive)
@@ -117,7 +128,7 @@ def is_inf(g: Any, x: Tensor, *, detect_negative: int = 1, detect_positive: int 
 
 
 def _folded(method: str) -> Any:
-    def rule(g: Any, first: Tensor, *others: Tensor) -> Tensor:
+    def rule(g: Graph, first: Tensor, *others: Tensor) -> Tensor:
         for other in others:
             first = getattr(g, method)(first, other)
         return first
@@ -131,13 +142,13 @@ imports("Sum")(_folded("add"))
 
 
 @imports("Mean")
-def mean(g: Any, *xs: Tensor) -> Tensor:
+def mean(g: Graph, *xs: Tensor) -> Tensor:
     return g.div(_folded("add")(g, *xs), float(len(xs)))
 
 
 @imports("Clip")
 def clip(
-    g: Any,
+    g: Graph,
     x: Tensor,
     low: Tensor | None = None,
     high: Tensor | None = None,
@@ -152,61 +163,61 @@ def clip(
 
 
 @imports("Gelu")
-def gelu(g: Any, x: Tensor, *, approximate: str = "none") -> Tensor:
+def gelu(g: Graph, x: Tensor, *, approximate: str = "none") -> Tensor:
     return g.gelu_approx(x) if approximate == "tanh" else g.gelu(x)
 
 
 @imports("LeakyRelu")
-def leaky_relu(g: Any, x: Tensor, *, alpha: float = 0.01) -> Tensor:
+def leaky_relu(g: Graph, x: Tensor, *, alpha: float = 0.01) -> Tensor:
     return g.where(g.lt(x, 0), g.mul(x, alpha), x)
 
 
 @imports("PRelu")
-def prelu(g: Any, x: Tensor, slope: Tensor) -> Tensor:
+def prelu(g: Graph, x: Tensor, slope: Tensor) -> Tensor:
     return g.where(g.lt(x, 0), g.mul(x, slope), x)
 
 
 @imports("ThresholdedRelu")
-def thresholded_relu(g: Any, x: Tensor, *, alpha: float = 1.0) -> Tensor:
+def thresholded_relu(g: Graph, x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return g.where(g.gt(x, alpha), x, 0.0)
 
 
 @imports("Elu")
-def elu(g: Any, x: Tensor, *, alpha: float = 1.0) -> Tensor:
+def elu(g: Graph, x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return g.elu(x, alpha=alpha)
 
 
 @imports("Celu")
-def celu(g: Any, x: Tensor, *, alpha: float = 1.0) -> Tensor:
+def celu(g: Graph, x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return g.celu(x, alpha=alpha)
 
 
 @imports("Selu")
 def selu(
-    g: Any, x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875
+    g: Graph, x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875
 ) -> Tensor:
     return g.mul(g.elu(x, alpha=alpha), gamma)
 
 
 @imports("Swish")
-def swish(g: Any, x: Tensor, *, alpha: float = 1.0) -> Tensor:
+def swish(g: Graph, x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return g.mul(x, g.sigmoid(g.mul(x, alpha)))
 
 
 @imports("HardSigmoid")
-def hard_sigmoid(g: Any, x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
+def hard_sigmoid(g: Graph, x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
     return g.clamp(g.add(g.mul(x, alpha), beta), 0.0, 1.0)
 
 
 @imports("Shrink")
-def shrink(g: Any, x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
+def shrink(g: Graph, x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
     zero = g.zeros_like(x)
     shrunk = g.where(g.lt(x, -lambd), g.add(x, bias), g.where(g.gt(x, lambd), g.sub(x, bias), zero))
     return g.cast(shrunk, x.dtype)
 
 
 @imports("Cast")
-def cast(g: Any, x: Tensor, *, to: Any, saturate: int = 1, round_mode: str = "up") -> Tensor:
+def cast(g: Graph, x: Tensor, *, to: Any, saturate: int = 1, round_mode: str = "up") -> Tensor:
     kind = dtype(to)
     if kind.is_bool and not x.dtype.is_bool:
         return g.ne(x, 0)
@@ -221,5 +232,5 @@ def cast(g: Any, x: Tensor, *, to: Any, saturate: int = 1, round_mode: str = "up
 
 
 @imports("CastLike")
-def cast_like(g: Any, x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
+def cast_like(g: Graph, x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
     return cast(g, x, to=like.dtype, saturate=saturate, round_mode=round_mode)

@@ -8,42 +8,40 @@ import numpy as np
 
 from rlx.importers.onnx.rules import imports
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 
 @imports("Affine")
-def affine(g: Any, x: Tensor, *, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
+def affine(g: Graph, x: Tensor, *, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
     return g.add(g.mul(x, alpha), beta)
 
 
 @imports("Scale")
-def scale_(g: Any, x: Tensor, *, scale: float = 1.0) -> Tensor:
+def scale_(g: Graph, x: Tensor, *, scale: float = 1.0) -> Tensor:
     return g.mul(x, scale)
 
 
 @imports("ScaledTanh")
-def scaled_tanh(g: Any, x: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+def scaled_tanh(g: Graph, x: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
     return g.mul(g.tanh(g.mul(x, beta)), alpha)
 
 
 @imports("ParametricSoftplus")
-def parametric_softplus(g: Any, x: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+def parametric_softplus(g: Graph, x: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
     return g.mul(g.softplus(g.mul(x, beta)), alpha)
 
 
 @imports("ImageScaler")
-def image_scaler(g: Any, x: Tensor, *, bias: Any = None, scale: float = 1.0) -> Tensor:
-    """Scale the image by one factor and add a bias to each channel."""
+def image_scaler(g: Graph, x: Tensor, *, bias: Any = None, scale: float = 1.0) -> Tensor:
+    """A factor for all, and something added for each channel."""
     scaled = g.mul(x, scale)
     return g.add(scaled, g.constant(np.array(bias, np.float32).reshape(-1, 1, 1))) if bias else scaled
 
 
 @imports("Crop")
-def crop(g: Any, x: Tensor, *, border: Any, scale: Any = None) -> Tensor:
-    """Cut the borders (left, top, right, bottom).
-
-    With `scale`, keep this number of rows and columns from the top left corner of the cut.
-    """
+def crop(g: Graph, x: Tensor, *, border: Any, scale: Any = None) -> Tensor:
+    """Without borders (left, top, right, bottom); with `scale` so many rows and columns from the left and the top on."""
     if x.shape.rank != 4 or len(border) != 4:
         raise UnsupportedError(f"of {x.shape} by {len(border)} borders has no meaning")
     left, top, right, bottom = border

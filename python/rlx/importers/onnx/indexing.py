@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rlx.importers.onnx.rules import Static, elements, extent, imports, static_dims
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 
 _REDUCTION = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
-def _from_start(g: Any, indices: Tensor, size: Dim) -> Tensor:
-    """Return indices with negative ones counted from the end."""
+def _from_start(g: Graph, indices: Tensor, size: Dim) -> Tensor:
+    """Indices of which negative ones count from the end."""
     return g.where(g.lt(indices, 0), g.add(indices, extent(g, size, indices.dtype)), indices)
 
 
 @imports("Gather")
-def gather(g: Any, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+def gather(g: Graph, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     return g.gather(x, _from_start(g, indices, x.shape.dims[axis]), axis=axis)
 
 
 @imports("GatherElements")
-def gather_elements(g: Any, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+def gather_elements(g: Graph, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     if indices.shape.rank == x.shape.rank:
         starts, limits = (0,) * x.shape.rank, list(indices.shape.dims)
         limits[axis] = x.shape.dims[axis]
@@ -32,8 +31,8 @@ def gather_elements(g: Any, x: Tensor, indices: Tensor, *, axis: int = 0) -> Ten
     return g.take_along_axis(x, _from_start(g, indices, x.shape.dims[axis]), axis=axis)
 
 
-def _rows_from_start(g: Any, x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """Return index tuples with negative ones counted from the end."""
+def _rows_from_start(g: Graph, x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
+    """Index tuples of which negative numbers count from the end."""
     (depth,) = static_dims(indices, -1)
     sizes = [extent(g, d, indices.dtype) for d in x.shape.dims[batch_dims : batch_dims + depth]]
     if all(isinstance(s, int) for s in sizes):
@@ -44,18 +43,18 @@ def _rows_from_start(g: Any, x: Tensor, indices: Tensor, batch_dims: int = 0) ->
 
 
 @imports("GatherND")
-def gather_nd(g: Any, x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+def gather_nd(g: Graph, x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     return g.gather_nd(x, _rows_from_start(g, x, indices, batch_dims), batch_dims=batch_dims)
 
 
 @imports("ScatterND")
-def scatter_nd(g: Any, x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+def scatter_nd(g: Graph, x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
     return g.scatter_nd(x, _rows_from_start(g, x, indices), updates, reduction=_REDUCTION[reduction])
 
 
 @imports("ScatterElements", "Scatter")
 def scatter_elements(
-    g: Any, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
+    g: Graph, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
     axis = axis % x.shape.rank
     dims = indices.shape.dims
@@ -65,7 +64,7 @@ def scatter_elements(
 
 
 @imports("OneHot")
-def one_hot(g: Any, indices: Tensor, depth: Tensor, values: Tensor, *, static: Static, axis: int = -1) -> Tensor:
+def one_hot(g: Graph, indices: Tensor, depth: Tensor, values: Tensor, *, static: Static, axis: int = -1) -> Tensor:
     size = elements(static, 1, "depth")
     assert size is not None
     count = int(size.item())

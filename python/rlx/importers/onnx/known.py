@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,18 +18,19 @@ from rlx.importers.onnx.rules import (
     static_dims,
 )
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _MOST_SKIPPED = 1000
 
 
 @imports("NonZero")
-def nonzero(g: Any, x: Tensor, *, static: Static) -> Tensor:
+def nonzero(g: Graph, x: Tensor, *, static: Static) -> Tensor:
     return g.constant(np.array(np.nonzero(np.atleast_1d(needed(static, 0, "X"))), np.int64))
 
 
 @imports("Compress")
-def compress(g: Any, x: Tensor, condition: Tensor, *, static: Static, axis: int | None = None) -> Tensor:
+def compress(g: Graph, x: Tensor, condition: Tensor, *, static: Static, axis: int | None = None) -> Tensor:
     chosen = np.flatnonzero(needed(static, 1, "condition"))
     flat = g.reshape(x, (-1,)) if axis is None else x
     return g.gather(flat, g.constant(chosen.astype(np.int32)), axis=axis or 0)
@@ -35,7 +38,7 @@ def compress(g: Any, x: Tensor, condition: Tensor, *, static: Static, axis: int 
 
 @imports("Unique")
 def unique(
-    g: Any, x: Tensor, *, static: Static, outputs: int, axis: int | None = None, sorted: int = 1
+    g: Graph, x: Tensor, *, static: Static, outputs: int, axis: int | None = None, sorted: int = 1
 ) -> list[Tensor]:
     found, first, inverse, counts = np.unique(needed(static, 0, "X"), True, True, True, axis=axis)
     if not sorted:  # in the order of occurrence
@@ -62,18 +65,19 @@ def _overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
     return shared / np.maximum(areas[0] + areas[1] - shared, 1e-30)
 
 
+@dataclass(frozen=True)
+class BoxOperands:
+    """Boxes and their scores; how many boxes of a class are wanted; thresholds of their overlap and of scores."""
+
+    boxes: Tensor
+    scores: Tensor
+    max_output_boxes_per_class: Tensor | None = None
+    iou_threshold: Tensor | None = None
+    score_threshold: Tensor | None = None
+
+
 @imports("NonMaxSuppression")
-def non_max_suppression(
-    g: Any,
-    boxes: Tensor,
-    scores: Tensor,
-    most: Tensor | None = None,
-    iou: Tensor | None = None,
-    least: Tensor | None = None,
-    *,
-    static: Static,
-    center_point_box: int = 0,
-) -> Tensor:
+def non_max_suppression(g: Graph, operands: BoxOperands, *, static: Static, center_point_box: int = 0) -> Tensor:
     all_boxes, all_scores = needed(static, 0, "boxes"), needed(static, 1, "scores")
     count = (integers(static, 2, "max_output_boxes_per_class") or (0,))[0]
     limit, floor = (elements(static, i, n) for i, n in ((3, "iou_threshold"), (4, "score_threshold")))
@@ -92,39 +96,47 @@ def non_max_suppression(
     return g.constant(np.array(rows, np.int64).reshape(-1, 3))
 
 
-@imports("TfIdfVectorizer")
-def tf_idf_vectorizer(
-    g: Any,
-    x: Tensor,
-    *,
-    max_gram_length: int,
-    max_skip_count: int,
-    min_gram_length: int,
-    mode: str,
-    ngram_counts: Any,
-    ngram_indexes: Any,
-    pool_int64s: Any = None,
-    pool_strings: Any = None,
-    weights: Any = None,
-) -> Tensor:
-    """Count the n-grams of a pool in an integer tensor, with up to `max_skip_count` skipped elements.
+@dataclass(frozen=True, kw_only=True)
+class TfIdfAttributes:
+    """The attributes of `TfIdfVectorizer`, with ONNX's names."""
 
-    The tensor may be computed at run time.
-    """
-    if pool_int64s is None or mode not in ("TF", "IDF", "TFIDF"):
-        raise UnsupportedError("of strings cannot be imported")
+    max_gram_length: int
+    max_skip_count: int
+    min_gram_length: int
+    mode: str
+    ngram_counts: Sequence[int]
+    ngram_indexes: Sequence[int]
+    pool_int64s: Sequence[int] | None = None
+    pool_strings: Sequence[str] | None = None
+    weights: Sequence[float] | None = None
+
+    def grams(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The n-grams of the pool whose lengths count, each with its place in the result.
+
+        Raises:
+            UnsupportedError: They are texts.
+        """
+        pool = self.pool_int64s
+        if pool is None or self.mode not in ("TF", "IDF", "TFIDF"):
+            raise UnsupportedError("of strings cannot be imported")
+        grams: list[tuple[int, ...]] = []
+        for n, (start, end) in enumerate(zip(self.ngram_counts, [*self.ngram_counts[1:], len(pool)], strict=True), 1):
+            grams += [tuple(pool[i : i + n]) for i in range(start, end, n)]
+        pairs = zip(self.ngram_indexes, grams, strict=True)
+        return [(i, gram) for i, gram in pairs if self.min_gram_length <= len(gram) <= self.max_gram_length]
+
+
+@imports("TfIdfVectorizer")
+def tf_idf_vectorizer(g: Graph, x: Tensor, *, pool: TfIdfAttributes) -> Tensor:
+    """How often n-grams of a pool occur, with up to so many elements skipped between two; of integers, known or not."""
+    grams = pool.grams()
     rows = g.reshape(x, (1, -1)) if x.shape.rank < 2 else x
     (length,) = static_dims(rows, 1)
-    bounded(max(ngram_indexes), "counts")
-    bounded(max_skip_count, "skipped elements", _MOST_SKIPPED)
-    found: list[Any] = [None] * (max(ngram_indexes) + 1)
-    grams: list[tuple[int, ...]] = []
-    for n, (start, end) in enumerate(zip(ngram_counts, [*ngram_counts[1:], len(pool_int64s)], strict=True), 1):
-        grams += [tuple(pool_int64s[i : i + n]) for i in range(start, end, n)]
-    for place, gram in zip(ngram_indexes, grams, strict=True):
-        if not min_gram_length <= len(gram) <= max_gram_length:
-            continue
-        for step in range(1, max_skip_count + 2 if len(gram) > 1 else 2):
+    bounded(max(pool.ngram_indexes), "counts")
+    bounded(pool.max_skip_count, "skipped elements", _MOST_SKIPPED)
+    found: list[Any] = [None] * (max(pool.ngram_indexes) + 1)
+    for place, gram in grams:
+        for step in range(1, pool.max_skip_count + 2 if len(gram) > 1 else 2):
             windows = length - (len(gram) - 1) * step
             if windows <= 0:
                 break
@@ -137,9 +149,9 @@ def tf_idf_vectorizer(
     zero = g.zeros((rows.shape.dims[0],), dtype="f32")
     counts = g.stack([zero if f is None else f for f in found], 1)
     scale = np.ones(len(found), np.float32)
-    if weights is not None:
-        scale[list(ngram_indexes)] = weights
-    if mode == "IDF":
+    if pool.weights is not None:
+        scale[list(pool.ngram_indexes)] = pool.weights
+    if pool.mode == "IDF":
         counts = g.cast(g.gt(counts, 0.0), "f32")
-    result = counts if mode == "TF" else g.mul(counts, g.constant(scale))
+    result = counts if pool.mode == "TF" else g.mul(counts, g.constant(scale))
     return g.reshape(result, (len(found),)) if x.shape.rank < 2 else result

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 
 
-def _reduced(
-    g: Any, log_probs: Tensor, target: Tensor, weight: Tensor | None, ignore_index: Any, reduction: str
-) -> Tensor:
-    """Return the negative log-probability of each target. Classes are axis 1."""
+@dataclass(frozen=True, kw_only=True)
+class LossAttributes:
+    """The attributes of a loss, with ONNX's names."""
+
+    ignore_index: int | None = None
+    reduction: str = "mean"
+
+
+def _reduced(g: Graph, log_probs: Tensor, target: Tensor, weight: Tensor | None, loss_of: LossAttributes) -> Tensor:
+    """Minus the logarithm of each target's probability; classes are axis 1."""
+    ignore_index, reduction = loss_of.ignore_index, loss_of.reduction
     used = None if ignore_index is None else g.ne(target, ignore_index)
     (classes,) = static_dims(log_probs, 1)
     index = g.where(g.lt(target, 0), g.add(target, classes), target)
@@ -30,33 +38,31 @@ def _reduced(
 
 @imports("NegativeLogLikelihoodLoss")
 def negative_log_likelihood_loss(
-    g: Any,
+    g: Graph,
     log_probs: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
     *,
-    ignore_index: int | None = None,
-    reduction: str = "mean",
+    attributes: LossAttributes,
 ) -> Tensor:
-    return _reduced(g, log_probs, target, weight, ignore_index, reduction)
+    return _reduced(g, log_probs, target, weight, attributes)
 
 
 @imports("SoftmaxCrossEntropyLoss")
 def softmax_cross_entropy_loss(
-    g: Any,
+    g: Graph,
     scores: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
     *,
     outputs: int,
-    ignore_index: int | None = None,
-    reduction: str = "mean",
+    attributes: LossAttributes,
 ) -> list[Tensor]:
     log_probs = g.log_softmax(scores, 1)
-    return [_reduced(g, log_probs, target, weight, ignore_index, reduction), log_probs][:outputs]
+    return [_reduced(g, log_probs, target, weight, attributes), log_probs][:outputs]
 
 
 @imports("LpNormalization")
-def lp_normalization(g: Any, x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
+def lp_normalization(g: Graph, x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
     size = g.sqrt(g.sum(g.mul(x, x), axis, True)) if p == 2 else g.sum(g.abs(x), axis, True)
     return g.where(g.eq(size, 0), 0.0, g.div(x, g.where(g.eq(size, 0), 1.0, size)))

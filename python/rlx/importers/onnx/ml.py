@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,36 +11,37 @@ import numpy as np
 from rlx.importers.onnx.ml_scores import regressed, rows_of
 from rlx.importers.onnx.rules import bounded, imports, static_dims
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
 _MOST_KEYS = 4096  # the largest number of keys; a value is compared with each of them
 
 
-def _per_feature(g: Any, values: Any) -> Tensor | float:
-    """Return one number for all features, or one for each feature."""
+def _per_feature(g: Graph, values: Any) -> Tensor | float:
+    """One number for all features, or one for each."""
     return float(values[0]) if len(values) == 1 else g.constant(np.array(values, np.float32))
 
 
 @imports(f"{_DOMAIN}.ArrayFeatureExtractor")
-def array_feature_extractor(g: Any, x: Tensor, which: Tensor) -> Tensor:
+def array_feature_extractor(g: Graph, x: Tensor, which: Tensor) -> Tensor:
     chosen = g.gather(x, g.reshape(g.cast(which, "i32"), (-1,)), axis=x.shape.rank - 1)
     return g.reshape(chosen, (1, -1)) if x.shape.rank == 1 else chosen
 
 
 @imports(f"{_DOMAIN}.Binarizer")
-def binarizer(g: Any, x: Tensor, *, threshold: float = 0.0) -> Tensor:
+def binarizer(g: Graph, x: Tensor, *, threshold: float = 0.0) -> Tensor:
     return g.cast(g.gt(x, threshold), x.dtype)
 
 
 @imports(f"{_DOMAIN}.Scaler")
-def scaler(g: Any, x: Tensor, *, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
+def scaler(g: Graph, x: Tensor, *, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
     return g.mul(g.sub(g.cast(x, "f32"), _per_feature(g, offset)), _per_feature(g, scale))
 
 
 @imports(f"{_DOMAIN}.Imputer")
 def imputer(
-    g: Any,
+    g: Graph,
     x: Tensor,
     *,
     imputed_value_floats: Any = None,
@@ -55,7 +58,7 @@ def imputer(
 
 
 @imports(f"{_DOMAIN}.Normalizer")
-def normalizer(g: Any, x: Tensor, *, norm: str = "MAX") -> Tensor:
+def normalizer(g: Graph, x: Tensor, *, norm: str = "MAX") -> Tensor:
     x = g.cast(x, "f32")
     sizes = {
         "MAX": lambda: g.max(x, (-1,), True),
@@ -68,7 +71,7 @@ def normalizer(g: Any, x: Tensor, *, norm: str = "MAX") -> Tensor:
 
 @imports(f"{_DOMAIN}.LinearRegressor")
 def linear_regressor(
-    g: Any, x: Tensor, *, coefficients: Any, intercepts: Any = None, post_transform: str = "NONE", targets: int = 1
+    g: Graph, x: Tensor, *, coefficients: Any, intercepts: Any = None, post_transform: str = "NONE", targets: int = 1
 ) -> Tensor:
     weights = np.array(coefficients, np.float32).reshape(targets, -1)
     result = g.matmul(g.cast(rows_of(g, x), "f32"), g.constant(weights.T.copy()))
@@ -77,8 +80,8 @@ def linear_regressor(
 
 
 @imports(f"{_DOMAIN}.FeatureVectorizer")
-def feature_vectorizer(g: Any, *xs: Tensor, inputdimensions: Any = None) -> Tensor:
-    """Concatenate features. Each operand is cut or zero-padded to its number of columns."""
+def feature_vectorizer(g: Graph, *xs: Tensor, inputdimensions: Any = None) -> Tensor:
+    """Features side by side, of each operand so many: cut, or followed by zeros."""
     parts: list[Tensor] = []
     for i, x in enumerate(xs):
         rows = g.reshape(x, (-1, 1)) if x.shape.rank == 1 else x
@@ -90,8 +93,10 @@ def feature_vectorizer(g: Any, *xs: Tensor, inputdimensions: Any = None) -> Tens
 
 
 @imports(f"{_DOMAIN}.OneHotEncoder")
-def one_hot_encoder(g: Any, x: Tensor, *, cats_int64s: Any = None, cats_strings: Any = None, zeros: int = 1) -> Tensor:
-    """Return a one-hot encoding with a column for each category. Values without a category, such as NaN, give zeros."""
+def one_hot_encoder(
+    g: Graph, x: Tensor, *, cats_int64s: Any = None, cats_strings: Any = None, zeros: int = 1
+) -> Tensor:
+    """A column for each category; of what is none of them, as NaN is, zeros."""
     if not cats_int64s:
         raise UnsupportedError("of texts cannot be imported")
     kinds = g.constant(np.array(cats_int64s, np.int64))
@@ -100,41 +105,55 @@ def one_hot_encoder(g: Any, x: Tensor, *, cats_int64s: Any = None, cats_strings:
 
 
 @imports(f"{_DOMAIN}.ZipMap")
-def zip_map(g: Any, x: Tensor, *, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> Tensor:
-    """Return the tensor itself. Its columns are the classes, in the order of their names."""
+def zip_map(g: Graph, x: Tensor, *, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> Tensor:
+    """The tensor itself: its columns are the classes, in the order of their names."""
     return x
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelTable:
+    """The attributes of `LabelEncoder`, with ONNX's names."""
+
+    default_float: float = -0.0
+    default_int64: int = -1
+    default_tensor: np.ndarray | None = None
+    keys_floats: Sequence[float] | None = None
+    keys_int64s: Sequence[int] | None = None
+    keys_tensor: np.ndarray | None = None
+    values_floats: Sequence[float] | None = None
+    values_int64s: Sequence[int] | None = None
+    values_tensor: np.ndarray | None = None
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The keys."""
+        return (
+            self.keys_tensor if self.keys_tensor is not None else np.array(self.keys_floats or self.keys_int64s or ())
+        )
+
+    @property
+    def values(self) -> np.ndarray:
+        """The value of each key."""
+        if self.values_tensor is not None:
+            return self.values_tensor
+        if self.values_floats is not None:
+            return np.array(self.values_floats, np.float32)
+        return np.array(self.values_int64s or (), np.int64)
+
+
 @imports(f"{_DOMAIN}.LabelEncoder")
-def label_encoder(
-    g: Any,
-    x: Tensor,
-    *,
-    default_float: float = -0.0,
-    default_int64: int = -1,
-    default_tensor: np.ndarray | None = None,
-    keys_floats: Any = None,
-    keys_int64s: Any = None,
-    keys_tensor: np.ndarray | None = None,
-    values_floats: Any = None,
-    values_int64s: Any = None,
-    values_tensor: np.ndarray | None = None,
-) -> Tensor:
-    """Return the value of each key, by comparison with all keys. NaN can be a key."""
-    keys = keys_tensor if keys_tensor is not None else np.array(keys_floats or keys_int64s or ())
-    values = values_tensor
-    if values is None:
-        floats = values_floats is not None
-        values = np.array(values_floats if floats else values_int64s or (), np.float32 if floats else np.int64)
+def label_encoder(g: Graph, x: Tensor, *, table: LabelTable) -> Tensor:
+    """The value of each key, by a comparison with all of them; NaN is a key as others are."""
+    keys, values = table.keys, table.values
     bounded(keys.size, "keys", _MOST_KEYS)
     if keys.dtype.kind not in "iuf" or values.dtype.kind not in "iuf" or not keys.size or keys.shape != values.shape:
         raise UnsupportedError("of what are not numbers cannot be imported")
     other = (
-        default_tensor.reshape(())
-        if default_tensor is not None
-        else default_float
+        table.default_tensor.reshape(())
+        if table.default_tensor is not None
+        else table.default_float
         if values.dtype.kind == "f"
-        else default_int64
+        else table.default_int64
     )
     result = g.broadcast_to(g.constant(np.asarray(other, values.dtype)), x.shape)
     for key, value in zip(keys.tolist(), values, strict=True):

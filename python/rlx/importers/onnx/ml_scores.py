@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 KINDS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def transformed(g: Any, scores: Tensor, kind: str) -> Tensor:
-    """Apply the function named by `post_transform` to scores `[rows, classes]`.
+def transformed(g: Graph, scores: Tensor, kind: str) -> Tensor:
+    """A function of scores, `[rows, classes]`, by its name in `post_transform`.
 
     Raises:
         UnsupportedError: The function does not exist.
@@ -36,8 +38,8 @@ def transformed(g: Any, scores: Tensor, kind: str) -> Tensor:
     raise UnsupportedError(f"with the function '{kind}' of its scores cannot be imported")
 
 
-def regressed(g: Any, result: Tensor, kind: str) -> Tensor:
-    """Apply the function named by `kind` to the targets of a regression, `[rows, targets]`.
+def regressed(g: Graph, result: Tensor, kind: str) -> Tensor:
+    """A function of the targets of a regression, `[rows, targets]`.
 
     Raises:
         UnsupportedError: The function needs several scores, but there is one. ONNX Runtime leaves it unchanged.
@@ -47,16 +49,16 @@ def regressed(g: Any, result: Tensor, kind: str) -> Tensor:
     return transformed(g, result, kind)
 
 
-def _inverse_erf(g: Any, x: Tensor) -> Tensor:
-    """Return the inverse of erf by Winitzki's formula, as in ONNX's reference evaluator and ONNX Runtime."""
+def _inverse_erf(g: Graph, x: Tensor) -> Tensor:
+    """By Winitzki's formula, as ONNX's reference and ONNX Runtime have it."""
     log = g.log(g.mul(g.sub(1.0, x), g.add(1.0, x)))
     half = g.add(2 / (math.pi * 0.147), g.mul(log, 0.5))
     root = g.sqrt(g.sub(g.sqrt(g.sub(g.mul(half, half), g.div(log, 0.147))), half))
     return g.mul(g.where(g.lt(x, 0), -1.0, 1.0), root)
 
 
-def two_columns(g: Any, score: Tensor, kind: str, is_share: bool) -> Tensor:
-    """Return the scores of two classes from the score of the second class, `[rows, 1]`, as ONNX Runtime does.
+def two_columns(g: Graph, score: Tensor, kind: str, is_share: bool) -> Tensor:
+    """The scores of two classes by that of the second, `[rows, 1]`, as ONNX Runtime gives them.
 
     Args:
         g: The graph.
@@ -71,8 +73,8 @@ def two_columns(g: Any, score: Tensor, kind: str, is_share: bool) -> Tensor:
     return g.concat([g.sub(1.0, score) if is_share else g.neg(score), score], 1)
 
 
-def labels_of(g: Any, index: Tensor, numbers: Any, texts: Any, wanted: Sequence[bool]) -> Tensor:
-    """Return the labels of classes for their indices.
+def labels_of(g: Graph, index: Tensor, numbers: Any, texts: Any, wanted: Sequence[bool]) -> Tensor:
+    """The labels of classes by their index.
 
     Raises:
         UnsupportedError: The labels are strings and are used.
@@ -85,14 +87,31 @@ def labels_of(g: Any, index: Tensor, numbers: Any, texts: Any, wanted: Sequence[
     return g.gather(literal_or_weight(g, np.array(numbers, np.int64)), index)
 
 
-def rows_of(g: Any, x: Tensor) -> Tensor:
-    """Return features as floats, `[rows, features]`."""
+@dataclass(frozen=True, kw_only=True)
+class ClassLabels:
+    """The attributes that name the classes, with ONNX's names."""
+
+    classlabels_ints: Sequence[int] | None = None
+    classlabels_strings: Sequence[str] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of classes."""
+        return len(self.classlabels_ints or self.classlabels_strings or ())
+
+    def of(self, g: Graph, index: Tensor, wanted: Sequence[bool]) -> Tensor:
+        """The labels of classes by their index."""
+        return labels_of(g, index, self.classlabels_ints, self.classlabels_strings, wanted)
+
+
+def rows_of(g: Graph, x: Tensor) -> Tensor:
+    """Features as floats, `[rows, features]`."""
     x = x if x.dtype.is_float else g.cast(x, "f32")
     return g.reshape(x, (1, -1)) if x.shape.rank == 1 else x
 
 
-def kernel(g: Any, x: Tensor, vectors: np.ndarray, kind: str, parameters: Any) -> Tensor:
-    """Return the kernel of rows `[rows, features]` and vectors `[vectors, features]`, as `[rows, vectors]`."""
+def kernel(g: Graph, x: Tensor, vectors: np.ndarray, kind: str, parameters: Any) -> Tensor:
+    """The products of a kernel of rows, `[rows, features]`, and vectors, `[vectors, features]`: `[rows, vectors]`."""
     gamma, offset, degree = tuple(parameters or ()) or (0.0, 0.0, 0.0)
     table = literal_or_weight(g, vectors)
     if kind == "RBF":

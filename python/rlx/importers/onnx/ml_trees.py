@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.ml_scores import KINDS, labels_of, regressed, rows_of, transformed, two_columns
-from rlx.importers.onnx.rules import all_within, bounded, described, imports, keywords_of
+from rlx.importers.onnx.rules import all_within, bounded, imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
@@ -73,8 +73,8 @@ class _Forest:
             level = np.concatenate([self.yes[inner], self.no[forks]])
         raise UnsupportedError("whose nodes are no trees cannot be imported")
 
-    def leaves(self, g: Any, x: Tensor) -> Tensor:
-        """Return the leaf that each row of `x` reaches in each tree, `[rows, trees]`.
+    def leaves(self, g: Graph, x: Tensor) -> Tensor:
+        """The leaf that each row of `x` comes to in each tree, `[rows, trees]`.
 
         Raises:
             ValueError: A node tests a feature that `x` does not have.
@@ -94,8 +94,8 @@ class _Forest:
         start = g.broadcast_to(g.constant(self.roots), (x.shape.dims[0], self.roots.size))
         return g.scan(step, (start,), (g.iota((self.depth,), 0, "i32"),))[0][0]
 
-    def _test(self, g: Any) -> Any:
-        """Return a function of values, limits and nodes that computes whether the comparisons hold."""
+    def _test(self, g: Graph) -> Any:
+        """A function of values, limits and nodes: whether the comparisons hold."""
         inner = self.yes != self.no
         kinds = sorted(set(self.modes[inner].tolist())) or [0]
         codes = literal_or_weight(g, self.modes, trainable=False) if len(kinds) > 1 else None
@@ -120,26 +120,59 @@ def _numbers(values: Any, tensor: Any) -> np.ndarray:
     return np.asarray(tensor) if tensor is not None else np.array(values or (), np.float32)
 
 
-def _by_nodes(attributes: dict[str, Any]) -> tuple[_Forest, dict[tuple[int, int], int]]:
-    """Return the trees in the format of versions 1 to 3, and the index of each node by tree and node number."""
-    trees, ids, modes = (attributes[f"nodes_{n}"] for n in ("treeids", "nodeids", "modes"))
-    places = {key: i for i, key in reversed(list(enumerate(zip(trees, ids, strict=True))))}
-    roots: dict[int, int] = {}
-    for i, tree in enumerate(trees):
-        roots.setdefault(tree, i)
-    count, own = len(ids), np.arange(len(ids), dtype=np.int32)
-    is_leaf = np.array([m == "LEAF" for m in modes])
-    codes = np.array([0 if m == "LEAF" else _code(m) for m in modes], np.int32)
-    yes, no = own.copy(), own.copy()
-    for i in np.flatnonzero(~is_leaf).tolist():
-        yes[i] = places[trees[i], attributes["nodes_truenodeids"][i]]
-        no[i] = places[trees[i], attributes["nodes_falsenodeids"][i]]
-    features = np.array(attributes["nodes_featureids"], np.int32)
-    features[is_leaf] = 0
-    limits = _numbers(attributes.get("nodes_values"), attributes.get("nodes_values_as_tensor"))
-    missing = np.array(attributes.get("nodes_missing_value_tracks_true") or (0,) * count, bool)
-    firsts = np.array(list(roots.values()), np.int32)
-    return _Forest(features, limits, codes, missing, yes, no, firsts), places
+@dataclass(frozen=True, kw_only=True)
+class NodeAttributes:
+    """The attributes of the nodes of trees as versions 1 to 3 write them, with ONNX's names."""
+
+    nodes_falsenodeids: Sequence[int] | None = None
+    nodes_featureids: Sequence[int] | None = None
+    nodes_hitrates: Sequence[float] | None = None
+    nodes_hitrates_as_tensor: np.ndarray | None = None
+    nodes_missing_value_tracks_true: Sequence[int] | None = None
+    nodes_modes: Sequence[str] | None = None
+    nodes_nodeids: Sequence[int] | None = None
+    nodes_treeids: Sequence[int] | None = None
+    nodes_truenodeids: Sequence[int] | None = None
+    nodes_values: Sequence[float] | None = None
+    nodes_values_as_tensor: np.ndarray | None = None
+
+    def forest(self) -> tuple[_Forest, dict[tuple[int, int], int]]:
+        """The trees, and the place of each node by tree and number.
+
+        Raises:
+            UnsupportedError: An attribute that every tree has is left out.
+        """
+        trees, ids, modes = (_given(getattr(self, n), n) for n in ("nodes_treeids", "nodes_nodeids", "nodes_modes"))
+        places = {key: i for i, key in reversed(list(enumerate(zip(trees, ids, strict=True))))}
+        roots: dict[int, int] = {}
+        for i, tree in enumerate(trees):
+            roots.setdefault(tree, i)
+        count, own = len(ids), np.arange(len(ids), dtype=np.int32)
+        is_leaf = np.array([m == "LEAF" for m in modes])
+        codes = np.array([0 if m == "LEAF" else _code(m) for m in modes], np.int32)
+        yes, no = own.copy(), own.copy()
+        ways = ((yes, self.nodes_truenodeids, "nodes_truenodeids"), (no, self.nodes_falsenodeids, "nodes_falsenodeids"))
+        for table, following, name in ways:
+            children = _given(following, name)
+            for i in np.flatnonzero(~is_leaf).tolist():
+                table[i] = places[trees[i], children[i]]
+        features = np.array(_given(self.nodes_featureids, "nodes_featureids"), np.int32)
+        features[is_leaf] = 0
+        limits = _numbers(self.nodes_values, self.nodes_values_as_tensor)
+        missing = np.array(self.nodes_missing_value_tracks_true or (0,) * count, bool)
+        firsts = np.array(list(roots.values()), np.int32)
+        return _Forest(features, limits, codes, missing, yes, no, firsts), places
+
+
+def _given(values: Any, name: str) -> Any:
+    """The value of an attribute.
+
+    Raises:
+        UnsupportedError: It is left out.
+    """
+    if values is None:
+        raise UnsupportedError(f"without '{name}' cannot be imported")
+    return values
 
 
 def _code(mode: str) -> int:
@@ -166,8 +199,8 @@ def _weights(count: int, targets: int, nodes: Any, ids: Any, weights: np.ndarray
     return table
 
 
-def _with_base(g: Any, result: Tensor, base: np.ndarray, targets: int) -> Tensor:
-    """Add the base value of each target to the result of the trees.
+def _with_base(g: Graph, result: Tensor, base: np.ndarray, targets: int) -> Tensor:
+    """What the trees give, and what is added to each target.
 
     Raises:
         ValueError: The number of base values differs from the number of targets.
@@ -177,8 +210,8 @@ def _with_base(g: Any, result: Tensor, base: np.ndarray, targets: int) -> Tensor
     return g.add(result, g.constant(base.astype(result.dtype.numpy))) if base.size else result
 
 
-def _aggregated(g: Any, x: Tensor, forest: _Forest, table: np.ndarray, how: str) -> Tensor:
-    """Return the aggregated weights of the reached leaves, `[rows, targets]`; 0 if no leaf has a weight for a target."""
+def _aggregated(g: Graph, x: Tensor, forest: _Forest, table: np.ndarray, how: str) -> Tensor:
+    """What the leaves of all trees give together, `[rows, targets]`; 0 where none gives anything."""
     if how not in _AGGREGATES:
         raise UnsupportedError(f"with '{how}' of its leaves cannot be imported")
     found = g.gather(literal_or_weight(g, table, trainable=False), forest.leaves(g, x))
@@ -189,132 +222,156 @@ def _aggregated(g: Any, x: Tensor, forest: _Forest, table: np.ndarray, how: str)
     return g.div(total, float(forest.roots.size)) if how == "AVERAGE" else total
 
 
-def trees(*ops: str) -> Any:
-    """Register the rule of an op whose nodes are attributes. The rule gets these attributes together, as `nodes`."""
-    names = ("falsenodeids", "featureids", "hitrates", "hitrates_as_tensor", "missing_value_tracks_true", "modes")
-    names += ("nodeids", "treeids", "truenodeids", "values", "values_as_tensor")
+@dataclass(frozen=True, kw_only=True)
+class EnsembleAttributes:
+    """What is added to the sums of an ensemble, and the function of them, with ONNX's names."""
 
-    def register(build: Any) -> Any:
-        def rule(g: Any, x: Tensor, **attributes: Any) -> Any:
-            nodes = {n: attributes.pop(n) for n in list(attributes) if n.startswith("nodes_")}
-            return build(g, rows_of(g, x), nodes=nodes, **attributes)
+    base_values: Sequence[float] | None = None
+    base_values_as_tensor: np.ndarray | None = None
+    post_transform: str = "NONE"
 
-        given = [inspect.Parameter(f"nodes_{n}", inspect.Parameter.KEYWORD_ONLY, default=None) for n in names]
-        own = [p for p in keywords_of(build) if p.name != "nodes"]
-        imports(*ops)(described(rule, build, [*given, *own]))
-        return build
-
-    return register
+    @property
+    def base(self) -> np.ndarray:
+        """What is added to each target."""
+        return _numbers(self.base_values, self.base_values_as_tensor)
 
 
-@trees(f"{_DOMAIN}.TreeEnsembleRegressor")
+@dataclass(frozen=True, kw_only=True)
+class TargetAttributes:
+    """The attributes of the leaves of a regressor, with ONNX's names."""
+
+    n_targets: int
+    target_ids: Sequence[int]
+    target_nodeids: Sequence[int]
+    target_treeids: Sequence[int]
+    target_weights: Sequence[float] | None = None
+    target_weights_as_tensor: np.ndarray | None = None
+
+
+@imports(f"{_DOMAIN}.TreeEnsembleRegressor")
 def tree_ensemble_regressor(
-    g: Any,
+    g: Graph,
     x: Tensor,
     *,
-    nodes: dict[str, Any],
-    n_targets: int,
-    target_ids: Any,
-    target_nodeids: Any,
-    target_treeids: Any,
-    target_weights: Any = None,
-    target_weights_as_tensor: Any = None,
+    nodes: NodeAttributes,
+    leaves: TargetAttributes,
+    ensemble: EnsembleAttributes,
     aggregate_function: str = "SUM",
-    base_values: Any = None,
-    base_values_as_tensor: Any = None,
-    post_transform: str = "NONE",
 ) -> Tensor:
-    forest, places = _by_nodes(nodes)
-    weights = _numbers(target_weights, target_weights_as_tensor)
-    ids = [places[key] for key in zip(target_treeids, target_nodeids, strict=True)]
-    table = _weights(forest.yes.size, n_targets, ids, target_ids, weights, aggregate_function)
+    x, (forest, places), targets = rows_of(g, x), nodes.forest(), leaves.n_targets
+    weights = _numbers(leaves.target_weights, leaves.target_weights_as_tensor)
+    ids = [places[key] for key in zip(leaves.target_treeids, leaves.target_nodeids, strict=True)]
+    table = _weights(forest.yes.size, targets, ids, leaves.target_ids, weights, aggregate_function)
     result = _aggregated(g, x, forest, table, aggregate_function)
-    result = _with_base(g, result, _numbers(base_values, base_values_as_tensor), n_targets)
-    return g.cast(regressed(g, result, post_transform), "f32")
+    result = _with_base(g, result, ensemble.base, targets)
+    return g.cast(regressed(g, result, ensemble.post_transform), "f32")
 
 
-@trees(f"{_DOMAIN}.TreeEnsembleClassifier")
+@dataclass(frozen=True, kw_only=True)
+class ClassAttributes:
+    """The attributes of the leaves of a classifier, and of its classes, with ONNX's names."""
+
+    class_ids: Sequence[int]
+    class_nodeids: Sequence[int]
+    class_treeids: Sequence[int]
+    class_weights: Sequence[float] | None = None
+    class_weights_as_tensor: np.ndarray | None = None
+    classlabels_int64s: Sequence[int] | None = None
+    classlabels_strings: Sequence[str] | None = None
+
+
+@imports(f"{_DOMAIN}.TreeEnsembleClassifier")
 def tree_ensemble_classifier(
-    g: Any,
+    g: Graph,
     x: Tensor,
     *,
-    nodes: dict[str, Any],
     wanted: Sequence[bool],
-    class_ids: Any,
-    class_nodeids: Any,
-    class_treeids: Any,
-    class_weights: Any = None,
-    class_weights_as_tensor: Any = None,
-    classlabels_int64s: Any = None,
-    classlabels_strings: Any = None,
-    base_values: Any = None,
-    base_values_as_tensor: Any = None,
-    post_transform: str = "NONE",
+    nodes: NodeAttributes,
+    leaves: ClassAttributes,
+    ensemble: EnsembleAttributes,
 ) -> tuple[Tensor, Tensor]:
-    forest, places = _by_nodes(nodes)
-    weights = _numbers(class_weights, class_weights_as_tensor)
-    base = _numbers(base_values, base_values_as_tensor)
-    count, labels = len(classlabels_int64s or classlabels_strings or ()), (classlabels_int64s, classlabels_strings)
-    ids = [places[key] for key in zip(class_treeids, class_nodeids, strict=True)]
-    if count == 2 and set(class_ids) == {0} and base.size < 2:  # there is only the score of the second class
+    x, (forest, places), class_ids = rows_of(g, x), nodes.forest(), leaves.class_ids
+    weights = _numbers(leaves.class_weights, leaves.class_weights_as_tensor)
+    base, kind, labels = ensemble.base, ensemble.post_transform, (leaves.classlabels_int64s, leaves.classlabels_strings)
+    count = len(labels[0] or labels[1] or ())
+    ids = [places[key] for key in zip(leaves.class_treeids, leaves.class_nodeids, strict=True)]
+    if count == 2 and set(class_ids) == {0} and base.size < 2:  # the score of the second class alone
         table = _weights(forest.yes.size, 1, ids, class_ids, weights, "SUM")
         score = _aggregated(g, x, forest, table, "SUM")
         score = g.cast(g.add(score, float(base[0])) if base.size else score, "f32")
         is_share = not (weights < 0).any()
         second = g.squeeze(g.gt(score, 0.5 if is_share else 0.0), 1)
-        return labels_of(g, g.cast(second, "i32"), *labels, wanted), two_columns(g, score, post_transform, is_share)
+        return labels_of(g, g.cast(second, "i32"), *labels, wanted), two_columns(g, score, kind, is_share)
     if count < 3 and (count < 2 or len(set(class_ids)) < 2 or base.size == 2):
         raise UnsupportedError(f"of {count} classes, by such scores, cannot be imported")
     table = _weights(forest.yes.size, count, ids, class_ids, weights, "SUM")
     scores = g.cast(_with_base(g, _aggregated(g, x, forest, table, "SUM"), base, count), "f32")
     # With two classes, ONNX Runtime chooses the second one if its score is positive.
     best = g.cast(g.gt(scores[:, 1], 0.0), "i32") if count == 2 else g.argmax(scores, 1)
-    return labels_of(g, best, *labels, wanted), transformed(g, scores, post_transform)
+    return labels_of(g, best, *labels, wanted), transformed(g, scores, kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeafAttributes:
+    """The attributes of leaves as version 5 writes them, with ONNX's names."""
+
+    leaf_targetids: Sequence[int]
+    leaf_weights: np.ndarray
+    n_targets: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForestAttributes:
+    """The attributes of inner nodes as version 5 writes them, with ONNX's names."""
+
+    nodes_falseleafs: Sequence[int]
+    nodes_falsenodeids: Sequence[int]
+    nodes_featureids: Sequence[int]
+    nodes_modes: np.ndarray
+    nodes_splits: np.ndarray
+    nodes_trueleafs: Sequence[int]
+    nodes_truenodeids: Sequence[int]
+    tree_roots: Sequence[int]
+    membership_values: np.ndarray | None = None
+    nodes_hitrates: np.ndarray | None = None
+    nodes_missing_value_tracks_true: Sequence[int] | None = None
+
+    def forest(self, leaves: int) -> _Forest:
+        """The trees with so many leaves: inner nodes come first in the tables, then the leaves."""
+        count = len(self.nodes_featureids)
+        own, behind = np.arange(count, count + leaves), ((0, leaves),)
+        ways = ((self.nodes_trueleafs, self.nodes_truenodeids), (self.nodes_falseleafs, self.nodes_falsenodeids))
+        yes, no = (
+            np.concatenate([np.where(is_leaf, count + np.array(ids), ids), own]).astype(np.int32)
+            for is_leaf, ids in ways
+        )
+        missing = np.array(self.nodes_missing_value_tracks_true or (0,) * count, bool)
+        forest = _Forest(
+            np.pad(np.array(self.nodes_featureids, np.int32), behind),
+            np.pad(self.nodes_splits, behind),
+            np.pad(np.asarray(self.nodes_modes, np.int32), behind),
+            np.pad(missing, behind),
+            yes,
+            no,
+            np.array(self.tree_roots, np.int32),
+        )
+        return _with_members(forest, self.membership_values)
 
 
 @imports(f"{_DOMAIN}.TreeEnsemble")
 def tree_ensemble(
-    g: Any,
+    g: Graph,
     x: Tensor,
     *,
-    leaf_targetids: Any,
-    leaf_weights: np.ndarray,
-    nodes_falseleafs: Any,
-    nodes_falsenodeids: Any,
-    nodes_featureids: Any,
-    nodes_modes: np.ndarray,
-    nodes_splits: np.ndarray,
-    nodes_trueleafs: Any,
-    nodes_truenodeids: Any,
-    tree_roots: Any,
+    nodes: ForestAttributes,
+    leaves: LeafAttributes,
     aggregate_function: int = 1,
-    membership_values: np.ndarray | None = None,
-    n_targets: int = 1,
-    nodes_hitrates: Any = None,
-    nodes_missing_value_tracks_true: Any = None,
     post_transform: int = 0,
 ) -> Tensor:
-    """Evaluate a tree ensemble whose tables list the inner nodes first, then the leaves."""
-    count, leaves = len(nodes_featureids), len(leaf_targetids)
-    own = np.arange(count, count + leaves)
-    yes, no = (
-        np.concatenate([np.where(is_leaf, count + np.array(ids), ids), own]).astype(np.int32)
-        for is_leaf, ids in ((nodes_trueleafs, nodes_truenodeids), (nodes_falseleafs, nodes_falsenodeids))
-    )
-    missing = np.array(nodes_missing_value_tracks_true or (0,) * count, bool)
-    behind = ((0, leaves),)
-    forest = _Forest(
-        np.pad(np.array(nodes_featureids, np.int32), behind),
-        np.pad(nodes_splits, behind),
-        np.pad(np.asarray(nodes_modes, np.int32), behind),
-        np.pad(missing, behind),
-        yes,
-        no,
-        np.array(tree_roots, np.int32),
-    )
-    forest = _with_members(forest, membership_values)
+    inner, count = len(nodes.nodes_featureids), len(leaves.leaf_targetids)
+    forest, own = nodes.forest(count), np.arange(inner, inner + count)
     how, kind = dict(enumerate(_AGGREGATES))[aggregate_function], dict(enumerate(KINDS))[post_transform]
-    table = _weights(forest.yes.size, n_targets, own, leaf_targetids, leaf_weights, how)
+    table = _weights(forest.yes.size, leaves.n_targets, own, leaves.leaf_targetids, leaves.leaf_weights, how)
     return g.cast(transformed(g, _aggregated(g, x, forest, table, how), kind), x.dtype)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.ml_scores import kernel, labels_of, rows_of, transformed, two_columns
+from rlx.importers.onnx.ml_scores import ClassLabels, kernel, rows_of, transformed, two_columns
 from rlx.importers.onnx.rules import bounded, imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
@@ -18,106 +20,107 @@ _MOST_CLASSES = 64  # the largest number of classes of classifiers that compare 
 _MOST_STEPS = 100
 
 
+@dataclass(frozen=True, kw_only=True)
+class LinearAttributes:
+    """The attributes of a linear classifier, with ONNX's names."""
+
+    coefficients: Sequence[float]
+    intercepts: Sequence[float] | None = None
+    multi_class: int = 0
+    post_transform: str = "NONE"
+
+
 @imports(f"{_DOMAIN}.LinearClassifier")
 def linear_classifier(
-    g: Any,
-    x: Tensor,
-    *,
-    wanted: Sequence[bool],
-    coefficients: Any,
-    intercepts: Any = None,
-    classlabels_ints: Any = None,
-    classlabels_strings: Any = None,
-    multi_class: int = 0,
-    post_transform: str = "NONE",
+    g: Graph, x: Tensor, *, wanted: Sequence[bool], labels: ClassLabels, linear: LinearAttributes
 ) -> tuple[Tensor, Tensor]:
-    x, labels = g.cast(rows_of(g, x), "f32"), (classlabels_ints, classlabels_strings)
-    classes = len(classlabels_ints or classlabels_strings or ())
-    count = len(intercepts) if intercepts else classes
-    if count not in (1, classes):
-        raise ValueError(f"{count} scores for {classes} classes")
-    weights = np.array(coefficients, np.float32).reshape(count, -1)
+    x, intercepts, kind = g.cast(rows_of(g, x), "f32"), linear.intercepts, linear.post_transform
+    count = len(intercepts) if intercepts else labels.count
+    if count not in (1, labels.count):
+        raise ValueError(f"{count} scores for {labels.count} classes")
+    weights = np.array(linear.coefficients, np.float32).reshape(count, -1)
     scores = g.matmul(x, literal_or_weight(g, weights.T.copy()))
     scores = g.add(scores, g.constant(np.array(intercepts, np.float32))) if intercepts else scores
     if count > 1:
-        return labels_of(g, g.argmax(scores, 1), *labels, wanted), transformed(g, scores, post_transform)
-    if classes != 2:
-        raise UnsupportedError(f"of {classes} classes by one score cannot be imported")
+        return labels.of(g, g.argmax(scores, 1), wanted), transformed(g, scores, kind)
+    if labels.count != 2:
+        raise UnsupportedError(f"of {labels.count} classes by one score cannot be imported")
     second = g.squeeze(g.gt(scores, 0.0), 1)
-    return labels_of(g, g.cast(second, "i32"), *labels, wanted), two_columns(g, scores, post_transform, True)
+    return labels.of(g, g.cast(second, "i32"), wanted), two_columns(g, scores, kind, True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SvmAttributes:
+    """The attributes of a support vector machine, with ONNX's names."""
+
+    coefficients: Sequence[float]
+    rho: Sequence[float]
+    kernel_params: Sequence[float] | None = None
+    kernel_type: str = "LINEAR"
+    post_transform: str = "NONE"
+    support_vectors: Sequence[float] | None = None
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The coefficients."""
+        return np.array(self.coefficients, np.float32)
+
+    def products(self, g: Graph, x: Tensor, count: int) -> Tensor:
+        """The products of the kernel of rows and so many support vectors, `[rows, vectors]`."""
+        vectors = np.array(self.support_vectors, np.float32).reshape(count, -1)
+        return kernel(g, x, vectors, self.kernel_type, self.kernel_params)
 
 
 @imports(f"{_DOMAIN}.SVMRegressor")
-def svm_regressor(
-    g: Any,
-    x: Tensor,
-    *,
-    coefficients: Any,
-    rho: Any,
-    kernel_params: Any = None,
-    kernel_type: str = "LINEAR",
-    n_supports: int = 0,
-    one_class: int = 0,
-    post_transform: str = "NONE",
-    support_vectors: Any = None,
-) -> Tensor:
-    if post_transform != "NONE":
-        raise UnsupportedError(f"with the function '{post_transform}' of its result cannot be imported")
-    x, weights = g.cast(rows_of(g, x), "f32"), np.array(coefficients, np.float32)
+def svm_regressor(g: Graph, x: Tensor, *, svm: SvmAttributes, n_supports: int = 0, one_class: int = 0) -> Tensor:
+    if svm.post_transform != "NONE":
+        raise UnsupportedError(f"with the function '{svm.post_transform}' of its result cannot be imported")
+    x, weights = g.cast(rows_of(g, x), "f32"), svm.weights
     if n_supports:
-        vectors = np.array(support_vectors, np.float32).reshape(n_supports, -1)
-        products = kernel(g, x, vectors, kernel_type, kernel_params)
-        result = g.matmul(products, literal_or_weight(g, weights.reshape(-1, 1)))
+        result = g.matmul(svm.products(g, x, n_supports), literal_or_weight(g, weights.reshape(-1, 1)))
     else:
         result = kernel(g, x, weights.reshape(1, -1), "LINEAR", None)
-    result = g.add(result, float(rho[0]))
+    result = g.add(result, float(svm.rho[0]))
     return g.where(g.gt(result, 0.0), 1.0, -1.0) if one_class else result
+
+
+@dataclass(frozen=True, kw_only=True)
+class SvmClassifierAttributes(SvmAttributes):
+    """The same of a classifier, which may have probabilities for each pair of classes."""
+
+    prob_a: Sequence[float] | None = None
+    prob_b: Sequence[float] | None = None
+    vectors_per_class: Sequence[int] | None = None
 
 
 @imports(f"{_DOMAIN}.SVMClassifier")
 def svm_classifier(
-    g: Any,
-    x: Tensor,
-    *,
-    wanted: Sequence[bool],
-    coefficients: Any,
-    rho: Any,
-    classlabels_ints: Any = None,
-    classlabels_strings: Any = None,
-    kernel_params: Any = None,
-    kernel_type: str = "LINEAR",
-    post_transform: str = "NONE",
-    prob_a: Any = None,
-    prob_b: Any = None,
-    support_vectors: Any = None,
-    vectors_per_class: Any = None,
+    g: Graph, x: Tensor, *, wanted: Sequence[bool], labels: ClassLabels, svm: SvmClassifierAttributes
 ) -> tuple[Tensor, Tensor]:
-    """Classify by votes from a comparison of each pair of classes; without support vectors, by the largest score."""
-    x, labels = g.cast(rows_of(g, x), "f32"), (classlabels_ints, classlabels_strings)
-    classes = bounded(len(classlabels_ints or classlabels_strings or ()), "classes", _MOST_CLASSES)
+    """By the votes of a comparison of each pair of classes; by the largest score where there are no support vectors."""
+    x, counts, kind = g.cast(rows_of(g, x), "f32"), svm.vectors_per_class, svm.post_transform
+    classes = bounded(labels.count, "classes", _MOST_CLASSES)
     if classes < 2:
         raise UnsupportedError(f"of {classes} classes cannot be imported")
-    weights = np.array(coefficients, np.float32)
-    if not vectors_per_class:
+    if not counts:
         if classes == 2:
             raise UnsupportedError("of two classes without support vectors cannot be imported")
-        scores = g.add(kernel(g, x, weights.reshape(classes, -1), "LINEAR", None), float(rho[0]))
-        return labels_of(g, g.argmax(scores, 1), *labels, wanted), transformed(g, scores, post_transform)
-    if len(vectors_per_class) != classes or min(vectors_per_class) < 0:
-        raise ValueError(f"vectors_per_class is a number of vectors for each class, not {vectors_per_class}")
-    vectors = np.array(support_vectors, np.float32).reshape(sum(vectors_per_class), -1)
-    products = kernel(g, x, vectors, kernel_type, kernel_params)
+        scores = g.add(kernel(g, x, svm.weights.reshape(classes, -1), "LINEAR", None), float(svm.rho[0]))
+        return labels.of(g, g.argmax(scores, 1), wanted), transformed(g, scores, kind)
+    if len(counts) != classes or min(counts) < 0:
+        raise ValueError(f"vectors_per_class is a number of vectors for each class, not {counts}")
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
-    table = _pair_weights(weights.reshape(classes - 1, -1), pairs, vectors_per_class)
-    decisions = g.add(g.matmul(products, literal_or_weight(g, table)), g.constant(np.array(rho, np.float32)))
+    table = literal_or_weight(g, _pair_weights(svm.weights.reshape(classes - 1, -1), pairs, counts))
+    decisions = g.matmul(svm.products(g, x, sum(counts)), table)
+    decisions = g.add(decisions, g.constant(np.array(svm.rho, np.float32)))
     best = g.argmax(_votes(g, decisions, pairs, classes), 1)
-    if prob_a:
-        scores = transformed(g, _shares(g, decisions, pairs, classes, prob_a, prob_b), post_transform)
+    if svm.prob_a:
+        scores = transformed(g, _shares(g, decisions, pairs, classes, svm.prob_a, svm.prob_b), kind)
     elif classes == 2:
-        scores = two_columns(g, decisions, post_transform, post_transform != "NONE")
+        scores = two_columns(g, decisions, kind, kind != "NONE")
     else:
-        scores = transformed(g, decisions, post_transform)
-    return labels_of(g, best, *labels, wanted), scores
+        scores = transformed(g, decisions, kind)
+    return labels.of(g, best, wanted), scores
 
 
 def _pair_weights(weights: np.ndarray, pairs: Sequence[tuple[int, int]], counts: Sequence[int]) -> np.ndarray:
@@ -130,8 +133,8 @@ def _pair_weights(weights: np.ndarray, pairs: Sequence[tuple[int, int]], counts:
     return table
 
 
-def _votes(g: Any, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:
-    """Return the number of comparisons that each class has won, `[rows, classes]`."""
+def _votes(g: Graph, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:
+    """How many comparisons each class has won, `[rows, classes]`."""
     won = np.zeros((len(pairs), classes), np.float32)
     for number, (i, j) in enumerate(pairs):
         won[number, i], won[number, j] = 1, -1
@@ -140,7 +143,7 @@ def _votes(g: Any, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes:
 
 
 def _shares(
-    g: Any, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes: int, slopes: Any, offsets: Any
+    g: Graph, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes: int, slopes: Any, offsets: Any
 ) -> Tensor:
     """Return class probabilities from pair probabilities, `[rows, classes]`.
 
@@ -164,8 +167,8 @@ def _shares(
     return _coupled(g, g.stack(rows, 1), classes)
 
 
-def _coupled(g: Any, q: Tensor, classes: int) -> Tensor:
-    """Return the probabilities at which a step changes little, for a matrix of each row `[rows, classes, classes]`."""
+def _coupled(g: Graph, q: Tensor, classes: int) -> Tensor:
+    """The shares for which no step changes much, for a matrix of each row, `[rows, classes, classes]`."""
     tolerance = 0.005 / classes
 
     def products(p: Tensor) -> Tensor:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rlx.importers.onnx.rules import (
     bounded,
-    described,
     imports,
-    keywords_of,
     static_dims,
 )
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ops.lift import cast
 from rlx.support.errors import UnsupportedError
 
@@ -23,121 +21,144 @@ _MOST_CHANNELS = 4096  # the largest number of channels of LRN, which sums them 
 
 
 @imports("MatMul")
-def matmul(g: Any, lhs: Tensor, rhs: Tensor) -> Tensor:
+def matmul(g: Graph, lhs: Tensor, rhs: Tensor) -> Tensor:
     return g.matmul(lhs, rhs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductAttributes:
+    """The attributes of a product of two matrices, with ONNX's names."""
+
+    alpha: float = 1.0
+    transA: int = 0
+    transB: int = 0
+
+    def product(self, g: Graph, a: Tensor, b: Tensor) -> Tensor:
+        """The product of two matrices, each transposed or not; without `alpha`."""
+        return g.matmul(g.transpose(a, (1, 0)) if self.transA else a, g.transpose(b, (1, 0)) if self.transB else b)
+
+    def scaled(self, g: Graph, product: Tensor) -> Tensor:
+        """A product times `alpha`."""
+        return product if self.alpha == 1 else g.mul(product, self.alpha)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmAttributes(ProductAttributes):
+    """The attributes of `Gemm`, with ONNX's names."""
+
+    beta: float = 1.0
+
+    def sum(self, g: Graph, a: Tensor, b: Tensor, c: Tensor | None) -> Tensor:
+        """The product and what is added to it, each with its factor."""
+        product = self.scaled(g, self.product(g, a, b))
+        return product if c is None else g.add(product, c if self.beta == 1 else g.mul(c, self.beta))
 
 
 @imports("Gemm")
 def gemm(
-    g: Any,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-    broadcast: int = 1,
+    g: Graph, a: Tensor, b: Tensor, c: Tensor | None = None, *, factors: GemmAttributes, broadcast: int = 1
 ) -> Tensor:
-    product = g.matmul(g.transpose(a, (1, 0)) if transA else a, g.transpose(b, (1, 0)) if transB else b)
-    product = product if alpha == 1 else g.mul(product, alpha)
-    return product if c is None else g.add(product, c if beta == 1 else g.mul(c, beta))
+    return factors.sum(g, a, b, c)
 
 
 @imports("Einsum")
-def einsum(g: Any, *xs: Tensor, equation: str) -> Tensor:
+def einsum(g: Graph, *xs: Tensor, equation: str) -> Tensor:
     return g.einsum(equation, *xs)
 
 
-def padding_of(
-    sizes: Any, kernel: Any, strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil: bool = False
-) -> list[tuple[Dim, Dim]]:
-    """Return the padding before and after each axis, from `auto_pad` if it is set."""
-    if auto_pad == "VALID":
-        return [(0, 0)] * len(kernel)
-    if auto_pad in ("NOTSET", ""):
-        half = len(kernel)
-        return [(int(pads[i]), int(pads[i + half])) for i in range(half)] if pads is not None else [(0, 0)] * half
-    padding: list[tuple[Dim, Dim]] = []
-    for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True):
-        whole = dim.maximum(0, (-(-n // s) - 1) * s + d * (k - 1) + 1 - n)
-        low = whole // 2 if auto_pad == "SAME_UPPER" else whole - whole // 2
-        padding.append((low, whole - low))
-    return padding
-
-
-def padded(g: Any, x: Tensor, padding: list[tuple[Dim, Dim]], value: float = 0) -> tuple[Tensor, list[tuple[int, int]]]:
-    """Pad the tensor along axes whose padding depends on open sizes. Return it with the remaining padding."""
+def padded(
+    g: Graph, x: Tensor, padding: list[tuple[Dim, Dim]], value: float = 0
+) -> tuple[Tensor, list[tuple[int, int]]]:
+    """What is left of the padding of spatial axes; where it depends on sizes that are open, the tensor gets it before."""
     if all(isinstance(n, int) for pair in padding for n in pair):
         return x, padding  # type: ignore[return-value]
     return g.pad(x, [(0, 0), (0, 0), *padding], value=value), [(0, 0)] * len(padding)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvAttributes:
-    """The attributes of a convolution, with ONNX's names."""
+class StepAttributes:
+    """The attributes of windows that move along the spatial axes, with ONNX's names."""
 
-    auto_pad: str = "NOTSET"
-    dilations: Any = None
-    group: int = 1
-    kernel_shape: Any = None
-    pads: Any = None
-    strides: Any = None
+    dilations: Sequence[int] | None = None
+    pads: Sequence[int] | None = None
+    strides: Sequence[int] | None = None
 
     def steps(self, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the strides and the dilations along each axis of a kernel."""
         ones = (1,) * len(kernel)
         return tuple(self.strides or ones), tuple(self.dilations or ones)
 
-    def convolved(self, g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the convolution of a tensor [N, C, spatial…] with kernels."""
+    def pairs(self, axes: int) -> list[tuple[int, int]]:
+        """How much is added before and after each of so many axes."""
+        pads = self.pads
+        return [(int(pads[i]), int(pads[i + axes])) for i in range(axes)] if pads is not None else [(0, 0)] * axes
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowAttributes(StepAttributes):
+    """The same, with padding that may follow from the sizes."""
+
+    auto_pad: str = "NOTSET"
+
+    def padding(self, sizes: Sequence[Dim], kernel: Sequence[int]) -> list[tuple[Dim, Dim]]:
+        """How much is added before and after each axis of these sizes, as `auto_pad` says where it says so."""
+        if self.auto_pad == "VALID":
+            return [(0, 0)] * len(kernel)
+        if self.auto_pad in ("NOTSET", ""):
+            return [*self.pairs(len(kernel))]
+        padding: list[tuple[Dim, Dim]] = []
+        for n, k, s, d in zip(sizes, kernel, *self.steps(kernel), strict=True):
+            whole = dim.maximum(0, (-(-n // s) - 1) * s + d * (k - 1) + 1 - n)
+            low = whole // 2 if self.auto_pad == "SAME_UPPER" else whole - whole // 2
+            padding.append((low, whole - low))
+        return padding
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvAttributes(WindowAttributes):
+    """The attributes of a convolution, with ONNX's names."""
+
+    group: int = 1
+    kernel_shape: Sequence[int] | None = None
+
+    def convolved(self, g: Graph, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The convolution of a tensor, [N, C, places…], with kernels."""
         kernel = static_dims(w, *spatial_axes(w))
         strides, dilations = self.steps(kernel)
-        wanted = padding_of(x.shape.dims[2:], kernel, strides, dilations, self.pads, self.auto_pad)
-        x, padding = padded(g, x, wanted)
+        x, padding = padded(g, x, self.padding(x.shape.dims[2:], kernel))
         return g.conv(x, w, strides, padding, dilations, self.group, bias)
 
 
-def convolution(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the rule of convolutions. The rule gets their attributes as one `ConvAttributes`, by the keyword `window`."""
-
-    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
-        of_window, others = keywords_of(ConvAttributes), [p for p in keywords_of(rule) if p.name != "window"]
-
-        def build(g: Any, *operands: Any, **attributes: Any) -> Any:
-            given = {p.name: attributes.pop(p.name) for p in of_window if p.name in attributes}
-            return rule(g, *operands, window=ConvAttributes(**given), **attributes)
-
-        imports(*ops)(described(build, rule, [*of_window, *others]))
-        return rule
-
-    return register
-
-
-@convolution("Conv")
-def conv(g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None, *, window: ConvAttributes) -> Tensor:
+@imports("Conv")
+def conv(g: Graph, x: Tensor, w: Tensor, bias: Tensor | None = None, *, window: ConvAttributes) -> Tensor:
     return window.convolved(g, x, w, bias)
 
 
-@convolution("ConvTranspose")
+@dataclass(frozen=True, kw_only=True)
+class TransposedShape:
+    """The attributes of a transposed convolution about the size of its result, with ONNX's names."""
+
+    output_padding: Sequence[int] | None = None
+    output_shape: Sequence[int] | None = None
+
+
+@imports("ConvTranspose")
 def conv_transpose(
-    g: Any,
+    g: Graph,
     x: Tensor,
     w: Tensor,
     bias: Tensor | None = None,
     *,
     window: ConvAttributes,
-    output_padding: Any = None,
-    output_shape: Any = None,
+    result: TransposedShape,
 ) -> Tensor:
     kernel, sizes = static_dims(w, *spatial_axes(w)), x.shape.dims[2:]
     half, pads, auto_pad = len(kernel), window.pads, window.auto_pad
     strides, dilations = window.steps(kernel)
-    beyond = tuple(output_padding or (0,) * half)
+    beyond = tuple(result.output_padding or (0,) * half)
     whole = g.conv_transpose(x, w, strides, 0, 0, dilations, window.group)
     spans = [n + more for n, more in zip(whole.shape.dims[2:], beyond, strict=True)]
-    wanted = output_shape
+    wanted: Sequence[Dim] | None = result.output_shape
     if wanted is None and auto_pad.startswith("SAME"):
         wanted = [n * s for n, s in zip(sizes, strides, strict=True)]
     cut: list[tuple[Dim, Dim]] = []
@@ -151,8 +172,8 @@ def conv_transpose(
             cut.append((low, total - low))
     whole = g.pad(whole, [(0, 0), (0, 0), *((0, more) for more in beyond)])
     limits = [size - high for size, (_, high) in zip(whole.shape.dims[2:], cut, strict=True)]
-    result = g.slice(whole, (0, 0, *(low for low, _ in cut)), (*whole.shape.dims[:2], *limits))
-    return result if bias is None else g.add(result, along_channels(g, x, bias))
+    kept = g.slice(whole, (0, 0, *(low for low, _ in cut)), (*whole.shape.dims[:2], *limits))
+    return kept if bias is None else g.add(kept, along_channels(g, x, bias))
 
 
 def spatial_axes(x: Tensor) -> tuple[int, ...]:
@@ -160,7 +181,7 @@ def spatial_axes(x: Tensor) -> tuple[int, ...]:
 
 
 @imports("LRN")
-def lrn(g: Any, x: Tensor, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Tensor:
+def lrn(g: Graph, x: Tensor, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Tensor:
     bounded(size, "channels for one result", _MOST_CHANNELS)
     low, (channels,) = (size - 1) // 2, static_dims(x, 1)
     squares = g.pad(g.mul(x, x), [(0, 0), (low, size - 1 - low), *((0, 0) for _ in spatial_axes(x))])
@@ -170,75 +191,99 @@ def lrn(g: Any, x: Tensor, *, size: int, alpha: float = 0.0001, beta: float = 0.
     return g.div(x, g.pow(g.add(g.mul(total, alpha / size), bias), beta))
 
 
-def along_channels(g: Any, x: Tensor, values: Tensor) -> Tensor:
+def along_channels(g: Graph, x: Tensor, values: Tensor) -> Tensor:
     return g.reshape(values, (values.shape.dims[0], *(1 for _ in spatial_axes(x))))
+
+
+@dataclass(frozen=True)
+class NormWeights:
+    """What a norm multiplies by, and adds."""
+
+    scale: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True)
+class RunningStatistics:
+    """The running statistics of channels."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchNormAttributes:
+    """The attributes of a batch norm, with ONNX's names."""
+
+    epsilon: float = 1e-5
+    momentum: float = 0.9
+    training_mode: int = 0
+    spatial: int = 1
 
 
 @imports("BatchNormalization")
 def batch_normalization(
-    g: Any,
+    g: Graph,
     x: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    variance: Tensor,
+    affine: NormWeights,
+    running: RunningStatistics,
     *,
-    outputs: int,
     wanted: Sequence[bool],
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    training_mode: int = 0,
-    spatial: int = 1,
+    norm: BatchNormAttributes,
 ) -> Tensor | list[Tensor]:
-    if not training_mode:
+    mean, variance = running.mean, running.variance
+    if not norm.training_mode:
         if any(wanted[1:]):
             raise UnsupportedError("of another version in training mode cannot be imported")
-        if not spatial:  # until version 8: separate statistics for each element
-            factor = g.div(scale, g.sqrt(g.add(variance, epsilon)))
-            return g.add(g.mul(g.sub(x, mean), factor), bias)
-        result = g.batch_norm_inference(x, scale, bias, mean, variance, eps=epsilon)
-        return [result, mean, variance, mean, variance][:outputs]  # the other results are not used
+        if not norm.spatial:  # until version 8: statistics of each element
+            factor = g.div(affine.scale, g.sqrt(g.add(variance, norm.epsilon)))
+            return g.add(g.mul(g.sub(x, mean), factor), affine.bias)
+        result = g.batch_norm_inference(x, affine.scale, affine.bias, mean, variance, eps=norm.epsilon)
+        return [result, mean, variance, mean, variance][: len(wanted)]  # nobody reads the others
     axes = (0, *spatial_axes(x))
     now = g.mean(x, axes)
     centred = g.sub(x, along_channels(g, x, now))
     spread = g.mean(g.mul(centred, centred), axes)
-    factor = g.mul(g.rsqrt(g.add(spread, epsilon)), scale)
-    result = g.add(g.mul(centred, along_channels(g, x, factor)), along_channels(g, x, bias))
-    kept = [g.add(g.mul(old, momentum), g.mul(new, 1 - momentum)) for old, new in ((mean, now), (variance, spread))]
-    return [result, *kept][:outputs]
+    factor = g.mul(g.rsqrt(g.add(spread, norm.epsilon)), affine.scale)
+    result = g.add(g.mul(centred, along_channels(g, x, factor)), along_channels(g, x, affine.bias))
+    rest = 1 - norm.momentum
+    kept = [g.add(g.mul(old, norm.momentum), g.mul(new, rest)) for old, new in ((mean, now), (variance, spread))]
+    return [result, *kept][: len(wanted)]
 
 
 @imports("InstanceNormalization")
-def instance_normalization(g: Any, x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5) -> Tensor:
+def instance_normalization(g: Graph, x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5) -> Tensor:
     return g.instance_norm(x, scale, bias, eps=epsilon)
 
 
-@imports("LayerNormalization")
+@dataclass(frozen=True, kw_only=True)
+class NormAttributes:
+    """The attributes of norms of the last axes, with ONNX's names."""
+
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+
+    def axes(self, x: Tensor) -> tuple[int, ...]:
+        """The axes of a tensor that are normed."""
+        return tuple(range(self.axis % x.shape.rank, x.shape.rank))
+
+
+@imports("LayerNormalization", "com.microsoft.LayerNormalization")
 def layer_normalization(
-    g: Any,
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor | None = None,
-    *,
-    outputs: int,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    stash_type: int = 1,
+    g: Graph, x: Tensor, scale: Tensor, bias: Tensor | None = None, *, outputs: int, norm: NormAttributes
 ) -> list[Tensor]:
-    axes = tuple(range(axis % x.shape.rank, x.shape.rank))
+    axes = norm.axes(x)
     wide = cast(g, x, x.dtype.compute)
     mean = g.mean(wide, axes, True)
     centred = g.sub(wide, mean)
-    inverse = g.rsqrt(g.add(g.mean(g.mul(centred, centred), axes, True), epsilon))
+    inverse = g.rsqrt(g.add(g.mean(g.mul(centred, centred), axes, True), norm.epsilon))
     result = g.mul(g.cast(g.mul(centred, inverse), x.dtype), scale)
     return [result if bias is None else g.add(result, bias), mean, inverse][:outputs]
 
 
-@imports("RMSNormalization")
-def rms_normalization(
-    g: Any, x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Tensor:
-    axes = tuple(range(axis % x.shape.rank, x.shape.rank))
+@imports("RMSNormalization", "SimplifiedLayerNormalization", "com.microsoft.SimplifiedLayerNormalization")
+def rms_normalization(g: Graph, x: Tensor, scale: Tensor, *, norm: NormAttributes) -> Tensor:
     wide = cast(g, x, x.dtype.compute)
-    inverse = g.rsqrt(g.add(g.mean(g.mul(wide, wide), axes, True), epsilon))
+    inverse = g.rsqrt(g.add(g.mean(g.mul(wide, wide), norm.axes(x), True), norm.epsilon))
     return g.mul(g.cast(g.mul(wide, inverse), x.dtype), scale)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 NEWEST = 6
@@ -13,8 +14,10 @@ _NOTES = frozenset(("consumed_inputs", "is_test", "output_sequence"))
 _BROADCAST = frozenset(("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Less", "Greater"))
 
 
-def newer(g: Any, op: str, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Return the operands and attributes of version 7 for an op of an earlier version.
+def newer(
+    g: Graph, op: str, operands: Sequence[Any], attributes: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """The operands and the attributes that version 7 has for an op of a version before.
 
     Raises:
         UnsupportedError: Version 7 has no equivalent.
@@ -38,8 +41,8 @@ def newer(g: Any, op: str, operands: Sequence[Any], attributes: dict[str, Any]) 
     return operands, given
 
 
-def _aligned(g: Any, operands: Sequence[Any], axis: int | None) -> Sequence[Any]:
-    """Align the second operand with the axes of the first from `axis` on, or with its last axes if `axis` is None."""
+def _aligned(g: Graph, operands: Sequence[Any], axis: int | None) -> Sequence[Any]:
+    """The second operand with the axes of the first from one on; without one with the last."""
     x, y = operands
     if axis is None or y.shape.rank == 0:
         return operands
@@ -49,7 +52,7 @@ def _aligned(g: Any, operands: Sequence[Any], axis: int | None) -> Sequence[Any]
     return x, g.reshape(y, (*y.shape.dims, *(1,) * behind))
 
 
-def _per_channel(g: Any, operands: Sequence[Any]) -> Sequence[Any]:
+def _per_channel(g: Graph, operands: Sequence[Any]) -> Sequence[Any]:
     x, slope = operands
     is_one = slope.shape.dims in ((), (1,))
     return (x, slope) if is_one or slope.shape.rank > 1 else (x, g.reshape(slope, (-1, *(1,) * (x.shape.rank - 2))))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.dtype import f8e8m0fnu, f64
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _MODES = ("up", "down", "nearest")
@@ -15,8 +14,8 @@ _LARGEST, _NAN, _MANTISSA = _LAYOUT.largest_code, _LAYOUT.nan_code, _WIDE.mantis
 _SMALLEST = _WIDE.bias - _LAYOUT.bias  # the exponent field of 2**-127 in f64
 
 
-def power_of_two(g: Any, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
-    """Return the magnitude of each element, rounded once to a power of two.
+def power_of_two(g: Graph, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
+    """The magnitude of each element, rounded once to a power of two.
 
     A power out of range becomes the nearest one in range if `saturate` is true, else NaN. This also holds for zero and
     infinity. The reference evaluator of ONNX gives NaN for infinity, which contradicts the table in the specification.
@@ -44,8 +43,8 @@ def power_of_two(g: Any, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
     return g.bitcast(g.cast(g.where(g.isnan(magnitude), _NAN, code), "u8"), f8e8m0fnu)
 
 
-def _as_f64(g: Any, x: Tensor) -> Tensor:
-    """Return the elements as f64. In 64-bit integers, the lowest 12 bits become one sticky bit first.
+def _as_f64(g: Graph, x: Tensor) -> Tensor:
+    """The elements as f64; of integers of 64 bits the lowest 12 become one, which says whether any of them was set.
 
     Direct rounding to f64 would round a number just above a power of two down to it.
     """

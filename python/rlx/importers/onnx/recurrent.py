@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.importers.onnx.rules import (
@@ -11,6 +12,7 @@ from rlx.importers.onnx.rules import (
     static_dims,
 )
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 # Each is a function of the graph, a tensor, alpha and beta. ONNX's defaults are in `_DEFAULTS`.
@@ -36,23 +38,70 @@ _WITH_ALPHA = ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigm
 _WITH_BETA = ("affine", "scaledtanh", "hardsigmoid")
 
 
-def _activations(names: Any, alphas: Any, betas: Any, default: Sequence[str], directions: int) -> list[list[Any]]:
-    """Return the activations of each direction, as functions of the graph and a tensor."""
-    given = [n.lower() for n in names] if names else list(default) * directions
-    if len(given) != len(default) * directions or any(n not in _ACTIVATIONS for n in given):
-        raise UnsupportedError(f"with the activations {', '.join(given)} cannot be imported")
-    alpha, beta = iter(alphas or ()), iter(betas or ())
-    made = []
-    for name in given:
-        first, second = _DEFAULTS.get(name, (0.0, 0.0))
-        first = next(alpha, first) if name in _WITH_ALPHA else first
-        second = next(beta, second) if name in _WITH_BETA else second
-        made.append(lambda g, x, f=_ACTIVATIONS[name], a=first, b=second: f(g, x, a, b))
-    return [made[i : i + len(default)] for i in range(0, len(made), len(default))]
+@dataclass(frozen=True)
+class RecurrentOperands:
+    """A sequence, the weights of its elements and of states, biases, lengths, and the state before."""
+
+    x: Tensor
+    w: Tensor
+    r: Tensor
+    b: Tensor | None = None
+    lengths: Tensor | None = None
+    h: Tensor | None = None
+
+    @property
+    def states(self) -> list[Tensor | None]:
+        """The states before, each None if it is left out."""
+        return [self.h]
+
+
+@dataclass(frozen=True)
+class LstmOperands(RecurrentOperands):
+    """Those of an LSTM, which has a cell and peepholes as well."""
+
+    c: Tensor | None = None
+    peepholes: Tensor | None = None
+
+    @property
+    def states(self) -> list[Tensor | None]:
+        return [self.h, self.c]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellAttributes:
+    """The attributes that all recurrent ops have, with ONNX's names."""
+
+    activation_alpha: Sequence[float] | None = None
+    activation_beta: Sequence[float] | None = None
+    activations: Sequence[str] | None = None
+    clip: float = 0.0
+    direction: str = "forward"
+    hidden_size: int | None = None
+
+    def functions(self, default: Sequence[str], directions: int) -> list[list[Callable[[Graph, Tensor], Tensor]]]:
+        """The activations of each direction, as functions of the graph and a tensor."""
+        given = [n.lower() for n in self.activations] if self.activations else list(default) * directions
+        if len(given) != len(default) * directions or any(n not in _ACTIVATIONS for n in given):
+            raise UnsupportedError(f"with the activations {', '.join(given)} cannot be imported")
+        alpha, beta = iter(self.activation_alpha or ()), iter(self.activation_beta or ())
+        made = []
+        for name in given:
+            first, second = _DEFAULTS.get(name, (0.0, 0.0))
+            first = next(alpha, first) if name in _WITH_ALPHA else first
+            second = next(beta, second) if name in _WITH_BETA else second
+            made.append(lambda g, x, f=_ACTIVATIONS[name], a=first, b=second: f(g, x, a, b))
+        return [made[i : i + len(default)] for i in range(0, len(made), len(default))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutAttributes(CellAttributes):
+    """The same, with the order of the axes: batches may be the first."""
+
+    layout: int = 0
 
 
 def _loop(
-    g: Any, x: Tensor, lengths: Tensor | None, states: Sequence[Tensor], step: Callable[..., Any], reverse: bool
+    g: Graph, x: Tensor, lengths: Tensor | None, states: Sequence[Tensor], step: Callable[..., Any], reverse: bool
 ) -> tuple[Tensor, list[Tensor]]:
     """Run a recurrence. Return the first state after each step, zero after the end of a sequence, and all final states.
 
@@ -84,21 +133,26 @@ class Cell:
 
     Args:
         g: The graph.
-        operands: x, w, r, b, the lengths, and the states. Each is None if it is omitted.
-        gates: The number of gates of the cell.
-        states: The number of states.
-        attributes: `direction`, `hidden_size`, `layout`, `clip`.
+        operands: The operands.
+        attributes: The attributes.
+        batch_first: Whether the first axis is the batch.
+        hidden_axis: The axis of the weights of states that has the size of a state.
     """
 
-    def __init__(self, g: Any, operands: Sequence[Tensor | None], gates: int, states: int, attributes: dict[str, Any]):
-        x, w, r, self.b, self.lengths, *given = operands
-        assert x is not None and w is not None and r is not None
-        self.g, self.w, self.r, self.gates = g, w, r, gates
-        (self.hidden,) = static_dims(r, attributes.get("hidden_axis", -1))
-        self.batch_first = bool(attributes["layout"])
+    def __init__(
+        self,
+        g: Graph,
+        operands: RecurrentOperands,
+        attributes: CellAttributes,
+        batch_first: bool,
+        hidden_axis: int = -1,
+    ):
+        x, w, self.b, self.lengths = operands.x, operands.w, operands.b, operands.lengths
+        self.g, self.w, self.r, self.batch_first = g, w, operands.r, batch_first
+        (self.hidden,) = static_dims(self.r, hidden_axis)
         self.x = g.transpose(x, (1, 0, 2)) if self.batch_first else x
         self.directions = bounded(static_dims(w, 0)[0], "directions", 2)
-        direction = attributes["direction"]
+        direction = attributes.direction
         if direction not in ("forward", "reverse", "bidirectional") or (direction == "bidirectional") != (
             self.directions == 2
         ):
@@ -107,10 +161,10 @@ class Cell:
         batch = self.x.shape.dims[1]
         zeros = g.zeros((self.directions, batch, self.hidden), dtype=x.dtype)
         self.states = [
-            zeros if s is None else g.transpose(s, (1, 0, 2)) if self.batch_first else s for s in given[:states]
+            zeros if s is None else g.transpose(s, (1, 0, 2)) if self.batch_first else s for s in operands.states
         ]
         self.sequences = [self.x] * self.directions
-        clip = attributes["clip"]
+        clip = attributes.clip
         self.clip = (lambda t: t) if not clip else (lambda t: g.clamp(t, -clip, clip))
 
     def run(self, step: Callable[..., Any], outputs: int) -> list[Tensor]:
@@ -151,27 +205,9 @@ class Cell:
 
 
 @imports("RNN")
-def rnn(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    lengths: Tensor | None = None,
-    h: Tensor | None = None,
-    *,
-    outputs: int,
-    activation_alpha: Any = None,
-    activation_beta: Any = None,
-    activations: Any = None,
-    clip: float = 0.0,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-) -> list[Tensor]:
-    common = {"direction": direction, "layout": layout, "clip": clip}
-    cell = Cell(g, (x, w, r, b, lengths, h), 1, 1, common)
-    functions = _activations(activations, activation_alpha, activation_beta, ("tanh",), cell.directions)
+def rnn(g: Graph, operands: RecurrentOperands, *, outputs: int, attributes: LayoutAttributes) -> list[Tensor]:
+    cell = Cell(g, operands, attributes, bool(attributes.layout))
+    functions = attributes.functions(("tanh",), cell.directions)
 
     def step(d: int) -> Any:
         return lambda carry, now: [functions[d][0](g, cell.clip(cell.sums(d, now, carry[0])[0]))]
@@ -181,28 +217,17 @@ def rnn(
 
 @imports("GRU")
 def gru(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    lengths: Tensor | None = None,
-    h: Tensor | None = None,
+    g: Graph,
+    operands: RecurrentOperands,
     *,
     outputs: int,
-    activation_alpha: Any = None,
-    activation_beta: Any = None,
-    activations: Any = None,
-    clip: float = 0.0,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
+    attributes: LayoutAttributes,
     linear_before_reset: int = 0,
 ) -> list[Tensor]:
-    """Run a GRU, gates in the order update, reset, hidden. With `linear_before_reset`, the reset follows the product."""
-    common = {"direction": direction, "layout": layout, "clip": clip}
-    cell = Cell(g, (x, w, r, b, lengths, h), 3, 1, common)
-    functions = _activations(activations, activation_alpha, activation_beta, ("sigmoid", "tanh"), cell.directions)
+    """Gates in the order update, reset, hidden; with `linear_before_reset` the reset is after the product."""
+    cell = Cell(g, operands, attributes, bool(attributes.layout))
+    functions = attributes.functions(("sigmoid", "tanh"), cell.directions)
+    w, r, b = operands.w, operands.r, operands.b
 
     def step(d: int) -> Any:
         f, h_of = functions[d]
@@ -232,53 +257,38 @@ def gru(
     return cell.run(step, outputs)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LstmAttributes(LayoutAttributes):
+    """The attributes of an LSTM, with ONNX's names."""
+
+    input_forget: int = 0
+
+
 @imports("LSTM")
-def lstm(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    lengths: Tensor | None = None,
-    h: Tensor | None = None,
-    c: Tensor | None = None,
-    peepholes: Tensor | None = None,
-    *,
-    outputs: int,
-    activation_alpha: Any = None,
-    activation_beta: Any = None,
-    activations: Any = None,
-    clip: float = 0.0,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    input_forget: int = 0,
-    layout: int = 0,
-) -> list[Tensor]:
-    """Run an LSTM, gates in the order input, output, forget, cell, and peepholes in the order input, output, forget."""
-    common = {"direction": direction, "layout": layout, "clip": clip}
-    cell = Cell(g, (x, w, r, b, lengths, h, c), 4, 2, common)
-    return run_lstm(g, cell, peepholes, (activations, activation_alpha, activation_beta), bool(input_forget), outputs)
+def lstm(g: Graph, operands: LstmOperands, *, outputs: int, attributes: LstmAttributes) -> list[Tensor]:
+    """Gates in the order input, output, forget, cell; peepholes in the order input, output, forget."""
+    cell = Cell(g, operands, attributes, bool(attributes.layout))
+    return run_lstm(g, cell, operands.peepholes, attributes, bool(attributes.input_forget), outputs)
 
 
 def run_lstm(
-    g: Any, cell: Cell, peepholes: Tensor | None, activations: Any, is_coupled: bool, outputs: int
+    g: Graph, cell: Cell, peepholes: Tensor | None, attributes: CellAttributes, is_coupled: bool, outputs: int
 ) -> list[Tensor]:
     """Return the results of an LSTM.
 
     Args:
         g: The graph.
         cell: Its operands, and the products of its weights.
-        peepholes: The peephole weights of the cell state, or None.
-        activations: The names of its activations, their alphas and betas.
-        is_coupled: Whether the forget gate is 1 minus the input gate.
+        peepholes: The weights of its states, or None.
+        attributes: Its attributes.
+        is_coupled: Whether it forgets what it does not take in.
         outputs: The number of results.
     """
-    names, alphas, betas = activations
-    functions = _activations(names, alphas, betas, ("sigmoid", "tanh", "tanh"), cell.directions)
+    functions = attributes.functions(("sigmoid", "tanh", "tanh"), cell.directions)
 
     def step(d: int) -> Any:
         f, g_of, h_of = functions[d]
-        peep = [None] * 3 if peepholes is None else cell.parts(peepholes[d])
+        peep: Sequence[Tensor | None] = [None] * 3 if peepholes is None else cell.parts(peepholes[d])
 
         def seen(total: Tensor, state: Tensor, weight: Tensor | None) -> Tensor:
             return cell.clip(total if weight is None else g.add(total, g.mul(state, weight)))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.resize_open import along_open, scaled
+from rlx.importers.onnx.resize_open import Interpolation, along_open, scaled
 from rlx.importers.onnx.rules import Static, bounded, dims, elements, imports, static_dims
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import ShapeError, UnsupportedError
 
 # From this number of elements per result on, a matrix product is used instead of a sum of gathers.
@@ -85,8 +88,8 @@ def _interpolated(
     return taken, weights
 
 
-def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray) -> Tensor:
-    """Return a weighted sum of elements of an axis, for each of the results."""
+def _along(g: Graph, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray) -> Tensor:
+    """A sum of elements of an axis, for each of the results."""
     (size,) = static_dims(x, axis)
     index = np.clip(taken, 0, size - 1).astype(np.int32)
     if index.shape[1] == 1:
@@ -139,72 +142,87 @@ def _sizes(
     return [math.floor(factor * n + 0.5) for n in lengths], [factor] * len(axes)
 
 
+@dataclass(frozen=True)
+class ResizeOperands:
+    """The region that is read, and the scales or the sizes of the result; version 10 has the scales alone."""
+
+    region: Tensor | None = None
+    scales: Tensor | None = None
+    sizes: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeAttributes:
+    """The attributes of `Resize`, with ONNX's names."""
+
+    antialias: int = 0
+    axes: Sequence[int] | None = None
+    coordinate_transformation_mode: str | None = None
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    extrapolation_value: float = 0.0
+    keep_aspect_ratio_policy: str = "stretch"
+    mode: str = "nearest"
+    nearest_mode: str | None = None
+
+    def interpolation(self, is_old: bool) -> Interpolation:
+        """How results are made; version 10 reads at `i/scale`."""
+        coordinates = self.coordinate_transformation_mode or ("asymmetric" if is_old else "half_pixel")
+        rounding = self.nearest_mode or ("floor" if is_old else "round_prefer_floor")
+        return Interpolation(coordinates, self.mode, rounding, self.cubic_coeff_a)
+
+    def taken(self, how: Interpolation, places: np.ndarray, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """The elements of an axis that results at these places take, and their weights."""
+        if how.mode == "nearest":
+            return _nearest(places, how.rounding)
+        narrowed = scale if self.antialias else 1.0
+        return _interpolated(places, size, narrowed, how.mode, how.cubic, bool(self.exclude_outside))
+
+
 @imports("Resize")
 def resize(
-    g: Any,
-    x: Tensor,
-    region: Tensor | None = None,
-    factors: Tensor | None = None,
-    wanted: Tensor | None = None,
-    *,
-    static: Static,
-    opset: int,
-    antialias: int = 0,
-    axes: Any = None,
-    coordinate_transformation_mode: str | None = None,
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str | None = None,
+    g: Graph, x: Tensor, operands: ResizeOperands, *, static: Static, opset: int, by: ResizeAttributes
 ) -> Tensor:
-    """Resize. In version 10, the scales are the second operand, and positions are `i/scale`."""
+    """Version 10 has the scales as its second operand."""
     is_old = opset < 11
     scales = elements(static, 1 if is_old else 2, "scales")
     sizes = dims(static, 3, "sizes")
-    used = [a % x.shape.rank for a in axes] if axes is not None else list(range(x.shape.rank))
+    used = [a % x.shape.rank for a in by.axes] if by.axes is not None else list(range(x.shape.rank))
     scales = scales if scales is not None and scales.size else None
     if scales is None and not sizes:
         raise UnsupportedError("without scales and sizes cannot be imported")
-    counts, ratios = _sizes(x, used, scales, sizes, keep_aspect_ratio_policy)
-    coordinates = coordinate_transformation_mode or ("asymmetric" if is_old else "half_pixel")
-    rounding = nearest_mode or ("floor" if is_old else "round_prefer_floor")
-    roi = None if is_old or coordinates != "tf_crop_and_resize" else elements(static, 1, "roi")
+    counts, ratios = _sizes(x, used, scales, sizes, by.keep_aspect_ratio_policy)
+    how = by.interpolation(is_old)
+    roi = None if is_old or how.coordinates != "tf_crop_and_resize" else elements(static, 1, "roi")
     dtype = x.dtype
-    if mode != "nearest" and dtype.name not in ("f32", "f64"):
+    if how.mode != "nearest" and dtype.name not in ("f32", "f64"):
         x = g.cast(x, "f32")
     outside: Any = None
     for i, (axis, count, scale) in enumerate(zip(used, counts, ratios, strict=True)):
         size = x.shape.dims[axis]
         if not (isinstance(size, int) and isinstance(count, int) and scale is not None):
-            if antialias or exclude_outside or roi is not None:
+            if by.antialias or by.exclude_outside or roi is not None:
                 raise UnsupportedError(f"of the open size {size} in this way cannot be imported")
             if not dim.same(count, size):
-                x = along_open(g, x, axis, count, scale, coordinates, mode, rounding, cubic_coeff_a)
+                x = along_open(g, x, axis, count, scale, how)
             continue
         bounded(count, "results along an axis")
         part = (float(roi[i]), float(roi[i + len(used)])) if roi is not None else (0.0, 1.0)
         if count == size and (scale == 1 or not size) and part == (0.0, 1.0):
             continue
-        places = _places(coordinates, count, size, scale, part)
-        if mode == "nearest":
-            taken, weights = _nearest(places, rounding)
-        else:
-            narrowed = scale if antialias else 1.0
-            taken, weights = _interpolated(places, size, narrowed, mode, cubic_coeff_a, bool(exclude_outside))
-        x = _along(g, x, axis, taken, weights)
-        if coordinates == "tf_crop_and_resize":
+        places = _places(how.coordinates, count, size, scale, part)
+        x = _along(g, x, axis, *by.taken(how, places, size, scale))
+        if how.coordinates == "tf_crop_and_resize":
             beyond = ((places < 0) | (places > size - 1)).reshape(-1, *(1,) * (x.shape.rank - 1 - axis))
             outside = g.constant(beyond) if outside is None else g.logical_or(outside, g.constant(beyond))
     if outside is not None:
-        x = g.where(outside, extrapolation_value, x)
+        x = g.where(outside, by.extrapolation_value, x)
     return x if x.dtype is dtype else g.cast(x, dtype)
 
 
 @imports("Upsample")
 def upsample(
-    g: Any, x: Tensor, factors: Tensor | None = None, *, static: Static, mode: str = "nearest", scales: Any = None
+    g: Graph, x: Tensor, factors: Tensor | None = None, *, static: Static, mode: str = "nearest", scales: Any = None
 ) -> Tensor:
     known = np.asarray(scales) if scales is not None else elements(static, 1, "scales")
-    return resize(g, x, None, factors, static=[None, known], opset=10, mode=mode)
+    return resize(g, x, ResizeOperands(), static=[None, known], opset=10, by=ResizeAttributes(mode=mode))

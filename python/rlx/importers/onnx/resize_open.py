@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,7 @@ from rlx.importers.onnx.rules import extent
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 # The largest denominator of a scale that an open size can be multiplied by.
@@ -29,46 +31,50 @@ def scaled(size: Dim, scale: float) -> Dim:
     return size * part.numerator // part.denominator
 
 
-def along_open(
-    g: Any,
-    x: Tensor,
-    axis: int,
-    count: Dim,
-    scale: float | None,
-    coordinates: str,
-    mode: str,
-    rounding: str,
-    cubic: float,
-) -> Tensor:
-    """Return the tensor with one axis resized.
+@dataclass(frozen=True)
+class Interpolation:
+    """How a result is made of the elements around its place.
+
+    Attributes:
+        coordinates: ONNX's `coordinate_transformation_mode`.
+        mode: `nearest`, `linear` or `cubic`.
+        rounding: Of `nearest`.
+        cubic: The coefficient of `cubic`.
+    """
+
+    coordinates: str
+    mode: str
+    rounding: str
+    cubic: float
+
+
+def along_open(g: Graph, x: Tensor, axis: int, count: Dim, scale: float | None, how: Interpolation) -> Tensor:
+    """An axis with another number of elements.
 
     Args:
         g: The graph.
         x: Floats.
         axis: The axis.
-        count: The number of elements of the result.
-        scale: The number of results per element; None for the quotient of the sizes.
-        coordinates: ONNX's `coordinate_transformation_mode`.
-        mode: `nearest`, `linear` or `cubic`.
-        rounding: The rounding mode of `nearest`.
-        cubic: The coefficient of `cubic`.
+        count: How many elements the result has.
+        scale: How many for one element; None for the quotient of the sizes.
+        how: How they are made.
     """
     size = x.shape.dims[axis]
-    places = _places(g, coordinates, count, size, scale)
-    if mode == "nearest":
-        return g.gather(x, _within(g, _rounded(g, places, rounding), size), axis=axis)
+    places = _places(g, how.coordinates, count, size, scale)
+    if how.mode == "nearest":
+        return g.gather(x, _within(g, _rounded(g, places, how.rounding), size), axis=axis)
     first = g.floor(places)
     share = g.sub(places, first)
     total: Any = None
-    for step, weight in _weights(g, share, mode, cubic):
+    for step, weight in _weights(g, share, how.mode, how.cubic):
         taken = g.gather(x, _within(g, g.add(first, float(step)), size), axis=axis)
         term = g.mul(taken, g.reshape(g.cast(weight, x.dtype), (count, *(1,) * (x.shape.rank - 1 - axis))))
         total = term if total is None else g.add(total, term)
     return total
 
 
-def _places(g: Any, mode: str, count: Dim, size: Dim, scale: float | None) -> Tensor:
-    """Return the position of each result on the axis, f32."""
+def _places(g: Graph, mode: str, count: Dim, size: Dim, scale: float | None) -> Tensor:
+    """Where each result is on the axis, f32."""
     number = g.cast(g.iota((count,), 0), "f32")
     whole = dim.exact_divide(count, size)
     ratio: Any = scale if scale is not None else float(whole) if isinstance(whole, int) else None
@@ -90,7 +96,7 @@ def _places(g: Any, mode: str, count: Dim, size: Dim, scale: float | None) -> Te
     return half
 
 
-def _rounded(g: Any, places: Tensor, rounding: str) -> Tensor:
+def _rounded(g: Graph, places: Tensor, rounding: str) -> Tensor:
     if rounding in ("floor", "ceil"):
         return getattr(g, rounding)(places)
     if rounding == "round_prefer_floor":
@@ -100,13 +106,13 @@ def _rounded(g: Any, places: Tensor, rounding: str) -> Tensor:
     raise UnsupportedError(f"with the rounding '{rounding}' cannot be imported")
 
 
-def _within(g: Any, places: Tensor, size: Dim) -> Tensor:
-    """Return positions as indices, clamped to the axis."""
+def _within(g: Graph, places: Tensor, size: Dim) -> Tensor:
+    """Places as indices, those outside as the nearest element."""
     return g.minimum(g.maximum(g.cast(places, "i32"), 0), extent(g, size - 1, "i32"))
 
 
-def _weights(g: Any, share: Tensor, mode: str, a: float) -> list[tuple[int, Tensor]]:
-    """Return the offsets of the elements of a result, relative to the one before its position, and their weights."""
+def _weights(g: Graph, share: Tensor, mode: str, a: float) -> list[tuple[int, Tensor]]:
+    """The elements that a result takes, from the one before its place, and the weight of each."""
     if mode == "linear":
         return [(0, g.sub(1.0, share)), (1, share)]
 

@@ -14,7 +14,6 @@ the scope and the node, and returns values.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from rlx.importers.onnx.sizes import SymbolicArray
 from rlx.importers.table import ImportTable
 from rlx.ir.dims.dim import Dim, DimExpr
+from rlx.ir.graph.graph import Graph
 from rlx.ops.lift import size_of
 from rlx.support.errors import Error, UnsupportedError
 
@@ -56,18 +56,6 @@ def structural(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return rule
 
     return register
-
-
-def keywords_of(build: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the attributes that a rule names. For a class, these are the fields that it is built from."""
-    return [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
-
-
-def described(build: Any, operands_of: Callable[..., Any], keywords: Sequence[inspect.Parameter]) -> Callable[..., Any]:
-    """Return a rule that accepts any attributes, but shows the given operands and attributes in its signature."""
-    operands = [p for p in inspect.signature(operands_of).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    build.__signature__ = inspect.Signature([*operands, *keywords])
-    return build
 
 
 def integers(static: Static, position: int, what: str) -> tuple[int, ...] | None:
@@ -132,6 +120,18 @@ def dims(static: Sequence[object], position: int, what: str) -> tuple[Dim, ...] 
     )
 
 
+def needed_dims(static: Sequence[object], position: int, what: str) -> tuple[Dim, ...]:
+    """The elements of an operand as sizes, which may have symbols.
+
+    Raises:
+        UnsupportedError: It is left out, or depends on the inputs.
+    """
+    sizes = dims(static, position, what)
+    if sizes is None:
+        raise UnsupportedError(f"without {what} cannot be imported")
+    return sizes
+
+
 def static_dims(x: Any, *axes: int) -> tuple[int, ...]:
     """Return the sizes of axes, which must be known.
 
@@ -150,8 +150,8 @@ def once(x: Any, axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(a + rank if -rank <= a < 0 else a for a in axes))
 
 
-def extent(g: Any, size: Dim, dtype: Any) -> Any:
-    """Return a size for use with tensors of a dtype: an integer if it is known, else a scalar of that dtype."""
+def extent(g: Graph, size: Dim, dtype: Any) -> Any:
+    """A size beside tensors of a dtype: a number where it is known, else a scalar of that dtype."""
     return size if isinstance(size, int) else g.cast(size_of(g, size), dtype)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.network import along_channels, padding_of
+from rlx.importers.onnx.network import StepAttributes, along_channels
 from rlx.importers.onnx.rules import (
     Static,
     bounded,
@@ -15,6 +17,7 @@ from rlx.importers.onnx.rules import (
     integers,
 )
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
@@ -22,7 +25,7 @@ _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 
 @imports("GridSample")
 def grid_sample(
-    g: Any, x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
+    g: Graph, x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Tensor:
     result = g.grid_sample(x, grid, _MODES.get(mode, mode), padding_mode, bool(align_corners))
     return g.cast(result, x.dtype)
@@ -30,26 +33,25 @@ def grid_sample(
 
 @imports("Col2Im")
 def col2im(
-    g: Any,
+    g: Graph,
     x: Tensor,
     image: Tensor,
     block: Tensor,
     *,
     static: Static,
-    dilations: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    window: StepAttributes,
 ) -> Tensor:
     """Sum blocks at their positions, for any number of axes."""
     sizes, kernel = integers(static, 1, "image_shape"), integers(static, 2, "block_shape")
     assert sizes is not None and kernel is not None
     half = len(sizes)
-    strides, dilations, pads = strides or (1,) * half, dilations or (1,) * half, pads or (0,) * 2 * half
+    strides, dilations = window.steps(kernel)
+    padding = window.pairs(half)
     places = np.zeros((1, 1), np.int64)
     inside = np.ones((1, 1), bool)
     for i, (n, k, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
-        count = (n + pads[i] + pads[i + half] - d * (k - 1) - 1) // s + 1
-        at = np.arange(k)[:, None] * d + np.arange(count)[None] * s - pads[i]
+        count = (n + sum(padding[i]) - d * (k - 1) - 1) // s + 1
+        at = np.arange(k)[:, None] * d + np.arange(count)[None] * s - padding[i][0]
         fits = (at >= 0) & (at < n)
         rows, columns = places.shape
         bounded(rows * k * columns * max(count, 1), "places")
@@ -66,8 +68,8 @@ def col2im(
     return g.reshape(g.transpose(total, (1, 0)), (batch, channels, *sizes))
 
 
-def _read_at(g: Any, images: Tensor, at: Any) -> Tensor:
-    """Sample images `[N, C, H, W]` at positions `[N, P]` of both axes, linearly and with zeros outside: `[N, C, P]`."""
+def _read_at(g: Graph, images: Tensor, at: Any) -> Tensor:
+    """Images `[N, C, H, W]` at positions `[N, P]` of the two axes, by linear interpolation, with zeros around: `[N, C, P]`."""
     count, channels, *sizes = images.shape.static
     flat = g.reshape(images, (count, channels, -1))
     first = [g.floor(a) for a in at]
@@ -89,29 +91,36 @@ def _read_at(g: Any, images: Tensor, at: Any) -> Tensor:
     return total
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeformAttributes(StepAttributes):
+    """The attributes of a deformable convolution, with ONNX's names."""
+
+    group: int = 1
+    kernel_shape: Sequence[int] | None = None
+    offset_group: int = 1
+
+
+@dataclass(frozen=True)
+class DeformOperands:
+    """A tensor, kernels, the offset of each element of a window, and what is added and multiplied."""
+
+    x: Tensor
+    w: Tensor
+    offset: Tensor
+    bias: Tensor | None = None
+    mask: Tensor | None = None
+
+
 @imports("DeformConv")
-def deform_conv(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    offset: Tensor,
-    bias: Tensor | None = None,
-    mask: Tensor | None = None,
-    *,
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    offset_group: int = 1,
-    pads: Any = None,
-    strides: Any = None,
-) -> Tensor:
-    """Convolve with window elements that are sampled at their position plus an offset, by linear interpolation."""
+def deform_conv(g: Graph, operands: DeformOperands, *, window: DeformAttributes) -> Tensor:
+    """A convolution whose windows read at their places plus an offset, by linear interpolation."""
+    x, w, offset, bias, mask = operands.x, operands.w, operands.offset, operands.bias, operands.mask
     batch, channels, *sizes = x.shape.static
     kernel = w.shape.static[2:]
     if len(kernel) != 2:
         raise UnsupportedError(f"in {len(kernel)} dimensions cannot be imported")
-    strides, dilations = tuple(strides or (1, 1)), tuple(dilations or (1, 1))
-    padding = padding_of(sizes, kernel, strides, dilations, pads, "NOTSET")
+    (strides, dilations), padding = window.steps(kernel), window.pairs(2)
+    group, offset_group = window.group, window.offset_group
     taps, (rows, columns) = math.prod(kernel), offset.shape.static[2:]
     bounded(taps * rows * columns, "places")
     starts = []
@@ -142,31 +151,33 @@ def deform_conv(
     return result if bias is None else g.add(result, along_channels(g, x, bias))
 
 
+@dataclass(frozen=True, kw_only=True)
+class RoiAttributes:
+    """The attributes of `RoiAlign`, with ONNX's names."""
+
+    coordinate_transformation_mode: str | None = None
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
+
+
 @imports("RoiAlign")
-def roi_align(
-    g: Any,
-    x: Tensor,
-    rois: Tensor,
-    batch_indices: Tensor,
-    *,
-    opset: int,
-    coordinate_transformation_mode: str | None = None,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Tensor:
-    """Return the mean or maximum of samples in each cell of regions. A sample more than one element outside is 0."""
+def roi_align(g: Graph, x: Tensor, rois: Tensor, batch_indices: Tensor, *, opset: int, cells: RoiAttributes) -> Tensor:
+    """The mean or the maximum of samples in each cell of regions; a sample more than one element outside is 0."""
+    sampling_ratio, output_height, output_width = cells.sampling_ratio, cells.output_height, cells.output_width
     if not sampling_ratio:
         raise UnsupportedError("whose number of samples depends on the regions cannot be imported")
-    half = (coordinate_transformation_mode or ("half_pixel" if opset >= 16 else "output_half_pixel")) == "half_pixel"
+    half = (
+        cells.coordinate_transformation_mode or ("half_pixel" if opset >= 16 else "output_half_pixel")
+    ) == "half_pixel"
     height, width = x.shape.static[2:]
-    count, cells = rois.shape.static[0], ((output_width, width), (output_height, height))
+    count, axes = rois.shape.static[0], ((output_width, width), (output_height, height))
     taken, weights = [], []
-    for axis, (cell, size) in enumerate(cells):
+    for axis, (cell, size) in enumerate(axes):
         low, high = (
-            g.sub(g.mul(g.squeeze(rois[:, i : i + 1], 1), spatial_scale), 0.5 * half) for i in (axis, axis + 2)
+            g.sub(g.mul(g.squeeze(rois[:, i : i + 1], 1), cells.spatial_scale), 0.5 * half) for i in (axis, axis + 2)
         )
         span = g.sub(high, low)
         span = span if half else g.maximum(span, 1.0)
@@ -196,7 +207,7 @@ def roi_align(
             value = g.reshape(g.take_along_axis(flat, place, axis=2), (count, channels, rows, columns))
             terms.append(g.mul(value, g.reshape(weight, (count, 1, rows, columns))))
     shape = (count, channels, output_height, sampling_ratio, output_width, sampling_ratio)
-    if mode == "max":  # the maximum of the four products, as in ONNX's own kernel
+    if cells.mode == "max":  # of the four products, as ONNX's own kernel has it
         return g.max(g.reshape(g.max(g.stack(terms, 0), 0), shape), (3, 5))
     total = g.add(g.add(terms[0], terms[1]), g.add(terms[2], terms[3]))
     return g.mean(g.reshape(total, shape), (3, 5))

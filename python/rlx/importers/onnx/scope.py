@@ -96,7 +96,7 @@ class OnnxScope:
     def __init__(
         self,
         model: OnnxModel,
-        g: Any,
+        g: Graph,
         outer: OnnxScope | None = None,
         caller: OnnxScope | None = None,
         opsets: Mapping[str, int] | None = None,
@@ -159,7 +159,9 @@ class OnnxScope:
         if value.sizes is not None:
             made = self._tensors[value] = _measured(self.g, value.sizes)
             return made
-        made = self._tensors[value] = self.g.constant(weight.numpy() if weight is not None else value.known)
+        array = weight.numpy() if weight is not None else value.known
+        assert array is not None
+        made = self._tensors[value] = self.g.constant(array)
         return made
 
     def define(self, initialisers: Any) -> None:
@@ -261,8 +263,10 @@ class OnnxScope:
             return [OnnxValue.of(_of_shape(op, operands[0].shape.dims, attributes))]
         return [OnnxValue(tensor=t) for t in self._built(self.g, op, operands, attributes, place)]
 
-    def _built(self, g: Any, op: str, operands: Sequence[Any], attributes: dict[str, Any], place: str) -> list[Tensor]:
-        """Return the results that the rule of an op builds."""
+    def _built(
+        self, g: Graph, op: str, operands: Sequence[Any], attributes: dict[str, Any], place: str
+    ) -> list[Tensor]:
+        """What the rule of an op builds."""
         if self.opsets.get("", 7) <= older.NEWEST:
             try:
                 with g.located(location_at(place)):
@@ -363,8 +367,8 @@ def _of_shape(op: str, sizes: Sequence[Dim], attributes: Mapping[str, Any]) -> n
     return SymbolicArray(array, np.dtype(np.int64)) if has_symbols else array.astype(np.int64)
 
 
-def _measured(g: Any, sizes: SymbolicArray) -> Tensor:
-    """Return a tensor of sizes. Some are known only at run time."""
+def _measured(g: Graph, sizes: SymbolicArray) -> Tensor:
+    """The tensor of sizes, of which some are only known when the graph runs."""
     elements = [size_of(g, d) for d in sizes.array.reshape(-1).tolist()]
     parts = [g.constant(np.int64(e)) if isinstance(e, int) else g.cast(e, "i64") for e in elements]
     return g.cast(g.reshape(g.stack(parts, 0), sizes.array.shape), sizes.dtype)

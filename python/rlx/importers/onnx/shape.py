@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from rlx.importers.onnx.rules import (
     extent,
     imports,
     integers,
+    needed_dims,
     once,
     static_dims,
 )
@@ -25,6 +28,7 @@ from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _LONGEST_RANGE = 1 << 20
@@ -34,7 +38,7 @@ _BEYOND = 10**9
 
 @imports("Constant")
 def constant(
-    g: Any,
+    g: Graph,
     *,
     value: np.ndarray | None = None,
     value_float: float | None = None,
@@ -56,25 +60,25 @@ def constant(
 
 
 @imports("ConstantOfShape")
-def constant_of_shape(g: Any, shape: Tensor, *, static: Static, value: np.ndarray | None = None) -> Tensor:
+def constant_of_shape(g: Graph, shape: Tensor, *, static: Static, value: np.ndarray | None = None) -> Tensor:
     filled = np.zeros(1, np.float32) if value is None else value
-    return g.broadcast_to(g.constant(filled.reshape(())), dims(static, 0, "shape"))
+    return g.broadcast_to(g.constant(filled.reshape(())), needed_dims(static, 0, "shape"))
 
 
 @imports("Shape")
-def shape_of(g: Any, x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
-    """Return the shape of a known tensor. The scope handles all other tensors."""
+def shape_of(g: Graph, x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
+    """Of a tensor that is known; of all others the scope has it."""
     return g.constant(np.array(x.shape.static[start:end], np.int64))
 
 
 @imports("Size")
-def size_of(g: Any, x: Tensor) -> Tensor:
+def size_of(g: Graph, x: Tensor) -> Tensor:
     return g.constant(np.array(math.prod(x.shape.static), np.int64))
 
 
 @imports("Reshape")
 def reshape(
-    g: Any, x: Tensor, to: Tensor | None = None, *, static: Static, shape: Any = None, allowzero: int = 0
+    g: Graph, x: Tensor, to: Tensor | None = None, *, static: Static, shape: Any = None, allowzero: int = 0
 ) -> Tensor:
     sizes = list(shape if shape is not None else dims(static, 1, "shape") or ())
     if not allowzero:
@@ -87,38 +91,41 @@ def reshape(
 
 
 @imports("Flatten")
-def flatten(g: Any, x: Tensor, *, axis: int = 1) -> Tensor:
+def flatten(g: Graph, x: Tensor, *, axis: int = 1) -> Tensor:
     axis = axis + x.shape.rank if axis < 0 else axis
     return g.reshape(x, (dim.product(x.shape.dims[:axis]), dim.product(x.shape.dims[axis:])))
 
 
-def _axes(axes: Any, static: Static, position: int = 1) -> tuple[int, ...] | None:
+def _axes(axes: Sequence[int] | None, static: Static, position: int = 1) -> tuple[int, ...] | None:
     return tuple(axes) if axes is not None else integers(static, position, "axes")
 
 
 @imports("Squeeze")
-def squeeze(g: Any, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
+def squeeze(g: Graph, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
     given = _axes(axes, static)
     return g.squeeze(x, once(x, given) if given else None)  # without axes, all axes of size 1 are removed
 
 
 @imports("Unsqueeze")
-def unsqueeze(g: Any, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
-    return g.expand_dims(x, _axes(axes, static))
+def unsqueeze(g: Graph, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
+    given = _axes(axes, static)
+    if given is None:
+        raise UnsupportedError("without axes cannot be imported")
+    return g.expand_dims(x, given)
 
 
 @imports("Transpose")
-def transpose(g: Any, x: Tensor, *, perm: Any = None) -> Tensor:
+def transpose(g: Graph, x: Tensor, *, perm: Any = None) -> Tensor:
     return g.transpose(x, tuple(perm) if perm is not None else tuple(range(x.shape.rank))[::-1])
 
 
 @imports("Concat")
-def concat(g: Any, *xs: Tensor, axis: int = 1) -> Tensor:
+def concat(g: Graph, *xs: Tensor, axis: int = 1) -> Tensor:
     return g.concat(list(xs), axis)
 
 
 @imports("Expand")
-def expand(g: Any, x: Tensor, to: Tensor, *, static: Static) -> Tensor:
+def expand(g: Graph, x: Tensor, to: Tensor, *, static: Static) -> Tensor:
     wanted, own = dims(static, 1, "shape") or (), x.shape.dims
     rank = max(len(wanted), len(own))
     pairs = zip((1,) * (rank - len(own)) + own, (1,) * (rank - len(wanted)) + wanted, strict=True)
@@ -126,25 +133,28 @@ def expand(g: Any, x: Tensor, to: Tensor, *, static: Static) -> Tensor:
 
 
 @imports("Tile")
-def tile(g: Any, x: Tensor, repeats: Tensor, *, static: Static) -> Tensor:
-    return g.tile(x, dims(static, 1, "repeats"))
+def tile(g: Graph, x: Tensor, repeats: Tensor, *, static: Static) -> Tensor:
+    times: Any = needed_dims(static, 1, "repeats")
+    return g.tile(x, times)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitAttributes:
+    """The attributes of `Split`, with ONNX's names."""
+
+    axis: int = 0
+    split: Sequence[int] | None = None
+    num_outputs: int | None = None
 
 
 @imports("Split")
 def split(
-    g: Any,
-    x: Tensor,
-    sizes: Tensor | None = None,
-    *,
-    static: Static,
-    outputs: int,
-    axis: int = 0,
-    split: Any = None,
-    num_outputs: int | None = None,
+    g: Graph, x: Tensor, sizes: Tensor | None = None, *, static: Static, outputs: int, into: SplitAttributes
 ) -> list[Tensor]:
-    parts = tuple(split) if split is not None else dims(static, 1, "split")
+    axis = into.axis
+    parts = tuple(into.split) if into.split is not None else dims(static, 1, "split")
     if parts is None:
-        count, whole = num_outputs or outputs, x.shape.dims[axis]
+        count, whole = into.num_outputs or outputs, x.shape.dims[axis]
         if count != outputs:
             raise UnsupportedError(f"into {count} parts, with {outputs} results, has no meaning")
         chunk = dim.exact_divide(whole, count) or -(-whole // count)
@@ -175,28 +185,35 @@ def _open_range(size: Dim, start: Dim, end: Dim, stride: int) -> slice:
     return slice(begin, stop if is_within else dim.minimum(stop, size), stride)
 
 
+@dataclass(frozen=True)
+class SliceOperands:
+    """The bounds of a slice, as newer versions give them."""
+
+    starts: Tensor | None = None
+    ends: Tensor | None = None
+    axes: Tensor | None = None
+    steps: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceAttributes:
+    """The bounds of a slice, as versions before 10 give them."""
+
+    starts: Sequence[int] | None = None
+    ends: Sequence[int] | None = None
+    axes: Sequence[int] | None = None
+
+
 @imports("Slice")
-def slice_(
-    g: Any,
-    x: Tensor,
-    first: Tensor | None = None,
-    last: Tensor | None = None,
-    which: Tensor | None = None,
-    step: Tensor | None = None,
-    *,
-    static: Static,
-    starts: Any = None,
-    ends: Any = None,
-    axes: Any = None,
-) -> Tensor:
-    starts = starts if starts is not None else dims(static, 1, "starts")
-    ends = ends if ends is not None else dims(static, 2, "ends")
-    axes = _axes(axes, static, 3) or tuple(range(len(starts)))
+def slice_(g: Graph, x: Tensor, operands: SliceOperands, *, static: Static, bounds: SliceAttributes) -> Tensor:
+    starts = bounds.starts if bounds.starts is not None else needed_dims(static, 1, "starts")
+    ends = bounds.ends if bounds.ends is not None else needed_dims(static, 2, "ends")
+    axes = _axes(bounds.axes, static, 3) or tuple(range(len(starts)))
     steps = integers(static, 4, "steps") or (1,) * len(starts)
     index: list[Any] = [slice(None)] * x.shape.rank
     for axis, start, end, stride in zip(axes, starts, ends, steps, strict=True):
         size = x.shape.dims[axis]
-        if not all(isinstance(n, int) for n in (size, start, end)):
+        if not (isinstance(size, int) and isinstance(start, int) and isinstance(end, int)):
             index[axis] = _open_range(size, start, end, stride)
             continue
         begin, stop, by = slice(start, end, stride).indices(size)
@@ -206,24 +223,32 @@ def slice_(
     return x[tuple(index)]
 
 
+@dataclass(frozen=True)
+class PadOperands:
+    """How much is added, the value of it, and at which axes, as newer versions give them."""
+
+    pads: Tensor | None = None
+    constant_value: Tensor | None = None
+    axes: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PadAttributes:
+    """The attributes of `Pad`, with ONNX's names."""
+
+    mode: str = "constant"
+    pads: Sequence[int] | None = None
+    value: float = 0.0
+
+
 @imports("Pad")
-def pad(
-    g: Any,
-    x: Tensor,
-    amounts: Tensor | None = None,
-    fill: Tensor | None = None,
-    which: Tensor | None = None,
-    *,
-    static: Static,
-    mode: str = "constant",
-    pads: Any = None,
-    value: float = 0.0,
-) -> Tensor:
-    given = tuple(pads) if pads is not None else dims(static, 1, "pads") or ()
+def pad(g: Graph, x: Tensor, operands: PadOperands, *, static: Static, attributes: PadAttributes) -> Tensor:
+    mode, fill = attributes.mode, operands.constant_value
+    given = tuple(attributes.pads) if attributes.pads is not None else dims(static, 1, "pads") or ()
     axes = integers(static, 3, "axes") or tuple(range(x.shape.rank))
     is_computed = len(static) > 2 and isinstance(static[2], Unknown) and mode == "constant"
     constant_value = None if is_computed else elements(static, 2, "constant_value")
-    filling = value if constant_value is None else constant_value.reshape(()).item()
+    filling = attributes.value if constant_value is None else constant_value.reshape(()).item()
     if not filling and not x.dtype.has_zero:
         filling = np.nan  # a cast of 0 has this value
     padding: list[Any] = [(0, 0)] * x.shape.rank
@@ -233,7 +258,7 @@ def pad(
         cut = [tuple(-min(0, n) if isinstance(n, int) else 0 for n in pair) for pair in padding]
         x = x[tuple(slice(low, n - high) for (low, high), n in zip(cut, x.shape.dims, strict=True))]
     padding = [tuple(max(0, n) if isinstance(n, int) else n for n in pair) for pair in padding]
-    if is_computed:
+    if is_computed and fill is not None:
         inside = g.pad(g.ones(x.shape, dtype="bool"), padding, value=False)
         return g.where(inside, g.pad(x, padding, value=filling), g.reshape(fill, ()))
     if mode == "constant":
@@ -252,7 +277,7 @@ def pad(
 
 
 @imports("Range")
-def arange(g: Any, start: Tensor, limit: Tensor, delta: Tensor, *, static: Static) -> Tensor:
+def arange(g: Graph, start: Tensor, limit: Tensor, delta: Tensor, *, static: Static) -> Tensor:
     if any(isinstance(s, SymbolicArray) for s in static):
         low, high, by = (dims(static, i, n) for i, n in enumerate(("start", "limit", "delta")))
         assert low is not None and high is not None and by is not None
@@ -271,20 +296,20 @@ def arange(g: Any, start: Tensor, limit: Tensor, delta: Tensor, *, static: Stati
 
 
 @imports("EyeLike")
-def eye_like(g: Any, x: Tensor, *, dtype: Any = None, k: int = 0) -> Tensor:
+def eye_like(g: Graph, x: Tensor, *, dtype: Any = None, k: int = 0) -> Tensor:
     rows, columns = static_dims(x, 0, 1)
     return g.eye(rows, columns, k=k, dtype=dtype if dtype is not None else x.dtype)
 
 
 @imports("Trilu")
-def trilu(g: Any, x: Tensor, k: Tensor | None = None, *, static: Static, upper: int = 1) -> Tensor:
+def trilu(g: Graph, x: Tensor, k: Tensor | None = None, *, static: Static, upper: int = 1) -> Tensor:
     diagonal = elements(static, 1, "k")
     offset = 0 if diagonal is None else int(diagonal.item())
     return g.triu(x, k=offset) if upper else g.tril(x, k=offset)
 
 
 @imports("DepthToSpace")
-def depth_to_space(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+def depth_to_space(g: Graph, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     n, _, h, w = x.shape.dims
     (c,) = static_dims(x, 1)
     b, rest = blocksize, c // (blocksize * blocksize)
@@ -295,7 +320,7 @@ def depth_to_space(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> T
 
 
 @imports("SpaceToDepth")
-def space_to_depth(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+def space_to_depth(g: Graph, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     n, c, h, w = x.shape.dims
     b = blocksize
     parts = g.reshape(x, (n, c, h // b, b, w // b, b))
@@ -304,7 +329,7 @@ def space_to_depth(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> T
 
 
 @imports("ReverseSequence")
-def reverse_sequence(g: Any, x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
+def reverse_sequence(g: Graph, x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
     steps = extent(g, x.shape.dims[time_axis] - 1, "i32")
     shape = [1] * x.shape.rank
     shape[batch_axis] = -1
@@ -316,7 +341,7 @@ def reverse_sequence(g: Any, x: Tensor, lengths: Tensor, *, batch_axis: int = 1,
 
 @imports("TensorScatter")
 def tensor_scatter(
-    g: Any, past: Tensor, update: Tensor, starts: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
+    g: Graph, past: Tensor, update: Tensor, starts: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Tensor:
     """Write new rows to a cache at each sequence's position. A circular cache wraps around at the end."""
     axis = axis % past.shape.rank
@@ -332,10 +357,10 @@ def tensor_scatter(
 
 
 @imports("BitCast")
-def bit_cast(g: Any, x: Tensor, *, to: Any) -> Tensor:
+def bit_cast(g: Graph, x: Tensor, *, to: Any) -> Tensor:
     return g.bitcast(g.cast(x, "u8") if x.dtype.is_bool else x, to)
 
 
 @imports("Det")
-def det(g: Any, x: Tensor) -> Tensor:
+def det(g: Graph, x: Tensor) -> Tensor:
     return g.det(x)

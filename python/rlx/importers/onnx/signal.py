@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,41 +16,49 @@ from rlx.importers.onnx.rules import (
     static_dims,
 )
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 
-def _complex(g: Any, x: Tensor) -> Tensor:
-    """Return a tensor with real numbers, or (real, imaginary) pairs, along the last axis as a complex tensor."""
+def _complex(g: Graph, x: Tensor) -> Tensor:
+    """A tensor with real numbers, or pairs of them, along the last axis, as complex ones."""
     parts = [g.squeeze(g.narrow(x, -1, i, 1), -1) for i in range(static_dims(x, -1)[0])]
     parts = [g.cast(p, "f32") for p in parts]
     return g.complex(parts[0], parts[1] if len(parts) > 1 else g.zeros_like(parts[0]))
 
 
-def _pairs(g: Any, x: Tensor, dtype: Any) -> Tensor:
+def _pairs(g: Graph, x: Tensor, dtype: Any) -> Tensor:
     return g.cast(g.stack([g.real(x), g.imag(x)], -1), dtype)
 
 
-def _fitted(g: Any, x: Tensor, axis: int, length: int) -> Tensor:
-    """Return the tensor with an axis cut or zero-padded to a length."""
+def _fitted(g: Graph, x: Tensor, axis: int, length: int) -> Tensor:
+    """An axis cut, or filled with zeros, to a length."""
     (size,) = static_dims(x, axis)
     if length <= size:
         return g.narrow(x, axis, 0, length)
     return g.pad(x, [(0, length - size if a == axis else 0) for a in range(x.shape.rank)])
 
 
+@dataclass(frozen=True)
+class DftOperands:
+    """The length of a transform, and its axis."""
+
+    dft_length: Tensor | None = None
+    axis: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DftAttributes:
+    """The attributes of `DFT`, with ONNX's names."""
+
+    axis: int | None = None
+    inverse: int = 0
+    onesided: int = 0
+
+
 @imports("DFT")
-def dft(
-    g: Any,
-    x: Tensor,
-    dft_length: Tensor | None = None,
-    which: Tensor | None = None,
-    *,
-    static: Static,
-    opset: int,
-    axis: int | None = None,
-    inverse: int = 0,
-    onesided: int = 0,
-) -> Tensor:
+def dft(g: Graph, x: Tensor, operands: DftOperands, *, static: Static, opset: int, transform: DftAttributes) -> Tensor:
+    axis, inverse, onesided = transform.axis, transform.inverse, transform.onesided
     given = integers(static, 2, "axis")
     where = given[0] if given else axis if axis is not None else (1 if opset < 20 else -2)
     where = where % x.shape.rank
@@ -70,17 +79,18 @@ def dft(
     return _pairs(g, result, dtype)
 
 
+@dataclass(frozen=True)
+class FrameOperands:
+    """The distance between frames, what they are multiplied by, and their length."""
+
+    frame_step: Tensor
+    window: Tensor | None = None
+    frame_length: Tensor | None = None
+
+
 @imports("STFT")
-def stft(
-    g: Any,
-    signal: Tensor,
-    frame_step: Tensor,
-    window: Tensor | None = None,
-    frame_length: Tensor | None = None,
-    *,
-    static: Static,
-    onesided: int = 1,
-) -> Tensor:
+def stft(g: Graph, signal: Tensor, frame: FrameOperands, *, static: Static, onesided: int = 1) -> Tensor:
+    window = frame.window
     step, length = int(needed(static, 1, "frame_step").reshape(())), integers(static, 3, "frame_length")
     size = length[0] if length else static_dims(window, 0)[0] if window is not None else 0
     if not size:
@@ -98,18 +108,19 @@ def stft(
     return _pairs(g, result, signal.dtype)
 
 
+@dataclass(frozen=True)
+class MelOperands:
+    """The numbers that a matrix of mel bins follows from, with ONNX's names."""
+
+    num_mel_bins: Tensor
+    dft_length: Tensor
+    sample_rate: Tensor
+    lower_edge_hertz: Tensor
+    upper_edge_hertz: Tensor
+
+
 @imports("MelWeightMatrix")
-def mel_weight_matrix(
-    g: Any,
-    bins: Tensor,
-    length: Tensor,
-    rate: Tensor,
-    low: Tensor,
-    high: Tensor,
-    *,
-    static: Static,
-    output_datatype: int = 1,
-) -> Tensor:
+def mel_weight_matrix(g: Graph, operands: MelOperands, *, static: Static, output_datatype: int = 1) -> Tensor:
     names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
     count, size, sampled, least, most = (float(needed(static, i, n).reshape(())) for i, n in enumerate(names))
     spectrum = int(size) // 2 + 1

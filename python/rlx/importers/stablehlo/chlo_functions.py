@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 
 # Up to this x, I1(x)·exp(-x) is a series in x. Above it, it is a series in 1/x, divided by the square root of x.
 _NEAR = 8.0
@@ -17,7 +18,7 @@ _POINTS = 2**14
 
 
 @imports("chlo.mulhi")
-def mulhi(g: Any, a: Tensor, b: Tensor) -> Tensor:
+def mulhi(g: Graph, a: Tensor, b: Tensor) -> Tensor:
     bits = a.dtype.bits
     if bits > 32:
         return _upper_half(g, a, b)
@@ -25,8 +26,8 @@ def mulhi(g: Any, a: Tensor, b: Tensor) -> Tensor:
     return g.cast(g.binary("shift_right", product, g.full(a.shape.dims, bits, "i64")), a.dtype)
 
 
-def _upper_half(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Return the upper half of a product of 64-bit integers, from products of halves (Warren, "Hacker's Delight", 8-2)."""
+def _upper_half(g: Graph, a: Tensor, b: Tensor) -> Tensor:
+    """Of integers of 64 bits, by the products of their halves (Warren, "Hacker's Delight", 8-2)."""
     kind, half = a.dtype, 32
 
     def low(x: Tensor) -> Tensor:
@@ -41,8 +42,8 @@ def _upper_half(g: Any, a: Tensor, b: Tensor) -> Tensor:
 
 
 @imports("chlo.bessel_i1e")
-def bessel_i1e(g: Any, x: Tensor) -> Tensor:
-    """Return `exp(-|x|)·I1(x)`, computed in f64 to nearly full precision."""
+def bessel_i1e(g: Graph, x: Tensor) -> Tensor:
+    """`exp(-|x|)·I1(x)`, in f64, to the last digits."""
     wide = g.cast(x, "f64")
     size = g.abs(wide)
     is_near = size <= _NEAR
@@ -55,8 +56,8 @@ def bessel_i1e(g: Any, x: Tensor) -> Tensor:
     return g.cast(g.where(g.isnan(wide), wide, g.where(g.isinf(wide), 0.0, value)), x.dtype)
 
 
-def _chebyshev(g: Any, coefficients: np.ndarray, double: Tensor) -> Tensor:
-    """Evaluate a series of Chebyshev polynomials at half of `double`, by Clenshaw's rule."""
+def _chebyshev(g: Graph, coefficients: np.ndarray, double: Tensor) -> Tensor:
+    """A series of Chebyshev polynomials at half of `double`, by Clenshaw's rule."""
     last: Any = g.zeros(double.shape.dims, "f64")
     before: Any = last
     for coefficient in coefficients[:0:-1]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rlx import mlir
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
 
@@ -18,8 +18,8 @@ _TAME = ("add", "sub", "mul", "max", "min")
 _TAME_KINDS = ("neg", "abs", "sign", "floor", "ceil", "round", "sin", "cos", "tanh", "erf", "relu", "sigmoid", "atan")
 
 
-def chosen(g: Any, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return `where(condition, x, y)`, with the ops of both branches as one function.
+def chosen(g: Graph, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """`where(condition, x, y)`, with the ops of both branches as a function.
 
     In reverse mode, the branch that is not chosen has cotangent zero. Its derivatives are multiplied by that zero, and
     the product is NaN if a derivative is infinite. A function of elementwise ops is differentiated in forward mode,
@@ -131,8 +131,8 @@ class _ElementwiseOps:
                 stack.extend(self._operands(value))
         self.order = [v for v in self.order if v in kept]
 
-    def as_function(self, g: Any, leaves: Sequence[mlir.Value]) -> Tensor:
-        """Return the value as a function of the leaves, which is differentiated as a whole."""
+    def as_function(self, g: Graph, leaves: Sequence[mlir.Value]) -> Tensor:
+        """The value as a function of others, as which it is differentiated."""
         inside = set(self.order)
         read = dict.fromkeys(v for value in self.order for v in value.owner.operation.operands)
         others = [v for v in read if v not in inside and v not in leaves and not _is_constant(v)]

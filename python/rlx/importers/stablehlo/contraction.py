@@ -8,12 +8,13 @@ from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 
 
 @imports("dot_general")
-def dot_general(g: Any, a: Tensor, b: Tensor, *, dot_dimension_numbers: Any, results: list[Shape]) -> Tensor:
+def dot_general(g: Graph, a: Tensor, b: Tensor, *, dot_dimension_numbers: Any, results: list[Shape]) -> Tensor:
     numbers = mlir.stablehlo().DotDimensionNumbers(dot_dimension_numbers)
     return _product(
         g,
@@ -25,17 +26,17 @@ def dot_general(g: Any, a: Tensor, b: Tensor, *, dot_dimension_numbers: Any, res
 
 
 @imports("dot")
-def dot(g: Any, a: Tensor, b: Tensor, *, results: list[Shape]) -> Tensor:
+def dot(g: Graph, a: Tensor, b: Tensor, *, results: list[Shape]) -> Tensor:
     return _product(g, (a, b), ([a.shape.rank - 1], [0]), ([], []), results[0])
 
 
 @imports("einsum", "unary_einsum")
-def einsum(g: Any, *xs: Tensor, einsum_config: str, results: list[Shape]) -> Tensor:
+def einsum(g: Graph, *xs: Tensor, einsum_config: str, results: list[Shape]) -> Tensor:
     return g.cast(g.einsum(einsum_config, *xs), results[0].dtype)
 
 
-def _product(g: Any, factors: Any, contracting: Any, batch: Any, result: Shape) -> Tensor:
-    """Return the product, computed in the wider of the dtypes of factors and result: i8·i8 may give i32, and bf16·bf16 f32.
+def _product(g: Graph, factors: Any, contracting: Any, batch: Any, result: Shape) -> Tensor:
+    """The product in the wider one of the factors' and the result's dtype: i8·i8 may give i32, and bf16·bf16 f32.
 
     The product of booleans is true if any pair of factors is true.
     """

@@ -9,6 +9,7 @@ from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending, scalar_of
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.op.attributes import elements_from_mlir
 
 # The comparisons of an increasing counter, and the correction of the number of steps.
@@ -16,13 +17,13 @@ _UPWARDS = {"LT": 0, "LE": 1}
 
 
 @imports("if")
-def if_(g: Any, condition: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
+def if_(g: Graph, condition: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
     return _chosen(g, condition, regions[0], regions[1])
 
 
 @imports("case")
-def case(g: Any, index: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
-    """Import `case`. An index out of range selects the last branch."""
+def case(g: Graph, index: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
+    """Of an index out of range the last branch."""
 
     def chosen(first: int, rest: Sequence[Any]) -> list[Tensor]:
         if len(rest) == 1:
@@ -33,15 +34,15 @@ def case(g: Any, index: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
 
 
 def _chosen(
-    g: Any, condition: Tensor, then: Callable[[], list[Tensor]], els: Callable[[], list[Tensor]]
+    g: Graph, condition: Tensor, then: Callable[[], list[Tensor]], els: Callable[[], list[Tensor]]
 ) -> list[Tensor]:
     results = g.if_(condition, lambda: tuple(then()), lambda: tuple(els()))
     return [results] if isinstance(results, Tensor) else list(results)
 
 
 @imports("while")
-def while_(g: Any, *carries: Tensor, regions: Sequence[Any]) -> list[Tensor]:
-    """Import `while`. If a counter determines the number of steps, it becomes a scan, which also has reverse-mode derivatives.
+def while_(g: Graph, *carries: Tensor, regions: Sequence[Any]) -> list[Tensor]:
+    """A scan if a counter decides how often, which has derivatives in reverse mode as well.
 
     In modules from JAX, regions do not read outside values: a loop carries all values that it reads. Loop-invariant
     carries are converted back to outside reads here, because derivatives store the carries of every step.

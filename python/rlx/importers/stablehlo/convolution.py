@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,32 +13,48 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import known_integers
 from rlx.importers.stablehlo.windows import edges, padded
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 
 _MOST_SPATIAL = 3
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionAttributes:
+    """The attributes of a convolution, with StableHLO's names."""
+
+    dimension_numbers: Any
+    feature_group_count: int
+    batch_group_count: int
+    window_strides: tuple[int, ...] | None = None
+    padding: np.ndarray | None = None
+    lhs_dilation: tuple[int, ...] | None = None
+    rhs_dilation: tuple[int, ...] | None = None
+    window_reversal: tuple[bool, ...] | None = None
+
+    def padded(self, g: Graph, x: Tensor, padding: np.ndarray | None) -> Tensor:
+        """The operand, its spatial axes last, with padding around it and holes between its elements."""
+        count = x.rank - 2
+        low, high = edges(padding, count)
+        holes = [d - 1 for d in self.lhs_dilation or (1,) * count]
+        return padded(g, x, g.constant(np.zeros((), x.dtype.numpy)), (0, 0, *low), (0, 0, *high), (0, 0, *holes))
+
+
 @imports("convolution", "dynamic_conv")
 def convolution(
-    g: Any,
+    g: Graph,
     x: Tensor,
     w: Tensor,
     dynamic_padding: Tensor | None = None,
     *,
-    dimension_numbers: Any,
-    feature_group_count: int,
-    batch_group_count: int,
     results: list[Shape],
-    window_strides: tuple[int, ...] | None = None,
-    padding: Any = None,
-    lhs_dilation: tuple[int, ...] | None = None,
-    rhs_dilation: tuple[int, ...] | None = None,
-    window_reversal: tuple[bool, ...] | None = None,
+    window: ConvolutionAttributes,
 ) -> Tensor:
+    padding = window.padding
     if dynamic_padding is not None:
         padding = np.reshape(known_integers(dynamic_padding, "padding"), dynamic_padding.shape.static)
-    numbers = mlir.stablehlo().ConvDimensionNumbers(dimension_numbers)
+    numbers = mlir.stablehlo().ConvDimensionNumbers(window.dimension_numbers)
     spatial = list(numbers.input_spatial_dimensions)
     count = len(spatial)
     result = results[0]
@@ -52,27 +69,24 @@ def convolution(
             *numbers.kernel_spatial_dimensions,
         ],
     )
-    turned = [axis + 2 for axis, reversed_ in enumerate(window_reversal or ()) if reversed_]
+    turned = [axis + 2 for axis, reversed_ in enumerate(window.window_reversal or ()) if reversed_]
     w = g.reverse(w, turned) if turned else w
-    low, high = edges(padding, count)
-    zero = g.constant(np.zeros((), wide.numpy))
-    holes = [d - 1 for d in lhs_dilation or (1,) * count]
-    x = padded(g, x, zero, (0, 0, *low), (0, 0, *high), (0, 0, *holes))
-    groups = feature_group_count
+    x = window.padded(g, x, padding)
+    groups, batch_group_count = window.feature_group_count, window.batch_group_count
     if batch_group_count > 1:
         # Each batch group has its own output features. Express batch groups as groups of input features.
         n, c = x.shape.dims[:2]
         parts = g.reshape(x, (batch_group_count, n // batch_group_count, c, *x.shape.dims[2:]))
         x = g.reshape(g.swapaxes(parts, 0, 1), (n // batch_group_count, batch_group_count * c, *x.shape.dims[2:]))
         groups = batch_group_count
-    strides, dilation = tuple(window_strides or (1,) * count), tuple(rhs_dilation or (1,) * count)
+    strides, dilation = tuple(window.window_strides or (1,) * count), tuple(window.rhs_dilation or (1,) * count)
     y = _convolved(g, x, w, strides, dilation, groups)
     order = [numbers.output_batch_dimension, numbers.output_feature_dimension, *numbers.output_spatial_dimensions]
     return g.cast(g.transpose(y, [order.index(axis) for axis in range(len(order))]), result.dtype)
 
 
 def _convolved(
-    g: Any, x: Tensor, w: Tensor, strides: tuple[int, ...], dilation: tuple[int, ...], groups: int
+    g: Graph, x: Tensor, w: Tensor, strides: tuple[int, ...], dilation: tuple[int, ...], groups: int
 ) -> Tensor:
     """Return a convolution of any dtype and number of spatial axes. `conv` supports one to three, and no complex numbers."""
     count = x.rank - 2

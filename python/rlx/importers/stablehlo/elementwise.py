@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rlx.importers.closed_forms import absolute, clamped, inverse_power, logaddexp, logit, odd_product, product_with_log
 from rlx.importers.stablehlo.choices import chosen
@@ -19,6 +18,7 @@ from rlx.importers.stablehlo.spelled import (
     operands_of_logaddexp,
 )
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
 
@@ -65,18 +65,18 @@ for _op, _name in _METHODS.items():
 
 
 @imports("abs")
-def abs_(g: Any, x: Tensor) -> Tensor:
+def abs_(g: Graph, x: Tensor) -> Tensor:
     return absolute(g, x)
 
 
 @imports("multiply")
-def multiply(g: Any, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
+def multiply(g: Graph, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
     factors = factors_of_odd(a, b) if has_pieces and a.dtype.is_float else None
     return g.mul(a, b) if factors is None else odd_product(g, *factors)
 
 
 @imports("select")
-def select(g: Any, condition: Tensor, x: Tensor, y: Tensor, *, has_pieces: bool) -> Tensor:
+def select(g: Graph, condition: Tensor, x: Tensor, y: Tensor, *, has_pieces: bool) -> Tensor:
     if not has_pieces:
         return g.where(condition, x, y)
     if (pair := operands_of_logaddexp(condition, x, y)) is not None:
@@ -88,38 +88,38 @@ def select(g: Any, condition: Tensor, x: Tensor, y: Tensor, *, has_pieces: bool)
 
 
 @imports("round_nearest_even")
-def round_nearest_even(g: Any, x: Tensor) -> Tensor:
-    return g.stop_gradient(g.round(x))  # RLX differentiates `round` as the identity
+def round_nearest_even(g: Graph, x: Tensor) -> Tensor:
+    return g.stop_gradient(g.round(x))  # RLX counts it as the identity
 
 
 @imports("maximum")
-def maximum(g: Any, a: Tensor, b: Tensor) -> Tensor:
+def maximum(g: Graph, a: Tensor, b: Tensor) -> Tensor:
     return g.maximum(a, b) if not a.dtype.is_complex else g.where(_before(g, a, b), b, a)
 
 
 @imports("minimum")
-def minimum(g: Any, a: Tensor, b: Tensor) -> Tensor:
+def minimum(g: Graph, a: Tensor, b: Tensor) -> Tensor:
     return g.minimum(a, b) if not a.dtype.is_complex else g.where(_before(g, b, a), b, a)
 
 
-def _before(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Return whether `a < b` for complex numbers, in lexicographic order of real and imaginary part."""
+def _before(g: Graph, a: Tensor, b: Tensor) -> Tensor:
+    """Whether a complex number is smaller: by the real parts, and where they are equal by the others."""
     real, other = (g.real(a), g.real(b)), (g.imag(a), g.imag(b))
     return (real[0] < real[1]) | (g.eq(*real) & (other[0] < other[1]))
 
 
 @imports("cbrt")
-def cbrt(g: Any, x: Tensor) -> Tensor:
+def cbrt(g: Graph, x: Tensor) -> Tensor:
     return g.cbrt(x) if not x.dtype.is_complex else g.pow(x, 1 / 3)
 
 
 @imports("atan2")
-def atan2(g: Any, y: Tensor, x: Tensor) -> Tensor:
+def atan2(g: Graph, y: Tensor, x: Tensor) -> Tensor:
     return g.atan2(y, x) if not x.dtype.is_complex else -1j * g.log((x + 1j * y) / g.sqrt(x * x + y * y))
 
 
 @imports("divide")
-def divide(g: Any, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
+def divide(g: Graph, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
     if a.dtype.is_integer:
         return g.binary("trunc_div", a, b)
     if has_pieces and a.dtype.is_float and is_one(a):
@@ -131,12 +131,12 @@ def divide(g: Any, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
 
 
 @imports("shift_left")
-def shift_left(g: Any, a: Tensor, b: Tensor) -> Tensor:
+def shift_left(g: Graph, a: Tensor, b: Tensor) -> Tensor:
     return g.binary("shift_left", a, b)
 
 
 @imports("shift_right_arithmetic")
-def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
+def shift_right_arithmetic(g: Graph, a: Tensor, b: Tensor) -> Tensor:
     if a.dtype.is_signed:
         return g.binary("shift_right", a, b)
     # Interpret the highest bit as a sign.
@@ -145,33 +145,33 @@ def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
 
 
 @imports("convert")
-def convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
-    # The imaginary part is ignored. RLX's cast to bool would be true for any number that is not 0.
+def convert(g: Graph, x: Tensor, *, results: list[Shape]) -> Tensor:
+    # The imaginary part does not count, where a cast of RLX to bool has True for a number that is not 0.
     return g.cast(g.real(x) if x.dtype.is_complex and results[0].dtype.is_bool else x, results[0].dtype)
 
 
 @imports("compare")
-def compare(g: Any, a: Tensor, b: Tensor, *, comparison_direction: str, compare_type: str = "NOTYPE") -> Tensor:
+def compare(g: Graph, a: Tensor, b: Tensor, *, comparison_direction: str, compare_type: str = "NOTYPE") -> Tensor:
     if compare_type == "TOTALORDER" and a.dtype.is_float:  # this order distinguishes -NaN and NaN, and -0 and 0
         a, b = total_order(g, a), total_order(g, b)
     return g.compare(comparison_direction.lower(), a, b)
 
 
 @imports("log")
-def log(g: Any, x: Tensor, *, has_pieces: bool) -> Tensor:
+def log(g: Graph, x: Tensor, *, has_pieces: bool) -> Tensor:
     ratio = operand_of_odds(x) if has_pieces else None
     return g.log(x) if ratio is None else logit(g, ratio)
 
 
 @imports("clamp")
-def clamp(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
+def clamp(g: Graph, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
     has_derivative = x.dtype.is_float and x.dtype.has_zero
     return clamped(g, low, x, high) if has_derivative else minimum(g, maximum(g, x, low), high)
 
 
 @imports("round_nearest_afz")
 @in_compute
-def round_nearest_afz(g: Any, x: Tensor) -> Tensor:
+def round_nearest_afz(g: Graph, x: Tensor) -> Tensor:
     whole = g.trunc(x)
     away = g.where(g.abs(x - whole) >= 0.5, g.sign(x), 0.0)
     return g.where(g.eq(away, 0.0), whole, whole + away)  # -0 + 0 would be 0

@@ -8,6 +8,7 @@ from typing import Any
 from rlx import mlir
 from rlx.importers.stablehlo.types import is_quantised, quantised
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 
 # Ops with regions. The regions compute in the types that they declare.
@@ -48,15 +49,15 @@ class Held:
         types = [quantised(r.type) for r in self._op.results]
         return [s if q is None else s.with_dtype(q.expressed) for s, q in zip(shapes, types, strict=True)]
 
-    def opened(self, g: Any, operands: Sequence[Tensor]) -> list[Tensor]:
-        """Return the operands for the rule: quantised ones are dequantised."""
+    def opened(self, g: Graph, operands: Sequence[Tensor]) -> list[Tensor]:
+        """The operands as the rule takes them: quantised ones as the numbers that they stand for."""
         if not self._floats:
             return list(operands)
         types = [quantised(v.type) for v in self._op.operands]
         return [t if q is None else q.numbers(g, t) for t, q in zip(operands, types, strict=True)]
 
-    def closed(self, g: Any, results: Sequence[Tensor]) -> list[Tensor]:
-        """Return the results in their storage types, given the results of the rule."""
+    def closed(self, g: Graph, results: Sequence[Tensor]) -> list[Tensor]:
+        """The results as they are held, from those that the rule gave."""
         if not self._floats:
             return list(results)
         types = [quantised(r.type) for r in self._op.results]

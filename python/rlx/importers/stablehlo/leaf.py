@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,14 @@ import numpy as np
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 from rlx.weights.weight import Weight
 
 
 @imports("constant")
-def constant(g: Any, *, value: Any, largest_literal: float) -> Tensor:
+def constant(g: Graph, *, value: Any, largest_literal: float) -> Tensor:
     if not isinstance(value, (np.ndarray, Weight)):
         raise UnsupportedError(
             "whose elements are not written as dense<…> cannot be imported",
@@ -26,31 +28,38 @@ def constant(g: Any, *, value: Any, largest_literal: float) -> Tensor:
 
 
 @imports("iota", "dynamic_iota")
-def iota(g: Any, sizes: Tensor | None = None, *, iota_dimension: int, results: list[Shape]) -> Tensor:
+def iota(g: Graph, sizes: Tensor | None = None, *, iota_dimension: int, results: list[Shape]) -> Tensor:
     return g.iota(results[0].dims, iota_dimension, results[0].dtype)
 
 
 @imports("optimization_barrier")
-def optimization_barrier(g: Any, *xs: Tensor) -> tuple[Tensor, ...]:
-    return xs  # a barrier restricts compilers, and does not change the result
+def optimization_barrier(g: Graph, *xs: Tensor) -> tuple[Tensor, ...]:
+    return xs  # a barrier restricts compilers, and does not change the numbers
 
 
 # Annotations for compilers and devices. The result is the operand.
 _NOTES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint")
 
 
+@dataclass(frozen=True, kw_only=True)
+class CallNotes:
+    """The attributes of a custom call about how it is called, with StableHLO's names. None changes the numbers."""
+
+    backend_config: Any = None
+    api_version: Any = None
+    has_side_effect: bool = False
+    called_computations: Any = None
+    operand_layouts: Any = None
+    result_layouts: Any = None
+    output_operand_aliases: Any = None
+
+
 @imports("custom_call")
 def custom_call(
-    g: Any,
+    g: Graph,
     *xs: Tensor,
     call_target_name: str,
-    backend_config: Any = None,
-    api_version: Any = None,
-    has_side_effect: bool = False,
-    called_computations: Any = None,
-    operand_layouts: Any = None,
-    result_layouts: Any = None,
-    output_operand_aliases: Any = None,
+    notes: CallNotes,
     config: dict[str, Any] | None = None,
     compares: str | None = None,
     results: Sequence[Shape] = (),
@@ -62,8 +71,10 @@ def custom_call(
     return xs
 
 
-def _largest(g: Any, x: Tensor, compares: str | None, config: dict[str, Any], results: Sequence[Shape]) -> list[Tensor]:
-    """Return the largest (GT) or smallest (LT) elements. RLX finds all of them for any requested recall.
+def _largest(
+    g: Graph, x: Tensor, compares: str | None, config: dict[str, Any], results: Sequence[Shape]
+) -> list[Tensor]:
+    """The largest elements by GT, or the smallest by LT; RLX finds all of them, with any recall.
 
     Raises:
         UnsupportedError: The op returns more than `top_k` candidates, or the comparison is not GT or LT.

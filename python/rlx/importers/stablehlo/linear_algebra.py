@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 
 
 @imports("fft")
-def fft(g: Any, x: Tensor, *, fft_type: str, fft_length: tuple[int, ...]) -> Tensor:
+def fft(g: Graph, x: Tensor, *, fft_type: str, fft_length: tuple[int, ...]) -> Tensor:
     axes = list(range(x.rank - len(fft_length), x.rank))
     if fft_type in ("FFT", "IFFT"):
         for axis in axes:
@@ -29,18 +31,25 @@ def fft(g: Any, x: Tensor, *, fft_type: str, fft_length: tuple[int, ...]) -> Ten
     return g.irfft(x, length=fft_length[-1], axis=-1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SolveAttributes:
+    """The attributes of a triangular system, with StableHLO's names."""
+
+    left_side: bool
+    lower: bool
+    unit_diagonal: bool
+    transpose_a: str
+
+
 @imports("triangular_solve")
-def triangular_solve(
-    g: Any,
-    a: Tensor,
-    b: Tensor,
-    *,
-    left_side: bool,
-    lower: bool,
-    unit_diagonal: bool,
-    transpose_a: str,
-) -> Tensor:
-    """Solve by RLX's op. Complex matrices are solved by substitution, one row per step."""
+def triangular_solve(g: Graph, a: Tensor, b: Tensor, *, system: SolveAttributes) -> Tensor:
+    """By RLX's op; of complex matrices by substitution, a row in each step."""
+    left_side, lower, unit_diagonal, transpose_a = (
+        system.left_side,
+        system.lower,
+        system.unit_diagonal,
+        system.transpose_a,
+    )
     if a.dtype.is_complex and transpose_a == "ADJOINT":
         a = g.conjugate(a)
     if transpose_a in ("TRANSPOSE", "ADJOINT"):
@@ -57,8 +66,8 @@ def triangular_solve(
     return x if left_side else g.swapaxes(x, -1, -2)
 
 
-def _substituted(g: Any, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tensor:
-    """Return x with `a·x = b`, for a lower triangular matrix `[…, n, n]` and `b […, n, m]`."""
+def _substituted(g: Graph, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tensor:
+    """The x with `a·x = b` for a lower triangular matrix `[…, n, n]` and `b […, n, m]`."""
     *batch, n, m = b.shape.static
     if 0 in (*batch, n, m):
         return b
@@ -83,11 +92,8 @@ def _substituted(g: Any, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tensor
 
 
 @imports("cholesky")
-def cholesky(g: Any, a: Tensor, *, lower: bool = False, results: list[Shape]) -> Tensor:
-    """Return the Cholesky factor. Real matrices use RLX's op; complex ones are factored one column per step.
-
-    The other triangle is zero. All elements are NaN if there is no factor.
-    """
+def cholesky(g: Graph, a: Tensor, *, lower: bool = False, results: list[Shape]) -> Tensor:
+    """By RLX's op; of complex matrices a column in each step. The other triangle is zero, and all is NaN without a factor."""
     *batch, n, _ = a.shape.static
     if 0 in (*batch, n):
         return a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -12,12 +13,13 @@ from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.dtype import DType, dtype, f16
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
 
 
 @imports("bitcast_convert")
-def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
+def bitcast_convert(g: Graph, x: Tensor, *, results: list[Shape]) -> Tensor:
     kind = results[0].dtype
     if kind is x.dtype:
         return x
@@ -47,8 +49,8 @@ def _bits(kind: DType) -> int:
     return 1 if kind.is_bool else kind.bits
 
 
-def _complex_bitcast(g: Any, x: Tensor, kind: DType) -> Tensor:
-    """Cast the bits of pairs of c64 to c128, or back. One part of a c128 has the bits of one c64."""
+def _complex_bitcast(g: Graph, x: Tensor, kind: DType) -> Tensor:
+    """Pairs of c64 as c128, or back: the bits of a part of the wider one are a number of the narrower one."""
     pair = Shape((*x.shape.dims, 2), kind.part)
     if kind.bits < x.dtype.bits:
         halves = [bitcast_convert(g, part, results=[pair]) for part in (g.real(x), g.imag(x))]
@@ -59,9 +61,9 @@ def _complex_bitcast(g: Any, x: Tensor, kind: DType) -> Tensor:
 
 
 @imports("reduce_precision")
-def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
-    """Round to the nearest float with fewer bits. The derivative is rounded in the same way, as in JAX."""
-    # XLA computes f8e5m2 and f8e5m2fnuz in f16, which has their small numbers, and other storage floats in f32.
+def reduce_precision(g: Graph, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
+    """To the nearest float of fewer bits. The derivative is rounded in the same way, as in JAX."""
+    # XLA computes in f16, which has their small numbers, with f8e5m2 and f8e5m2fnuz, and in f32 with other storage floats.
     layout = x.dtype.float_format
     in_half = x.dtype.storage and layout is not None and layout.exponent == 5
 
@@ -79,8 +81,8 @@ def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: in
 
 
 @in_compute
-def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
-    """Round to the nearest float with fewer bits, ties to even. Overflow gives infinity, underflow gives zero."""
+def _reduced(g: Graph, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
+    """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
     kind, word = x.dtype, x.dtype.signed_word
     layout = kind.float_format
     assert layout is not None
@@ -112,8 +114,8 @@ def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tenso
 
 
 @imports("count_leading_zeros")
-def count_leading_zeros(g: Any, x: Tensor) -> Tensor:
-    """Return the number of leading zeros, as the remaining zero bits after all bits below the first set bit are set."""
+def count_leading_zeros(g: Graph, x: Tensor) -> Tensor:
+    """The zeros that are left when every bit behind the first one is set."""
     width, kind = x.dtype.bits, x.dtype
     if kind.packed:  # the width 2 does not fit in i2 and wraps
         x = g.cast(x, f"u{width}")
@@ -127,46 +129,55 @@ def count_leading_zeros(g: Any, x: Tensor) -> Tensor:
 # --- batch normalisation ----------------------------------------------------------------------------
 
 
-def _along(g: Any, value: Tensor, rank: int, axis: int) -> Tensor:
+def _along(g: Graph, value: Tensor, rank: int, axis: int) -> Tensor:
     return g.reshape(value, [value.shape.dims[0] if i == axis else 1 for i in range(rank)])
 
 
+@dataclass(frozen=True)
+class BatchNormOperands:
+    """A tensor, the weights of its channels, and their statistics, in StableHLO's order."""
+
+    x: Tensor
+    scale: Tensor
+    offset: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
 @imports("batch_norm_inference")
-def batch_norm_inference(
-    g: Any,
-    x: Tensor,
-    scale: Tensor,
-    offset: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    *,
-    epsilon: float,
-    feature_index: int,
-) -> Tensor:
-    scale, offset, mean, variance = (_along(g, v, x.rank, feature_index) for v in (scale, offset, mean, variance))
+def batch_norm_inference(g: Graph, operands: BatchNormOperands, *, epsilon: float, feature_index: int) -> Tensor:
+    x, channels = operands.x, (operands.scale, operands.offset, operands.mean, operands.variance)
+    scale, offset, mean, variance = (_along(g, v, x.rank, feature_index) for v in channels)
     return scale * (x - mean) / g.sqrt(variance + epsilon) + offset
 
 
 @imports("batch_norm_training")
 def batch_norm_training(
-    g: Any, x: Tensor, scale: Tensor, offset: Tensor, *, epsilon: float, feature_index: int
+    g: Graph, x: Tensor, scale: Tensor, offset: Tensor, *, epsilon: float, feature_index: int
 ) -> list[Tensor]:
     axes = [axis for axis in range(x.rank) if axis != feature_index]
     mean = g.mean(x, axes)
     variance = g.mean((x - _along(g, mean, x.rank, feature_index)) ** 2, axes)
-    return [
-        batch_norm_inference(g, x, scale, offset, mean, variance, epsilon=epsilon, feature_index=feature_index),
-        mean,
-        variance,
-    ]
+    operands = BatchNormOperands(x, scale, offset, mean, variance)
+    return [batch_norm_inference(g, operands, epsilon=epsilon, feature_index=feature_index), mean, variance]
+
+
+@dataclass(frozen=True)
+class BatchNormGradOperands:
+    """A tensor, the weights and statistics of its channels, and the cotangent of the result, in StableHLO's order."""
+
+    x: Tensor
+    scale: Tensor
+    mean: Tensor
+    variance: Tensor
+    dy: Tensor
 
 
 @imports("batch_norm_grad")
-def batch_norm_grad(
-    g: Any, x: Tensor, scale: Tensor, mean: Tensor, variance: Tensor, dy: Tensor, *, epsilon: float, feature_index: int
-) -> list[Tensor]:
+def batch_norm_grad(g: Graph, operands: BatchNormGradOperands, *, epsilon: float, feature_index: int) -> list[Tensor]:
+    x, dy, channels = operands.x, operands.dy, (operands.scale, operands.mean, operands.variance)
     axes = [axis for axis in range(x.rank) if axis != feature_index]
-    wide_scale, wide_mean, wide_variance = (_along(g, v, x.rank, feature_index) for v in (scale, mean, variance))
+    wide_scale, wide_mean, wide_variance = (_along(g, v, x.rank, feature_index) for v in channels)
     inverse = 1.0 / g.sqrt(wide_variance + epsilon)
     normal = (x - wide_mean) * inverse
     dscale, doffset = g.sum(dy * normal, axes), g.sum(dy, axes)
@@ -187,15 +198,15 @@ for _op, _name in _METHODS.items():
 
 
 @imports("chlo.is_neg_inf")
-def is_neg_inf(g: Any, x: Tensor) -> Tensor:
+def is_neg_inf(g: Graph, x: Tensor) -> Tensor:
     return g.isinf(x) & (x < 0)
 
 
 @imports("chlo.is_pos_inf")
-def is_pos_inf(g: Any, x: Tensor) -> Tensor:
+def is_pos_inf(g: Graph, x: Tensor) -> Tensor:
     return g.isinf(x) & (x > 0)
 
 
 @imports("map")
-def map_(g: Any, *xs: Tensor, dimensions: tuple[int, ...], regions: Sequence[Any], results: list[Shape]) -> Tensor:
+def map_(g: Graph, *xs: Tensor, dimensions: tuple[int, ...], regions: Sequence[Any], results: list[Shape]) -> Tensor:
     return g.expand(regions[0].lifted(*xs)[0], results[0].dims)

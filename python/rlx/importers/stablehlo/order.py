@@ -11,6 +11,7 @@ from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 # The largest number of elements that are compared in all pairs.
@@ -19,8 +20,8 @@ _DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
 
 
 @imports("sort")
-def sort(g: Any, *xs: Tensor, dimension: int = -1, is_stable: bool = False, regions: Sequence[Any]) -> list[Tensor]:
-    """Sort. Use `argsort` if the region compares a key function of one operand, else compare all pairs."""
+def sort(g: Graph, *xs: Tensor, dimension: int = -1, is_stable: bool = False, regions: Sequence[Any]) -> list[Tensor]:
+    """By `argsort` where the region compares a function of one operand, else by comparisons of all pairs."""
     if xs[0].rank == 0 or xs[0].shape.static[dimension] < 2:
         return list(xs)
     axis = dimension % xs[0].rank
@@ -30,8 +31,8 @@ def sort(g: Any, *xs: Tensor, dimension: int = -1, is_stable: bool = False, regi
     return [g.take_along_axis(x, order, axis) for x in xs]
 
 
-def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | None:
-    """Return the order by one key, which is the same function of both elements; None for another region."""
+def _by_key(g: Graph, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | None:
+    """The order by one key, which is the same function of both elements; None of another region."""
     arguments = list(region.block.arguments)
     compare = defining_op(ending(region.block)[0], "stablehlo.compare")
     if compare is None:
@@ -97,8 +98,8 @@ def _kind(value: mlir.OpResult) -> Any:
     return op.name, attributes, value.type, value.result_number, len(op.operands), own
 
 
-def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
-    """Return the order from the number of elements that come before each. Equal elements keep their order."""
+def _by_pairs(g: Graph, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
+    """The order from how many elements come before each, those that are equal in the order in which they stand."""
     size = xs[0].shape.static[axis]
     if size > _MOST_PAIRS:
         raise UnsupportedError(
@@ -115,8 +116,8 @@ def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
     return g.moveaxis(g.argsort(rank, -1), -1, axis)
 
 
-def total_order(g: Any, x: Tensor) -> Tensor:
-    """Return integers in the total order of floats: -NaN is the smallest, -0 is below 0, and NaN is the largest.
+def total_order(g: Graph, x: Tensor) -> Tensor:
+    """Integers in the order of floats in which -NaN is least, -0 is below 0 and NaN is greatest.
 
     Formats without a negative zero (`fnuz`) have a single NaN, which is the largest, as documented for JAX's sort. The
     bit in its sign position does not make it negative. Formats without a sign are in the order of their codes.
@@ -133,8 +134,8 @@ def total_order(g: Any, x: Tensor) -> Tensor:
 
 
 @imports("chlo.top_k")
-def top_k(g: Any, x: Tensor, *, k: int) -> list[Tensor]:
-    """Return the largest elements in the total order of floats. NaN is greater than all numbers in this order."""
+def top_k(g: Graph, x: Tensor, *, k: int) -> list[Tensor]:
+    """The largest in the total order of floats, in which NaN is above all numbers."""
     if not x.dtype.is_float and not x.dtype.is_bool:
         return list(g.topk(x, k))
     _, places = g.topk(g.cast(x, "u8") if x.dtype.is_bool else total_order(g, x), k)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 
 
 @imports("uniform_quantize", "uniform_dequantize")
-def uniform(g: Any, x: Tensor) -> Tensor:
-    return x  # `held` converts operands to numbers and results to the storage type
+def uniform(g: Graph, x: Tensor) -> Tensor:
+    return x  # operands come as numbers, and results are stored: see `held`

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ops.random import philox
 from rlx.support.errors import UnsupportedError
@@ -25,7 +25,7 @@ _ROUNDS = 5  # of four rotations each
 class _PhiloxWords:
     """Arithmetic on 32-bit words, in the form that `philox` takes."""
 
-    def __init__(self, g: Any):
+    def __init__(self, g: Graph):
         self._g = g
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,8 +58,8 @@ class _PhiloxWords:
 
 
 @imports("rng_bit_generator")
-def rng_bit_generator(g: Any, state: Tensor, *, rng_algorithm: str, results: list[Shape]) -> list[Tensor]:
-    """Generate random bits. The default algorithm is Philox, as in XLA for CPUs and GPUs."""
+def rng_bit_generator(g: Graph, state: Tensor, *, rng_algorithm: str, results: list[Shape]) -> list[Tensor]:
+    """The default algorithm is Philox, as it is of XLA for CPUs and GPUs."""
     words, kind = _PhiloxWords(g), results[1].dtype
     sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}[rng_algorithm]
     if state.shape.static not in [(size,) for size in sizes]:
@@ -78,7 +78,7 @@ def rng_bit_generator(g: Any, state: Tensor, *, rng_algorithm: str, results: lis
 
 
 def _by_philox(
-    words: _PhiloxWords, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
+    words: _PhiloxWords, g: Graph, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
 ) -> tuple[list[Tensor], Tensor]:
     """Return blocks of four words. If the state lacks the upper half of the counter, the key takes its place."""
     key, low, high = (*state, state[0])[:3]
@@ -102,7 +102,7 @@ def _by_philox(
 
 
 def _by_three_fry(
-    words: _PhiloxWords, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
+    words: _PhiloxWords, g: Graph, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
 ) -> tuple[list[Tensor], Tensor]:
     """Return pairs of words. A pair is one 64-bit number, or two numbers that are neighbours on the split axis."""
     key, counter = state

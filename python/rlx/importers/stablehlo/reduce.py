@@ -14,6 +14,7 @@ from rlx.importers.stablehlo.types import is_quantised
 from rlx.importers.stablehlo.values import ending, scalar_of
 from rlx.ir.dtype import DType
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 
 Tensors = Sequence[Tensor]
@@ -38,7 +39,7 @@ METHODS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 
 @imports("reduce")
 def reduce(
-    g: Any, *operands: Tensor, dimensions: tuple[int, ...], regions: Sequence[Any], results: list[Shape]
+    g: Graph, *operands: Tensor, dimensions: tuple[int, ...], regions: Sequence[Any], results: list[Shape]
 ) -> list[Tensor]:
     count = len(operands) // 2
     # The region computes in the dtypes of the results, which may be wider than those of the operands.
@@ -60,8 +61,8 @@ def reduce(
     return [g.expand(t, shape.dims) for t, shape in zip(join(starts, totals), results, strict=True)]
 
 
-def _in_halves(g: Any, rows: Tensors, join: Join) -> list[Tensor]:
-    """Reduce rows to one row, in their order."""
+def _in_halves(g: Graph, rows: Tensors, join: Join) -> list[Tensor]:
+    """Rows joined to one, in their order."""
     rows = list(rows)
     while (length := rows[0].shape.static[0]) > 1:
         half = length // 2
@@ -72,7 +73,7 @@ def _in_halves(g: Any, rows: Tensors, join: Join) -> list[Tensor]:
     return rows
 
 
-def joining(g: Any, region: Any) -> Join:
+def joining(g: Graph, region: Any) -> Join:
     return lambda first, second: region.lifted(*first, *second)
 
 
@@ -92,7 +93,7 @@ def joining_kind(region: Any, number: int, x: Tensor) -> str | None:
     return kind if list(op.operands) in (pair, pair[::-1]) else None
 
 
-def _reduced(g: Any, kind: str, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+def _reduced(g: Graph, kind: str, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     if x.dtype.is_bool:
         return g.cast(g.reduce(kind, g.cast(x, "u8"), axes=list(axes)), "bool")
     return g.reduce(kind, x, axes=list(axes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,31 +11,40 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import known_integers
 from rlx.importers.stablehlo.windows import padded
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 
 
 @imports("reshape", "dynamic_reshape")
-def reshape(g: Any, x: Tensor, sizes: Tensor | None = None, *, results: list[Shape]) -> Tensor:
+def reshape(g: Graph, x: Tensor, sizes: Tensor | None = None, *, results: list[Shape]) -> Tensor:
     return g.reshape(x, results[0].dims)
 
 
 @imports("transpose")
-def transpose(g: Any, x: Tensor, *, permutation: tuple[int, ...]) -> Tensor:
+def transpose(g: Graph, x: Tensor, *, permutation: tuple[int, ...]) -> Tensor:
     return g.transpose(x, permutation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BroadcastAttributes:
+    """The attributes of a broadcast, with StableHLO's names."""
+
+    broadcast_dimensions: tuple[int, ...]
+    known_expanding_dimensions: tuple[int, ...] | None = None
+    known_nonexpanding_dimensions: tuple[int, ...] | None = None
 
 
 @imports("broadcast_in_dim", "dynamic_broadcast_in_dim")
 def broadcast_in_dim(
-    g: Any,
+    g: Graph,
     x: Tensor,
     sizes_of_result: Tensor | None = None,
     *,
-    broadcast_dimensions: tuple[int, ...],
     results: list[Shape],
-    known_expanding_dimensions: Any = None,
-    known_nonexpanding_dimensions: Any = None,
+    broadcast: BroadcastAttributes,
 ) -> Tensor:
+    broadcast_dimensions = broadcast.broadcast_dimensions
     axes = sorted(range(len(broadcast_dimensions)), key=broadcast_dimensions.__getitem__)
     if axes != list(range(len(axes))):
         x = g.transpose(x, axes)
@@ -45,27 +55,27 @@ def broadcast_in_dim(
 
 
 @imports("broadcast")
-def broadcast(g: Any, x: Tensor, *, broadcast_sizes: tuple[int, ...]) -> Tensor:
+def broadcast(g: Graph, x: Tensor, *, broadcast_sizes: tuple[int, ...]) -> Tensor:
     return g.expand(x, (*broadcast_sizes, *x.shape.dims))
 
 
 @imports("real_dynamic_slice")
-def real_dynamic_slice(g: Any, x: Tensor, start: Tensor, limit: Tensor, stride: Tensor) -> Tensor:
+def real_dynamic_slice(g: Graph, x: Tensor, start: Tensor, limit: Tensor, stride: Tensor) -> Tensor:
     return g.slice(x, *(known_integers(v, "bounds") for v in (start, limit, stride)))
 
 
 @imports("dynamic_pad")
-def dynamic_pad(g: Any, x: Tensor, value: Tensor, low: Tensor, high: Tensor, interior: Tensor) -> Tensor:
+def dynamic_pad(g: Graph, x: Tensor, value: Tensor, low: Tensor, high: Tensor, interior: Tensor) -> Tensor:
     return padded(g, x, value, *(known_integers(v, "sizes") for v in (low, high, interior)))
 
 
 @imports("get_dimension_size")
-def get_dimension_size(g: Any, x: Tensor, *, dimension: int) -> Tensor:
+def get_dimension_size(g: Graph, x: Tensor, *, dimension: int) -> Tensor:
     return g.constant(np.int32(x.shape.static[dimension]))
 
 
 @imports("set_dimension_size")
-def set_dimension_size(g: Any, x: Tensor, size: Tensor, *, dimension: int, results: list[Shape]) -> Tensor:
+def set_dimension_size(g: Graph, x: Tensor, size: Tensor, *, dimension: int, results: list[Shape]) -> Tensor:
     (count,) = known_integers(size, "sizes")
     if count != results[0].dims[dimension]:
         raise UnsupportedError("to another size than that of the result cannot be imported")
@@ -73,15 +83,15 @@ def set_dimension_size(g: Any, x: Tensor, size: Tensor, *, dimension: int, resul
 
 
 @imports("slice")
-def slice_(g: Any, x: Tensor, *, start_indices: Any, limit_indices: Any, strides: Any) -> Tensor:
+def slice_(g: Graph, x: Tensor, *, start_indices: Any, limit_indices: Any, strides: Any) -> Tensor:
     return g.slice(x, start_indices, limit_indices, strides)
 
 
 @imports("concatenate")
-def concatenate(g: Any, *xs: Tensor, dimension: int) -> Tensor:
+def concatenate(g: Graph, *xs: Tensor, dimension: int) -> Tensor:
     return g.concatenate(xs, dimension)
 
 
 @imports("reverse")
-def reverse(g: Any, x: Tensor, *, dimensions: tuple[int, ...]) -> Tensor:
+def reverse(g: Graph, x: Tensor, *, dimensions: tuple[int, ...]) -> Tensor:
     return g.reverse(x, dimensions) if dimensions else x

@@ -15,6 +15,7 @@ from rlx import mlir
 from rlx.ir.dtype import DType
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.op.attributes import elements_from_mlir
 from rlx.ir.shape import Shape, shape_of_type
@@ -47,18 +48,18 @@ class Quantised:
     least: int
     most: int
 
-    def numbers(self, g: Any, stored: Tensor) -> Tensor:
-        """Return the values of stored integers."""
+    def numbers(self, g: Graph, stored: Tensor) -> Tensor:
+        """What stored integers stand for."""
         scale, zero_point = self._along(g, stored)
         return (g.cast(stored, self.expressed) - zero_point) * scale
 
-    def stored(self, g: Any, numbers: Tensor) -> Tensor:
-        """Return the stored integers nearest to values, ties to even."""
+    def stored(self, g: Graph, numbers: Tensor) -> Tensor:
+        """The stored integers that are nearest to numbers, even at a tie."""
         scale, zero_point = self._along(g, numbers)
         steps = g.round(g.cast(numbers, self.expressed) / scale) + zero_point
         return g.cast(g.minimum(g.maximum(steps, float(self.least)), float(self.most)), self.storage)
 
-    def _along(self, g: Any, x: Tensor) -> list[Tensor]:
+    def _along(self, g: Graph, x: Tensor) -> list[Tensor]:
         dims = [len(self.scales) if axis == self.axis else 1 for axis in range(x.rank)]
         values = (np.array(v, self.expressed.numpy) for v in (self.scales, self.zero_points))
         return [g.constant(v.reshape(dims if self.axis is not None else ())) for v in values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,29 +14,38 @@ from rlx.importers.stablehlo.reduce import METHODS, Join, Tensors, is_neutral, j
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import scalar_of
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceWindowAttributes:
+    """The attributes of windows that are reduced, with StableHLO's names."""
+
+    window_dimensions: tuple[int, ...]
+    window_strides: tuple[int, ...] | None = None
+    base_dilations: tuple[int, ...] | None = None
+    window_dilations: tuple[int, ...] | None = None
+    padding: np.ndarray | None = None
+
+    def along(self, axis: int) -> AxisWindow:
+        """The windows along an axis."""
+        ones = (1,) * len(self.window_dimensions)
+        dilation, stride = (self.window_dilations or ones)[axis], (self.window_strides or ones)[axis]
+        return AxisWindow(axis, self.window_dimensions[axis], dilation, stride)
 
 
 @imports("reduce_window")
 def reduce_window(
-    g: Any,
-    *operands: Tensor,
-    window_dimensions: tuple[int, ...],
-    regions: Sequence[Any],
-    results: list[Shape],
-    window_strides: tuple[int, ...] | None = None,
-    base_dilations: tuple[int, ...] | None = None,
-    window_dilations: tuple[int, ...] | None = None,
-    padding: Any = None,
+    g: Graph, *operands: Tensor, regions: Sequence[Any], results: list[Shape], window: ReduceWindowAttributes
 ) -> list[Tensor]:
     """Reduce windows, last axis first. The region may be applied in any grouping that keeps the order of elements."""
     count = len(operands) // 2
     wide = [g.cast(t, shape.dtype) for t, shape in zip(operands, (*results, *results), strict=True)]
     xs, starts = wide[:count], wide[count:]
-    rank = len(window_dimensions)
-    ones = (1,) * rank
-    low, high = edges(padding, rank)
-    holes = tuple(d - 1 for d in base_dilations or ones)
+    rank = len(window.window_dimensions)
+    low, high = edges(window.padding, rank)
+    holes = tuple(d - 1 for d in window.base_dilations or (1,) * rank)
     join = joining(g, regions[0])
     kind = joining_kind(regions[0], 0, xs[0]) if count == 1 else None
     added: list[Tensor] = []
@@ -45,17 +55,15 @@ def reduce_window(
         added = [padded(g, g.full(xs[0].shape.dims, True, "bool"), g.constant(np.False_), low, high, holes)]
     xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)] + added
     for axis in reversed(range(rank)):
-        xs = windows_joined(
-            g, xs, join, axis, window_dimensions[axis], (window_dilations or ones)[axis], (window_strides or ones)[axis]
-        )
+        xs = windows_joined(g, xs, join, window.along(axis))
     if kind in METHODS and is_neutral(starts[0], str(kind), xs[0].dtype):
         return xs
     starts = [*starts, *(g.constant(np.True_) for _ in added)]
     return [g.expand(t, shape.dims) for t, shape in zip(join(starts, xs)[:count], results, strict=True)]
 
 
-def _without_paddings(g: Any, join: Join) -> Join:
-    """Return a join that skips padding. The last tensor marks elements. Other tensors are read only where it is true."""
+def _without_paddings(g: Graph, join: Join) -> Join:
+    """A join that skips paddings. The last tensor says where there are elements; the others are not read elsewhere."""
 
     def joined(first: Tensors, second: Tensors) -> list[Tensor]:
         (*left, has_left), (*right, has_right) = first, second
@@ -66,8 +74,19 @@ def _without_paddings(g: Any, join: Join) -> Join:
     return joined
 
 
-def windows_joined(g: Any, xs: Tensors, join: Join, axis: int, size: int, dilation: int, stride: int) -> list[Tensor]:
-    """Combine all windows along one axis. The number of steps is at most twice the number of binary digits of the size."""
+@dataclass(frozen=True)
+class AxisWindow:
+    """Windows along an axis: how many elements each has, their distance, and that of windows."""
+
+    axis: int
+    size: int
+    dilation: int
+    stride: int
+
+
+def windows_joined(g: Graph, xs: Tensors, join: Join, window: AxisWindow) -> list[Tensor]:
+    """The joins of all windows along one axis, in as many steps as the size has binary digits, twice at most."""
+    axis, size, dilation, stride = window.axis, window.size, window.dilation, window.stride
     length = xs[0].shape.static[axis]
     count = (length - (size - 1) * dilation - 1) // stride + 1 if size and length > (size - 1) * dilation else 0
 
@@ -104,8 +123,8 @@ def edges(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(int(v) for v in pairs[:, 0]), tuple(int(v) for v in pairs[:, 1])
 
 
-def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int], holes: Sequence[int]) -> Tensor:
-    """Pad as in StableHLO: insert elements between those of each axis, then before and after; negative numbers remove."""
+def padded(g: Graph, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int], holes: Sequence[int]) -> Tensor:
+    """StableHLO's `pad`: elements between those of each axis, then before and after it; less than none are taken away."""
     fill = scalar_of(value)
 
     def put(t: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
@@ -138,8 +157,8 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
     return put(x, list(zip(low, high, strict=True)))
 
 
-def _padded_by_any(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
-    """Return a tensor padded with arbitrary values."""
+def _padded_by_any(g: Graph, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    """A tensor with anything around it."""
     if not x.dtype.is_complex:
         return g.pad(x, pairs, value=0 if x.dtype.has_zero else 1)
     return g.complex(g.pad(g.real(x), pairs), g.pad(g.imag(x), pairs))
@@ -147,7 +166,7 @@ def _padded_by_any(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tenso
 
 @imports("pad")
 def pad(
-    g: Any,
+    g: Graph,
     x: Tensor,
     value: Tensor,
     *,
@@ -158,24 +177,38 @@ def pad(
     return padded(g, x, value, edge_padding_low, edge_padding_high, interior_padding)
 
 
+@dataclass(frozen=True)
+class SelectOperands:
+    """The elements that windows select from, a value for each window, and what values are joined to."""
+
+    x: Tensor
+    source: Tensor
+    start: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectAttributes:
+    """The attributes of windows that each select an element, with StableHLO's names."""
+
+    window_dimensions: tuple[int, ...] | None = None
+    window_strides: tuple[int, ...] | None = None
+    padding: np.ndarray | None = None
+
+    def along(self, axis: int, rank: int) -> AxisWindow:
+        """The windows along one of so many axes."""
+        ones = (1,) * rank
+        return AxisWindow(axis, (self.window_dimensions or ones)[axis], 1, (self.window_strides or ones)[axis])
+
+
 @imports("select_and_scatter")
 def select_and_scatter(
-    g: Any,
-    x: Tensor,
-    source: Tensor,
-    start: Tensor,
-    *,
-    regions: Sequence[Any],
-    results: list[Shape],
-    window_dimensions: tuple[int, ...] | None = None,
-    window_strides: tuple[int, ...] | None = None,
-    padding: Any = None,
+    g: Graph, operands: SelectOperands, *, regions: Sequence[Any], results: list[Shape], window: SelectAttributes
 ) -> Tensor:
     """Place each value of `source` at the element that its window selects, joined by the second region."""
     select, scatter = regions
+    x, source, start = operands.x, operands.source, operands.start
     rank, size = x.rank, math.prod(x.shape.static)
-    ones = (1,) * rank
-    low, high = edges(padding, rank)
+    low, high = edges(window.padding, rank)
     none = (0,) * rank
     number = g.reshape(g.iota((size,), 0, "i64"), x.shape.dims)
     # Padding elements are never selected: if their index is `size`, the other element is selected.
@@ -187,11 +220,9 @@ def select_and_scatter(
         return [g.where(kept, a, b) for a, b in zip(first, second, strict=True)]
 
     found: list[Tensor] = [values, numbers]
-    for axis in reversed(range(rank)):  # of equal elements, the first one in the window's order is selected
-        found = windows_joined(
-            g, found, join, axis, (window_dimensions or ones)[axis], 1, (window_strides or ones)[axis]
-        )
-    wide = results[0].dtype  # the second region computes in this dtype
+    for axis in reversed(range(rank)):  # of equal elements the first one in the window's order is found
+        found = windows_joined(g, found, join, window.along(axis, rank))
+    wide = results[0].dtype  # the second region computes in it
     first, rows = g.expand(g.cast(start, wide), (size,)), g.reshape(g.cast(source, wide), (-1,))
     (joined,) = joined_at(g, [first], g.reshape(found[1], (-1, 1)), [rows], scatter, unique=False)
     return g.reshape(joined, x.shape.dims)

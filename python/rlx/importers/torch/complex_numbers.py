@@ -8,6 +8,7 @@ from typing import Any
 from rlx.importers.torch.rules import Results, as_tensor, aten, axis_of
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _NORMS = ("backward", "ortho", "forward")  # indexed by PyTorch's numbers, for a forward transform
@@ -15,32 +16,32 @@ _INVERSE_NORMS = ("forward", "ortho", "backward")
 
 
 @aten("real")
-def real(g: Any, x: Tensor) -> Tensor:
+def real(g: Graph, x: Tensor) -> Tensor:
     return g.real(x) if x.dtype.is_complex else x
 
 
 @aten("imag")
-def imag(g: Any, x: Tensor) -> Tensor:
+def imag(g: Graph, x: Tensor) -> Tensor:
     return g.imag(x)
 
 
 @aten("_conj", "conj", "conj_physical", "_conj_physical")
-def conj(g: Any, x: Tensor) -> Tensor:
+def conj(g: Graph, x: Tensor) -> Tensor:
     return g.conjugate(x) if x.dtype.is_complex else x
 
 
 @aten("complex")
-def complex_(g: Any, real: Tensor, imag: Tensor) -> Tensor:
+def complex_(g: Graph, real: Tensor, imag: Tensor) -> Tensor:
     return g.complex(real, imag)
 
 
 @aten("polar")
-def polar(g: Any, size: Tensor, angle: Tensor) -> Tensor:
+def polar(g: Graph, size: Tensor, angle: Tensor) -> Tensor:
     return g.complex(g.mul(size, g.cos(angle)), g.mul(size, g.sin(angle)))
 
 
 @aten("angle")
-def angle(g: Any, x: Tensor, *, results: Results) -> Tensor:
+def angle(g: Graph, x: Tensor, *, results: Results) -> Tensor:
     if x.dtype.is_complex:
         return g.atan2(g.imag(x), g.real(x))
     x = as_tensor(g, x, results[0].dtype)
@@ -49,19 +50,19 @@ def angle(g: Any, x: Tensor, *, results: Results) -> Tensor:
 
 
 @aten("view_as_real", "view_as_real_copy")
-def view_as_real(g: Any, x: Tensor) -> Tensor:
+def view_as_real(g: Graph, x: Tensor) -> Tensor:
     return g.stack([g.real(x), g.imag(x)], axis=-1)
 
 
 @aten("view_as_complex", "view_as_complex_copy")
-def view_as_complex(g: Any, x: Tensor) -> Tensor:
+def view_as_complex(g: Graph, x: Tensor) -> Tensor:
     if x.dtype != f32:
         raise UnsupportedError(f"of {x.dtype} cannot be imported: complex numbers have parts of f32")
     return g.complex(x[..., 0], x[..., 1])
 
 
 @aten("_fft_c2c")
-def fft_c2c(g: Any, x: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Tensor:
+def fft_c2c(g: Graph, x: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Tensor:
     norm = (_NORMS if forward else _INVERSE_NORMS)[normalization]
     for axis in dim:
         x = g.fft(x, axis=axis_of(axis, x.rank), inverse=not forward, norm=norm)
@@ -69,7 +70,7 @@ def fft_c2c(g: Any, x: Tensor, dim: Sequence[int], normalization: int, forward: 
 
 
 @aten("_fft_r2c")
-def fft_r2c(g: Any, x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Tensor:
+def fft_r2c(g: Graph, x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Tensor:
     *others, last = dim
     norm = _NORMS[normalization]
     made = (
@@ -81,7 +82,7 @@ def fft_r2c(g: Any, x: Tensor, dim: Sequence[int], normalization: int, onesided:
 
 
 @aten("_fft_c2r")
-def fft_c2r(g: Any, x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Tensor:
+def fft_c2r(g: Graph, x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Tensor:
     *others, last = dim
     x = fft_c2c(g, x, others, normalization, False)
     return g.irfft(x, last_dim_size, axis_of(last, x.rank), norm=_INVERSE_NORMS[normalization])

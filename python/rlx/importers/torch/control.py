@@ -7,6 +7,7 @@ from typing import Any
 
 from rlx.importers.torch.rules import imports
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 
@@ -21,7 +22,9 @@ def _in_region(body: Any, values: Sequence[Any]) -> Any:
 
 
 @imports("cond")
-def cond(g: Any, condition: Tensor | None, then: Any, otherwise: Any, operands: Sequence[Any] = ()) -> Sequence[Tensor]:
+def cond(
+    g: Graph, condition: Tensor | None, then: Any, otherwise: Any, operands: Sequence[Any] = ()
+) -> Sequence[Tensor]:
     if not isinstance(condition, Tensor):
         raise UnsupportedError(
             "whose condition is one of sizes cannot be imported", hint="fix the size, or give a tensor"
@@ -33,7 +36,9 @@ def cond(g: Any, condition: Tensor | None, then: Any, otherwise: Any, operands: 
 
 
 @imports("while_loop")
-def while_loop(g: Any, condition: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()) -> Sequence[Tensor]:
+def while_loop(
+    g: Graph, condition: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()
+) -> Sequence[Tensor]:
     if any(not isinstance(v, Tensor) for v in carried):
         raise UnsupportedError("that carries numbers of Python's cannot be imported", hint="carry tensors of rank 0")
     made = g.while_(
@@ -44,7 +49,7 @@ def while_loop(g: Any, condition: Any, body: Any, carried: Sequence[Any], more: 
 
 @imports("scan")
 def scan(
-    g: Any, combine: Any, init: Sequence[Tensor], xs: Sequence[Tensor], more: Sequence[Any] = ()
+    g: Graph, combine: Any, init: Sequence[Tensor], xs: Sequence[Tensor], more: Sequence[Any] = ()
 ) -> Sequence[Tensor]:
     """Scan. The results are the carries, then the stacked outputs."""
 
@@ -57,13 +62,13 @@ def scan(
 
 
 @imports("map_impl")
-def map_(g: Any, function: Any, xs: Sequence[Tensor], more: Sequence[Any] = ()) -> Sequence[Tensor]:
+def map_(g: Graph, function: Any, xs: Sequence[Tensor], more: Sequence[Any] = ()) -> Sequence[Tensor]:
     _, stacked = g.scan(lambda carry, now: ((), tuple(function(*now, *more))), (), tuple(xs))
     return list(stacked)
 
 
 @imports("wrap_with_set_grad_enabled")
-def with_grad_enabled(g: Any, enabled: bool, body: Any, *operands: Any) -> Sequence[Tensor]:
-    """Run a graph. With gradients disabled, its results have no derivative."""
+def with_grad_enabled(g: Graph, enabled: bool, body: Any, *operands: Any) -> Sequence[Tensor]:
+    """What is computed with it off has no derivative."""
     made = body(*operands)
     return made if enabled else [g.stop_gradient(t) if t.dtype.is_inexact else t for t in made]

@@ -6,6 +6,7 @@ Random tensors have no rule, because RLX would draw different numbers than PyTor
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,49 +15,50 @@ from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, known
 from rlx.ir.dims.dim import DimExpr
 from rlx.ir.dtype import i64
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _LARGEST = 1 << 24  # the largest number of elements of a literal table
 
 
-def _filled(g: Any, value: Operand, results: Results) -> Tensor:
+def _filled(g: Graph, value: Operand, results: Results) -> Tensor:
     return g.expand(as_tensor(g, value, results[0].dtype), results[0].dims)
 
 
 @aten("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided", "empty_permuted")
-def zeros(g: Any, *rest: Any, dtype: Any = None, physical_layout: Any = None, results: Results) -> Tensor:
-    """Return zeros, also for empty tensors, whose content PyTorch does not define."""
+def zeros(g: Graph, *rest: Any, dtype: Any = None, physical_layout: Any = None, results: Results) -> Tensor:
+    """PyTorch does not say what is in an empty tensor."""
     return _filled(g, 0, results)
 
 
 @aten("new_empty_strided")
-def new_empty_strided(g: Any, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
+def new_empty_strided(g: Graph, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
     return _filled(g, 0, results)
 
 
 @aten("ones", "ones_like", "new_ones")
-def ones(g: Any, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
+def ones(g: Graph, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
     return _filled(g, 1, results)
 
 
 @aten("full", "full_like", "new_full", "fill")
-def full(g: Any, like: Any, *rest: Any, dtype: Any = None, fill_value: Any = None, results: Results) -> Tensor:
-    """Return a constant tensor. Its value is the last positional argument."""
+def full(g: Graph, like: Any, *rest: Any, dtype: Any = None, fill_value: Any = None, results: Results) -> Tensor:
+    """The value is the last by position."""
     return _filled(g, rest[-1] if rest else fill_value, results)
 
 
 @aten("scalar_tensor")
-def scalar_tensor(g: Any, value: Operand, *, dtype: Any = None, results: Results) -> Tensor:
+def scalar_tensor(g: Graph, value: Operand, *, dtype: Any = None, results: Results) -> Tensor:
     return as_tensor(g, value, results[0].dtype)
 
 
 @aten("arange.default")
-def arange_to(g: Any, end: Any, *, dtype: Any = None, results: Results) -> Tensor:
+def arange_to(g: Graph, end: Any, *, dtype: Any = None, results: Results) -> Tensor:
     return arange(g, 0, end, results=results)
 
 
 @aten("arange")
-def arange(g: Any, start: Any, end: Any, step: Any = 1, *, dtype: Any = None, results: Results) -> Tensor:
+def arange(g: Graph, start: Any, end: Any, step: Any = 1, *, dtype: Any = None, results: Results) -> Tensor:
     kind, count = results[0].dtype, results[0].dims[0]
     if isinstance(count, DimExpr) or any(isinstance(n, DimExpr) for n in (start, step)):
         whole = g.iota((count,), 0, "i64" if kind.is_integer else kind)
@@ -68,17 +70,31 @@ def arange(g: Any, start: Any, end: Any, step: Any = 1, *, dtype: Any = None, re
     return _table(g, start + np.arange(count, dtype=wide) * step, kind)
 
 
-def _table(g: Any, values: np.ndarray, kind: Any) -> Tensor:
+def _table(g: Graph, values: np.ndarray, kind: Any) -> Tensor:
     if values.size > _LARGEST:
         raise UnsupportedError(f"of {values.size} elements cannot be imported; at most {_LARGEST} are written down")
     return g.constant(values.astype(kind.numpy))
 
 
+@dataclass(frozen=True)
+class SpacedInterval:
+    """The ends of an interval, and the number of places in it."""
+
+    start: Operand
+    end: Operand
+    steps: int
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends as numbers."""
+        return _number(self.start), _number(self.end)
+
+
 @aten("linspace")
-def linspace(g: Any, start: Operand, end: Operand, steps: int, *, dtype: Any = None, results: Results) -> Tensor:
-    """Return evenly spaced numbers, computed from both ends to the middle as in PyTorch."""
+def linspace(g: Graph, interval: SpacedInterval, *, dtype: Any = None, results: Results) -> Tensor:
+    """From both ends to the middle, as PyTorch does."""
     kind, count = results[0].dtype, known(results[0].dims[0], "number of steps")
-    first, last = _number(start), _number(end)
+    first, last = interval.ends
     step = (last - first) / max(count - 1, 1)
     at = np.arange(count)
     values = np.where(at < max(count // 2, 1), first + step * at, last - step * (count - 1 - at))
@@ -92,31 +108,29 @@ def _number(value: Operand) -> float:
 
 
 @aten("logspace")
-def logspace(
-    g: Any, start: Operand, end: Operand, steps: int, base: float = 10.0, *, dtype: Any = None, results: Results
-) -> Tensor:
-    exponents = np.linspace(_number(start), _number(end), steps)
+def logspace(g: Graph, interval: SpacedInterval, base: float = 10.0, *, dtype: Any = None, results: Results) -> Tensor:
+    exponents = np.linspace(*interval.ends, interval.steps)
     return _table(g, np.power(float(base), exponents), results[0].dtype)
 
 
 @aten("eye")
-def eye(g: Any, n: int, m: int | None = None, *, dtype: Any = None, results: Results) -> Tensor:
+def eye(g: Graph, n: int, m: int | None = None, *, dtype: Any = None, results: Results) -> Tensor:
     rows, columns = (g.iota(results[0].dims, axis, i64) for axis in (0, 1))
     return g.cast(g.eq(rows, columns), results[0].dtype)
 
 
 @aten("tril_indices")
-def tril_indices(g: Any, row: int, col: int, offset: int = 0, *, dtype: Any = None, results: Results) -> Tensor:
+def tril_indices(g: Graph, row: int, col: int, offset: int = 0, *, dtype: Any = None, results: Results) -> Tensor:
     return _table(g, np.stack(np.tril_indices(row, offset, col)), results[0].dtype)
 
 
 @aten("triu_indices")
-def triu_indices(g: Any, row: int, col: int, offset: int = 0, *, dtype: Any = None, results: Results) -> Tensor:
+def triu_indices(g: Graph, row: int, col: int, offset: int = 0, *, dtype: Any = None, results: Results) -> Tensor:
     return _table(g, np.stack(np.triu_indices(row, offset, col)), results[0].dtype)
 
 
 def _window(values: Any) -> Any:
-    def rule(g: Any, length: int, periodic: bool = True, *, dtype: Any = None, results: Results) -> Tensor:
+    def rule(g: Graph, length: int, periodic: bool = True, *, dtype: Any = None, results: Results) -> Tensor:
         count = length + 1 if periodic and length > 1 else length
         made = np.asarray(values(count), np.float64) if count > 1 else np.ones(count)
         return _table(g, made[:length], results[0].dtype)

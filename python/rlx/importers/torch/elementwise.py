@@ -9,6 +9,7 @@ from rlx.importers import closed_forms
 from rlx.importers.torch.rules import Operand, Results, as_tensor, as_tensors, aten, common_dtype
 from rlx.ir.dtype import bool_ as BOOL
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 
 # One operand, computed in the dtype of the result. PyTorch converts integers to floats for float functions.
 _UNARY = {
@@ -67,35 +68,35 @@ aten("resolve_conj", "resolve_neg")(lambda g, x, *rest: x)
 
 
 @aten("atan2")
-def atan2(g: Any, y: Any, x: Any, *, results: Results) -> Tensor:
+def atan2(g: Graph, y: Any, x: Any, *, results: Results) -> Tensor:
     return closed_forms.atan2(g, *as_tensors(g, results[0].dtype, y, x))
 
 
 @aten("detach")
-def detach(g: Any, x: Tensor) -> Tensor:
+def detach(g: Graph, x: Tensor) -> Tensor:
     return g.stop_gradient(x) if x.dtype.is_inexact else x
 
 
 @aten("_to_copy", "to", "type_as")
-def to(g: Any, x: Tensor, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
-    """Convert to the result dtype from PyTorch."""
+def to(g: Graph, x: Tensor, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
+    """All that converts: PyTorch has found the dtype."""
     return as_tensor(g, x, results[0].dtype)
 
 
 @aten("copy")
-def copy(g: Any, x: Tensor, source: Tensor, non_blocking: bool = False, *, results: Results) -> Tensor:
-    """Return the value of `x` after `x.copy_(source)`."""
+def copy(g: Graph, x: Tensor, source: Tensor, non_blocking: bool = False, *, results: Results) -> Tensor:
+    """What `x.copy_(source)` leaves in `x`."""
     return g.expand(as_tensor(g, source, results[0].dtype), results[0].dims)
 
 
 @aten("ldexp")
-def ldexp(g: Any, x: Operand, y: Operand, *, results: Results) -> Tensor:
+def ldexp(g: Graph, x: Operand, y: Operand, *, results: Results) -> Tensor:
     x, y = as_tensors(g, results[0].dtype, x, y)
     return g.mul(x, g.exp2(y))
 
 
 @aten("add")
-def add(g: Any, x: Operand, y: Operand, *, alpha: Any = 1, results: Results) -> Tensor:
+def add(g: Graph, x: Operand, y: Operand, *, alpha: Any = 1, results: Results) -> Tensor:
     kind = results[0].dtype
     x, y = as_tensors(g, kind, x, y)
     if kind.is_bool:
@@ -104,28 +105,28 @@ def add(g: Any, x: Operand, y: Operand, *, alpha: Any = 1, results: Results) -> 
 
 
 @aten("sub")
-def sub(g: Any, x: Operand, y: Operand, *, alpha: Any = 1, results: Results) -> Tensor:
+def sub(g: Graph, x: Operand, y: Operand, *, alpha: Any = 1, results: Results) -> Tensor:
     x, y = as_tensors(g, results[0].dtype, x, y)
     return g.sub(x, _times(g, y, alpha))
 
 
 @aten("rsub")
-def rsub(g: Any, x: Operand, y: Operand, alpha: Any = 1, *, results: Results) -> Tensor:
+def rsub(g: Graph, x: Operand, y: Operand, alpha: Any = 1, *, results: Results) -> Tensor:
     return sub(g, y, x, alpha=alpha, results=results)
 
 
-def _times(g: Any, x: Tensor, factor: Any) -> Tensor:
+def _times(g: Graph, x: Tensor, factor: Any) -> Tensor:
     return x if isinstance(factor, (int, float)) and factor == 1 else g.mul(x, as_tensor(g, factor, x.dtype))
 
 
 @aten("mul")
-def mul(g: Any, x: Operand, y: Operand, *, results: Results) -> Tensor:
+def mul(g: Graph, x: Operand, y: Operand, *, results: Results) -> Tensor:
     x, y = as_tensors(g, results[0].dtype, x, y)
     return g.logical_and(x, y) if results[0].dtype.is_bool else g.mul(x, y)
 
 
 @aten("div", "true_divide")
-def div(g: Any, x: Operand, y: Operand, *, rounding_mode: str | None = None, results: Results) -> Tensor:
+def div(g: Graph, x: Operand, y: Operand, *, rounding_mode: str | None = None, results: Results) -> Tensor:
     kind = results[0].dtype
     x, y = as_tensors(g, kind, x, y)
     if rounding_mode == "floor":
@@ -147,7 +148,7 @@ _POWERS = {
 
 
 @aten("pow")
-def pow(g: Any, x: Operand, y: Operand, *, results: Results) -> Tensor:
+def pow(g: Graph, x: Operand, y: Operand, *, results: Results) -> Tensor:
     kind = results[0].dtype
     base = as_tensor(g, x, kind)
     if isinstance(y, (int, float)) and y in _POWERS and (kind.is_float or (kind.is_integer and y >= 1)):
@@ -156,18 +157,18 @@ def pow(g: Any, x: Operand, y: Operand, *, results: Results) -> Tensor:
 
 
 @aten("abs")
-def absolute(g: Any, x: Tensor) -> Tensor:
+def absolute(g: Graph, x: Tensor) -> Tensor:
     return g.abs(x)
 
 
 @aten("heaviside")
-def heaviside(g: Any, x: Tensor, values: Tensor, *, results: Results) -> Tensor:
-    """Return the Heaviside function. It is 0 for NaN, like PyTorch's `sign`."""
+def heaviside(g: Graph, x: Tensor, values: Tensor, *, results: Results) -> Tensor:
+    """Of NaN it is 0, as PyTorch's `sign`."""
     return g.where(g.eq(x, as_tensor(g, 0, x.dtype)), values, as_tensor(g, g.gt(x, as_tensor(g, 0, x.dtype)), x.dtype))
 
 
 @aten("sgn", "sign")
-def sgn(g: Any, x: Tensor) -> Tensor:
+def sgn(g: Graph, x: Tensor) -> Tensor:
     if x.dtype.is_bool:
         return x
     if x.dtype.is_float:
@@ -180,7 +181,7 @@ def sgn(g: Any, x: Tensor) -> Tensor:
 
 
 @aten("round")
-def round_(g: Any, x: Tensor, *, decimals: int = 0) -> Tensor:
+def round_(g: Graph, x: Tensor, *, decimals: int = 0) -> Tensor:
     if not x.dtype.is_float:
         return x
     if decimals == 0:
@@ -190,47 +191,47 @@ def round_(g: Any, x: Tensor, *, decimals: int = 0) -> Tensor:
 
 
 @aten("logit")
-def logit(g: Any, x: Operand, eps: float | None = None, *, results: Results) -> Tensor:
+def logit(g: Graph, x: Operand, eps: float | None = None, *, results: Results) -> Tensor:
     x = as_tensor(g, x, results[0].dtype)
     return g.logit(x if eps is None else g.clamp(x, eps, 1 - eps))
 
 
 @aten("nan_to_num")
 def nan_to_num(
-    g: Any, x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+    g: Graph, x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     return g.nan_to_num(x, 0.0 if nan is None else nan, posinf, neginf) if x.dtype.is_float else x
 
 
 @aten("where")
-def where(g: Any, condition: Tensor, x: Operand, y: Operand, *, results: Results) -> Tensor:
+def where(g: Graph, condition: Tensor, x: Operand, y: Operand, *, results: Results) -> Tensor:
     return g.where(as_tensor(g, condition, BOOL), *as_tensors(g, results[0].dtype, x, y))
 
 
 @aten("masked_fill")
-def masked_fill(g: Any, x: Tensor, mask: Tensor, value: Operand, *, results: Results) -> Tensor:
+def masked_fill(g: Graph, x: Tensor, mask: Tensor, value: Operand, *, results: Results) -> Tensor:
     return g.where(as_tensor(g, mask, BOOL), as_tensor(g, value, x.dtype), x)
 
 
 @aten("clamp", "clip")
-def clamp(g: Any, x: Tensor, low: Operand | None = None, high: Operand | None = None, *, results: Results) -> Tensor:
+def clamp(g: Graph, x: Tensor, low: Operand | None = None, high: Operand | None = None, *, results: Results) -> Tensor:
     kind = results[0].dtype
     low, high = (None if bound is None else as_tensor(g, bound, kind) for bound in (low, high))
     return g.clamp(as_tensor(g, x, kind), low, high)
 
 
 @aten("clamp_min")
-def clamp_min(g: Any, x: Tensor, low: Operand, *, results: Results) -> Tensor:
+def clamp_min(g: Graph, x: Tensor, low: Operand, *, results: Results) -> Tensor:
     return clamp(g, x, low, results=results)
 
 
 @aten("clamp_max")
-def clamp_max(g: Any, x: Tensor, high: Operand, *, results: Results) -> Tensor:
+def clamp_max(g: Graph, x: Tensor, high: Operand, *, results: Results) -> Tensor:
     return clamp(g, x, None, high, results=results)
 
 
 def _ignoring_nan(method: str) -> Any:
-    def chosen(g: Any, x: Operand, y: Operand, *, results: Results) -> Tensor:
+    def chosen(g: Graph, x: Operand, y: Operand, *, results: Results) -> Tensor:
         x, y = as_tensors(g, results[0].dtype, x, y)
         if not results[0].dtype.is_float:
             return getattr(g, method)(x, y)
@@ -244,14 +245,14 @@ aten("fmin")(_ignoring_nan("minimum"))
 
 
 @aten("logaddexp2")
-def logaddexp2(g: Any, x: Tensor, y: Tensor, *, results: Results) -> Tensor:
+def logaddexp2(g: Graph, x: Tensor, y: Tensor, *, results: Results) -> Tensor:
     x, y = (g.mul(t, math.log(2)) for t in as_tensors(g, results[0].dtype, x, y))
     return g.mul(g.logaddexp(x, y), 1 / math.log(2))
 
 
 @aten("lerp")
-def lerp(g: Any, start: Tensor, end: Tensor, weight: Operand, *, results: Results) -> Tensor:
-    """Interpolate from the nearer end, as in PyTorch, so that both ends are exact."""
+def lerp(g: Graph, start: Tensor, end: Tensor, weight: Operand, *, results: Results) -> Tensor:
+    """From the nearer end, as PyTorch does, so that both ends are met."""
     start, end, weight_ = as_tensors(g, results[0].dtype, start, end, weight)
     span = g.sub(end, start)
     near = g.add(start, g.mul(weight_, span))
@@ -262,12 +263,12 @@ def lerp(g: Any, start: Tensor, end: Tensor, weight: Operand, *, results: Result
 
 
 @aten("addcmul")
-def addcmul(g: Any, x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1, results: Results) -> Tensor:
+def addcmul(g: Graph, x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1, results: Results) -> Tensor:
     x, a, b = as_tensors(g, results[0].dtype, x, a, b)
     return g.add(x, g.mul(_times(g, a, value), b))
 
 
 @aten("addcdiv")
-def addcdiv(g: Any, x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1, results: Results) -> Tensor:
+def addcdiv(g: Graph, x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1, results: Results) -> Tensor:
     x, a, b = as_tensors(g, results[0].dtype, x, a, b)
     return g.add(x, g.div(_times(g, a, value), b))

@@ -7,29 +7,30 @@ from typing import Any
 
 from rlx.importers.torch.rules import Results, aten, static_size
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ops.lift import broadcast
 from rlx.support.errors import UnsupportedError
 
 
-def _all_well(g: Any, results: Results) -> list[Tensor]:
-    """Return the status codes for success."""
+def _all_well(g: Graph, results: Results) -> list[Tensor]:
+    """The codes that say that nothing went wrong."""
     return [g.zeros(r.dims, dtype=r.dtype) for r in results]
 
 
 @aten("linalg_qr")
-def qr(g: Any, a: Tensor, mode: str = "reduced", *, results: Results) -> list[Tensor]:
+def qr(g: Graph, a: Tensor, mode: str = "reduced", *, results: Results) -> list[Tensor]:
     q, r = g.qr(a, full_matrices=mode == "complete")
     return [g.zeros(results[0].dims, dtype=a.dtype) if mode == "r" else q, r]
 
 
 @aten("linalg_svd")
-def svd(g: Any, a: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> list[Tensor]:
+def svd(g: Graph, a: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> list[Tensor]:
     return list(g.svd(a, full_matrices=full_matrices))
 
 
 @aten("_linalg_svd")
 def svd_or_values(
-    g: Any,
+    g: Graph,
     a: Tensor,
     full_matrices: bool = False,
     compute_uv: bool = True,
@@ -43,34 +44,34 @@ def svd_or_values(
 
 
 @aten("linalg_svdvals")
-def svdvals(g: Any, a: Tensor, *, driver: str | None = None) -> Tensor:
+def svdvals(g: Graph, a: Tensor, *, driver: str | None = None) -> Tensor:
     return g.svdvals(a)
 
 
 @aten("linalg_eigh", "_linalg_eigh")
-def eigh(g: Any, a: Tensor, uplo: str = "L", compute_v: bool = True, *, results: Results) -> list[Tensor]:
+def eigh(g: Graph, a: Tensor, uplo: str = "L", compute_v: bool = True, *, results: Results) -> list[Tensor]:
     values, vectors = g.eigh(_lower(g, a, uplo))
     return [values, vectors if compute_v else g.zeros(results[1].dims, dtype=a.dtype)]
 
 
 @aten("linalg_eigvalsh")
-def eigvalsh(g: Any, a: Tensor, uplo: str = "L") -> Tensor:
+def eigvalsh(g: Graph, a: Tensor, uplo: str = "L") -> Tensor:
     return g.eigvalsh(_lower(g, a, uplo))
 
 
-def _lower(g: Any, a: Tensor, uplo: str) -> Tensor:
-    """Return a matrix with the selected triangle as its lower triangle."""
+def _lower(g: Graph, a: Tensor, uplo: str) -> Tensor:
+    """A matrix whose lower triangle is the one that is read."""
     return a if uplo.upper() == "L" else g.swapaxes(a, -1, -2)
 
 
-def _factored(g: Any, a: Tensor) -> list[Tensor]:
-    """Return both factors in one matrix, and the exchanged rows, counted from 1."""
+def _factored(g: Graph, a: Tensor) -> list[Tensor]:
+    """Both factors in one matrix, and the rows that were exchanged, counted from 1."""
     packed, pivots, _ = g.lu(a)
     return [packed, g.add(pivots, 1)]
 
 
 @aten("linalg_lu_factor", "linalg_lu_factor_ex")
-def lu_factor(g: Any, a: Tensor, *, pivot: bool = True, check_errors: bool = False, results: Results) -> list[Tensor]:
+def lu_factor(g: Graph, a: Tensor, *, pivot: bool = True, check_errors: bool = False, results: Results) -> list[Tensor]:
     _with_pivots(pivot)
     return [*_factored(g, a), *_all_well(g, results[2:])]
 
@@ -81,8 +82,8 @@ def _with_pivots(pivot: bool) -> None:
 
 
 @aten("linalg_lu")
-def lu(g: Any, a: Tensor, *, pivot: bool = True) -> list[Tensor]:
-    """Return the permutation and the two factors."""
+def lu(g: Graph, a: Tensor, *, pivot: bool = True) -> list[Tensor]:
+    """The permutation and the two factors."""
     _with_pivots(pivot)
     packed, _, order = g.lu(a)
     rows, columns = static_size(a, a.rank - 2), static_size(a, a.rank - 1)
@@ -93,36 +94,36 @@ def lu(g: Any, a: Tensor, *, pivot: bool = True) -> list[Tensor]:
 
 
 @aten("cholesky")
-def cholesky(g: Any, a: Tensor, upper: bool = False) -> Tensor:
+def cholesky(g: Graph, a: Tensor, upper: bool = False) -> Tensor:
     return g.swapaxes(g.cholesky(g.swapaxes(a, -1, -2)), -1, -2) if upper else g.cholesky(a)
 
 
 @aten("linalg_cholesky", "linalg_cholesky_ex")
 def linalg_cholesky(
-    g: Any, a: Tensor, *, upper: bool = False, check_errors: bool = False, results: Results
+    g: Graph, a: Tensor, *, upper: bool = False, check_errors: bool = False, results: Results
 ) -> list[Tensor]:
     return [cholesky(g, a, upper), *_all_well(g, results[1:])]
 
 
 @aten("linalg_det", "_linalg_det")
-def det(g: Any, a: Tensor, *, results: Results) -> list[Tensor]:
+def det(g: Graph, a: Tensor, *, results: Results) -> list[Tensor]:
     return [g.det(a), *(_factored(g, a) if len(results) > 1 else ())]
 
 
 @aten("linalg_slogdet", "_linalg_slogdet")
-def slogdet(g: Any, a: Tensor, *, results: Results) -> list[Tensor]:
+def slogdet(g: Graph, a: Tensor, *, results: Results) -> list[Tensor]:
     return [*g.slogdet(a), *(_factored(g, a) if len(results) > 2 else ())]
 
 
 @aten("logdet")
-def logdet(g: Any, a: Tensor) -> Tensor:
+def logdet(g: Graph, a: Tensor) -> Tensor:
     sign, size = g.slogdet(a)
     return g.where(g.lt(sign, 0.0), math.nan, size)
 
 
 @aten("linalg_solve_triangular")
 def solve_triangular(
-    g: Any, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+    g: Graph, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     if not left:  # x·a = b is aᵀ·xᵀ = bᵀ
         turned = [g.swapaxes(t, -1, -2) for t in (a, b)]
@@ -133,13 +134,13 @@ def solve_triangular(
 
 
 @aten("linalg_matrix_exp")
-def matrix_exp(g: Any, a: Tensor) -> Tensor:
+def matrix_exp(g: Graph, a: Tensor) -> Tensor:
     return g.matrix_exp(a)
 
 
 @aten("linalg_pinv")
 def pinv(
-    g: Any, a: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+    g: Graph, a: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
     if hermitian or atol is not None:
         raise UnsupportedError("with hermitian or atol cannot be imported", hint="rtol is")
@@ -147,7 +148,7 @@ def pinv(
 
 
 @aten("cholesky_solve")
-def cholesky_solve(g: Any, b: Tensor, a: Tensor, upper: bool = False) -> Tensor:
+def cholesky_solve(g: Graph, b: Tensor, a: Tensor, upper: bool = False) -> Tensor:
     turned = g.swapaxes(a, -1, -2)
     lower, above = (turned, a) if upper else (a, turned)
     return solve_triangular(g, above, solve_triangular(g, lower, b, upper=False), upper=True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, axis_of, known, static_size
-from rlx.ir.dims.dim import Dim, product
+from rlx.ir.dims.dim import Dim, DimExpr, product
 from rlx.ir.dtype import DType, bool_, i64, u8
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ops.norm import widened
 from rlx.ops.reduction.statistics import elements_norm
 from rlx.support.errors import UnsupportedError
@@ -20,19 +22,24 @@ from rlx.support.errors import UnsupportedError
 _KINDS = {None: "set", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-def _wrapped(g: Any, index: Tensor, size: Dim) -> Tensor:
+def _wrapped(g: Graph, index: Tensor, size: Dim) -> Tensor:
     index = as_tensor(g, index, i64)
     return g.where(g.lt(index, 0), g.add(index, as_tensor(g, size, i64)), index)
 
 
-def _ranked(g: Any, *tensors: Tensor) -> list[Tensor]:
-    """Return tensors, with an axis of size 1 added to those of rank 0."""
+def _ranked(g: Graph, *tensors: Tensor) -> list[Tensor]:
+    """Tensors of rank 0 with an axis of size 1."""
     return [g.reshape(t, (1,)) if t.rank == 0 else t for t in tensors]
 
 
 @aten("embedding")
 def embedding(
-    g: Any, table: Tensor, index: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+    g: Graph,
+    table: Tensor,
+    index: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Tensor:
     """Return the embedding. The row `padding_idx` is treated as a constant, so that it is not trained."""
     if scale_grad_by_freq:
@@ -46,24 +53,26 @@ def embedding(
 _SUM, _MEAN, _MAX = range(3)
 
 
+@dataclass(frozen=True)
+class BagArguments:
+    """The arguments of bags of rows after the tensors, in PyTorch's order."""
+
+    scale_grad_by_freq: bool = False
+    mode: int = _SUM
+    sparse: bool = False
+    weights: Tensor | None = None
+    include_last_offset: bool = False
+    padding_idx: int | None = -1
+
+
 @aten("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def embedding_bag(
-    g: Any,
-    table: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = _SUM,
-    sparse: bool = False,
-    weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = -1,
-    *,
-    results: Results,
+    g: Graph, table: Tensor, index: Tensor, offsets: Tensor, by: BagArguments, *, results: Results
 ) -> list[Tensor]:
-    """Return sums, means or maxima of the rows of each bag. The other results, which only derivatives read, are zeros."""
-    if scale_grad_by_freq:
+    """Sums, means or maxima of the rows of each bag. The other results are what PyTorch's derivative reads, and stay zeros."""
+    if by.scale_grad_by_freq:
         raise UnsupportedError("with scale_grad_by_freq cannot be imported: gradients do not count their rows")
+    mode, weights, padding_idx = by.mode, by.weights, by.padding_idx
     bags, dims = results[0].dims[0], (*index.shape.dims, 1)
     # Rows that are ignored are assigned to an additional last bag.
     bag = g.sub(g.searchsorted(offsets, g.iota(index.shape.dims, 0, offsets.dtype), side="right"), 1)
@@ -83,30 +92,30 @@ def embedding_bag(
 
 
 @aten("index_select", "index_select_copy")
-def index_select(g: Any, x: Tensor, dim: int, index: Tensor) -> Tensor:
+def index_select(g: Graph, x: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.gather(x, *_ranked(g, index), axis=axis_of(dim, x.rank)) if x.rank else x
 
 
 @aten("gather")
-def gather(g: Any, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, results: Results) -> Tensor:
+def gather(g: Graph, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, results: Results) -> Tensor:
     x, index = _ranked(g, x, index)
     return g.reshape(g.gather_nd(x, _positions(g, x, axis_of(dim, x.rank), index)), results[0].dims)
 
 
 @aten("take")
-def take(g: Any, x: Tensor, index: Tensor) -> Tensor:
+def take(g: Graph, x: Tensor, index: Tensor) -> Tensor:
     count = product(x.shape.dims)
     return g.gather(g.reshape(x, (count,)), _wrapped(g, index, count))
 
 
-def _positions(g: Any, x: Tensor, axis: int, index: Tensor) -> Tensor:
-    """Return the position in `x`, along a new last axis, for each element of `index`."""
+def _positions(g: Graph, x: Tensor, axis: int, index: Tensor) -> Tensor:
+    """For each element of `index` the place of the element of `x` that it means, along a last axis."""
     dims = index.shape.dims
     columns = [as_tensor(g, index, i64) if a == axis else g.iota(dims, a, "i64") for a in range(x.rank)]
     return g.concat([g.expand_dims(c, -1) for c in columns], axis=-1) if x.rank > 1 else g.expand_dims(columns[0], -1)
 
 
-def _scattered(g: Any, x: Tensor, dim: int, index: Tensor, source: Operand, kind: str) -> Tensor:
+def _scattered(g: Graph, x: Tensor, dim: int, index: Tensor, source: Operand, kind: str) -> Tensor:
     rows, places = _ranked(g, x, index)
     if isinstance(source, Tensor) and source.rank:
         source = g.slice(source, [0] * source.rank, places.shape.dims)  # the remaining elements are not read
@@ -116,12 +125,12 @@ def _scattered(g: Any, x: Tensor, dim: int, index: Tensor, source: Operand, kind
 
 
 @aten("scatter")
-def scatter(g: Any, x: Tensor, dim: int, index: Tensor, source: Operand, *, reduce: str | None = None) -> Tensor:
+def scatter(g: Graph, x: Tensor, dim: int, index: Tensor, source: Operand, *, reduce: str | None = None) -> Tensor:
     return _scattered(g, x, dim, index, source, _KINDS[reduce])
 
 
 @aten("scatter_add")
-def scatter_add(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def scatter_add(g: Graph, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return _scattered(g, x, dim, index, source, "add")
 
 
@@ -139,20 +148,29 @@ def _neutral(kind: DType, reduction: str) -> Any:
     )
 
 
+@dataclass(frozen=True)
+class ScatterArguments:
+    """What is placed where along an axis, and how it is combined with what is there, in PyTorch's order."""
+
+    dim: int
+    index: Tensor
+    source: Tensor
+    reduce: str
+
+
 @aten("scatter_reduce")
-def scatter_reduce(
-    g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    if reduce == "mean":
+def scatter_reduce(g: Graph, x: Tensor, by: ScatterArguments, *, include_self: bool = True) -> Tensor:
+    dim, index, source = by.dim, by.index, by.source
+    if by.reduce == "mean":
         return _scatter_mean(g, x, dim, index, source, include_self)
-    kind = _KINDS[reduce]
+    kind = _KINDS[by.reduce]
     if not include_self:
         touched = _scattered(g, g.full_like(x, False, dtype=bool_), dim, index, True, "set")
         x = g.where(touched, as_tensor(g, _neutral(x.dtype, kind), x.dtype), x)
     return _scattered(g, x, dim, index, source, kind)
 
 
-def _scatter_mean(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, include_self: bool) -> Tensor:
+def _scatter_mean(g: Graph, x: Tensor, dim: int, index: Tensor, source: Tensor, include_self: bool) -> Tensor:
     ones = g.ones_like(x) if include_self else g.zeros_like(x)
     count = _scattered(g, ones, dim, index, 1, "add")
     untouched = g.eq(count, as_tensor(g, 0, x.dtype))
@@ -162,8 +180,8 @@ def _scatter_mean(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, in
     return g.where(untouched, x, made)
 
 
-def _rows(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, kind: str) -> Tensor:
-    """Combine slices of an axis with other slices at index positions."""
+def _rows(g: Graph, x: Tensor, dim: int, index: Tensor, source: Tensor, kind: str) -> Tensor:
+    """Slices of an axis combined with others at places of it."""
     whole = x.shape.dims
     x, source, index = _ranked(g, x, source, index)
     axis = axis_of(dim, x.rank)
@@ -173,18 +191,18 @@ def _rows(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, kind: str)
 
 
 @aten("index_add")
-def index_add(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+def index_add(g: Graph, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     source = as_tensor(g, source, x.dtype)
     return _rows(g, x, dim, index, source if alpha == 1 else g.mul(source, as_tensor(g, alpha, x.dtype)), "add")
 
 
 @aten("index_copy")
-def index_copy(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def index_copy(g: Graph, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return _rows(g, x, dim, index, source, "set")
 
 
 @aten("index_fill")
-def index_fill(g: Any, x: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
+def index_fill(g: Graph, x: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     rows, places = _ranked(g, x, index)
     axis = axis_of(dim, rows.rank)
     dims = [places.shape.dims[0] if a == axis else d for a, d in enumerate(rows.shape.dims)]
@@ -192,8 +210,8 @@ def index_fill(g: Any, x: Tensor, dim: int, index: Tensor, value: Operand) -> Te
     return g.reshape(filled, x.shape.dims)
 
 
-def _as_masks(g: Any, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Return indices with u8 tensors converted to masks, as in PyTorch."""
+def _as_masks(g: Graph, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Indices, of which those of u8 are masks, as they are to PyTorch."""
     return [t if t is None or t.dtype != u8 else as_tensor(g, t, bool_) for t in indices]
 
 
@@ -204,8 +222,8 @@ def _without_masks(indices: Sequence[Tensor | None]) -> None:
         )
 
 
-def _indexed(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor], tuple[Dim, ...]]:
-    """Return the indexed axes, their indices broadcast to one shape, and that shape."""
+def _indexed(g: Graph, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor], tuple[Dim, ...]]:
+    """The axes that are indexed, their indices of one shape, and that shape."""
     axes = [a for a, t in enumerate(indices) if t is not None]
     wrapped = [_wrapped(g, indices[a], x.shape.dims[a]) for a in axes]  # pyright: ignore[reportArgumentType]
     whole = wrapped[0]
@@ -215,10 +233,9 @@ def _indexed(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[
 
 
 @aten("index", "_unsafe_index")
-def index(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """Index some axes with tensors that broadcast to one shape.
-
-    If the indexed axes are adjacent, the axes of the indices replace them. Otherwise they come first.
+def index(g: Graph, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """Tensors at some axes, of one shape after broadcasting: where the axes are neighbours its axes stand in their place, else
+    in front.
     """
     indices = _as_masks(g, indices)
     _without_masks(indices)
@@ -238,7 +255,12 @@ def index(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 @aten("index_put", "_unsafe_index_put")
 def index_put(
-    g: Any, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
+    g: Graph,
+    x: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+    unsafe: bool = False,
 ) -> Tensor:
     values, indices = as_tensor(g, values, x.dtype), _as_masks(g, indices)
     masks = [t for t in indices if t is not None and t.dtype.is_bool]
@@ -262,7 +284,7 @@ def index_put(
 
 
 @aten("masked_scatter")
-def masked_scatter(g: Any, x: Tensor, mask: Tensor, source: Tensor, *, results: Results) -> Tensor:
+def masked_scatter(g: Graph, x: Tensor, mask: Tensor, source: Tensor, *, results: Results) -> Tensor:
     dims = results[0].dims
     mask, x = g.expand(mask, dims), g.expand(x, dims)
     flat = g.reshape(mask, (product(dims),))
@@ -272,64 +294,65 @@ def masked_scatter(g: Any, x: Tensor, mask: Tensor, source: Tensor, *, results: 
 
 
 @aten("one_hot")
-def one_hot(g: Any, x: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(g: Graph, x: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
         raise UnsupportedError("without num_classes cannot be imported: the size of the result depends on values")
     return g.one_hot(x, num_classes, dtype="i64")
 
 
-def _found(g: Any, rows: Tensor, values: Operand, right: bool, results: Results) -> Tensor:
-    values = values if isinstance(values, Tensor) else g.cast(values, rows.dtype)
+def _found(g: Graph, rows: Tensor, values: Operand, right: bool, results: Results) -> Tensor:
+    values = values if isinstance(values, Tensor) else as_tensor(g, values, rows.dtype)
     wide = g.expand_dims(rows, -2) if rows.rank > 1 else rows
     each = g.expand_dims(values, -1)
     before = g.logical_not(g.gt(wide, each) if right else g.ge(wide, each))  # NaN is ordered after all numbers
     return g.sum(g.cast(before, results[0].dtype), [before.rank - 1])
 
 
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """The options of `searchsorted`, with PyTorch's names."""
+
+    out_int32: bool = False
+    right: bool = False
+    side: str | None = None
+    sorter: Tensor | None = None
+
+
 @aten("searchsorted")
-def searchsorted(
-    g: Any,
-    rows: Tensor,
-    values: Operand,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-    results: Results,
-) -> Tensor:
-    rows = rows if sorter is None else g.take_along_axis(rows, sorter, axis=-1)
-    return _found(g, rows, values, side == "right" or (side is None and right), results)
+def searchsorted(g: Graph, rows: Tensor, values: Operand, *, options: SearchOptions, results: Results) -> Tensor:
+    rows = rows if options.sorter is None else g.take_along_axis(rows, options.sorter, axis=-1)
+    is_right = options.right if options.side is None else options.side == "right"
+    return _found(g, rows, values, is_right, results)
 
 
 @aten("bucketize")
 def bucketize(
-    g: Any, values: Operand, rows: Tensor, *, out_int32: bool = False, right: bool = False, results: Results
+    g: Graph, values: Operand, rows: Tensor, *, out_int32: bool = False, right: bool = False, results: Results
 ) -> Tensor:
     return _found(g, rows, values, right, results)
 
 
 @aten("isin")
-def isin(g: Any, x: Operand, y: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    x, y = (t if isinstance(t, Tensor) else g.constant(t) for t in (x, y))
+def isin(g: Graph, x: Operand, y: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    x, y = (t if isinstance(t, Tensor) else g.dim_size(t) if isinstance(t, DimExpr) else g.constant(t) for t in (x, y))
     return g.isin(x, y, invert=invert)
 
 
 @aten("renorm")
-def renorm(g: Any, x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+def renorm(g: Graph, x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     axes = [a for a in range(x.rank) if a != axis_of(dim, x.rank)]
     norm = elements_norm(g, x, float(p), axes, True)
     return g.where(g.gt(norm, maxnorm), g.mul(x, g.div(maxnorm, g.add(norm, 1e-7))), x)
 
 
 @aten("bincount")
-def bincount(g: Any, x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, results: Results) -> Tensor:
+def bincount(g: Graph, x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, results: Results) -> Tensor:
     return g.bincount(x, weights, minlength, length=known(results[0].dims[0], "length"))
 
 
 @aten("histc")
-def histc(g: Any, x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """Count the elements in each bin of an interval. The last bin is closed. Elements outside, and NaN, are not counted."""
+def histc(g: Graph, x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each part of an interval, of which the last one is closed; others, and NaN, count nowhere."""
     if min >= max:
         raise UnsupportedError("of an interval that is taken from the values cannot be imported", hint="give min < max")
     flat = g.reshape(widened(g, x), (product(x.shape.dims),))
@@ -340,10 +363,8 @@ def histc(g: Any, x: Tensor, bins: int = 100, min: float = 0, max: float = 0) ->
 
 
 @aten("index_reduce")
-def index_reduce(
-    g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    rows = _ranked(g, x, source)
-    shape = [static_size(index, 0) if a == axis_of(dim, x.rank) else 1 for a in range(rows[0].rank)]
-    places = g.expand(g.reshape(index, shape), rows[1].shape.dims)
-    return scatter_reduce(g, x, dim, places, source, reduce, include_self=include_self)
+def index_reduce(g: Graph, x: Tensor, by: ScatterArguments, *, include_self: bool = True) -> Tensor:
+    rows = _ranked(g, x, by.source)
+    shape = [static_size(by.index, 0) if a == axis_of(by.dim, x.rank) else 1 for a in range(rows[0].rank)]
+    places = g.expand(g.reshape(by.index, shape), rows[1].shape.dims)
+    return scatter_reduce(g, x, replace(by, index=places), include_self=include_self)

@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from rlx.importers.torch.rules import aten, known
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 
 _REDUCTIONS = ("none", "mean", "sum")  # indexed by PyTorch's numbers
 
 
+@dataclass(frozen=True)
+class CrossEntropyArguments:
+    """The arguments of a cross entropy after the tensors, in PyTorch's order."""
+
+    weight: Tensor | None = None
+    reduction: int = 1
+    ignore_index: int = -100
+    label_smoothing: float = 0.0
+
+
 @aten("cross_entropy_loss")
-def cross_entropy(
-    g: Any,
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    reduction: int = 1,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    kind = _REDUCTIONS[reduction]
-    return g.cross_entropy(x, target, weight, known(ignore_index, "ignore_index"), kind, label_smoothing)
+def cross_entropy(g: Graph, x: Tensor, target: Tensor, by: CrossEntropyArguments) -> Tensor:
+    kind, ignored = _REDUCTIONS[by.reduction], known(by.ignore_index, "ignore_index")
+    return g.cross_entropy(x, target, by.weight, ignored, kind, by.label_smoothing)
 
 
 @aten("nll_loss", "nll_loss2d", "nll_loss_nd")
 def nll_loss(
-    g: Any, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
+    g: Graph, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
 ) -> Tensor:
     return g.nll_loss(x, target, weight, known(ignore_index, "ignore_index"), _REDUCTIONS[reduction])
 
 
 @aten("mse_loss")
-def mse_loss(g: Any, x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+def mse_loss(g: Graph, x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
     return g.mse_loss(x, target, reduction=_REDUCTIONS[reduction])
 
 
 @aten("l1_loss")
-def l1_loss(g: Any, x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+def l1_loss(g: Graph, x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
     apart = g.abs(g.sub(x, target))
     return apart if reduction == 0 else (g.mean if reduction == 1 else g.sum)(apart)
 
 
 @aten("smooth_l1_loss")
-def smooth_l1_loss(g: Any, x: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(g: Graph, x: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
     return g.smooth_l1_loss(x, target, beta, _REDUCTIONS[reduction]) if beta else l1_loss(g, x, target, reduction)
 
 
 @aten("huber_loss")
-def huber_loss(g: Any, x: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
+def huber_loss(g: Graph, x: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
     return g.huber_loss(x, target, delta=delta, reduction=_REDUCTIONS[reduction])
 
 
 @aten("binary_cross_entropy")
-def binary_cross_entropy(g: Any, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1) -> Tensor:
+def binary_cross_entropy(
+    g: Graph, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1
+) -> Tensor:
     return g.binary_cross_entropy(x, target, weight, _REDUCTIONS[reduction])
 
 
 @aten("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
-    g: Any,
+    g: Graph,
     x: Tensor,
     target: Tensor,
     weight: Tensor | None = None,

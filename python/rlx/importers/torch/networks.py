@@ -4,43 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensor, aten, each
 from rlx.ir.dims.dim import Dim, product
+from rlx.ir.dtype import DType
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ops.norm import widened
 from rlx.support.errors import UnsupportedError
 
 
+@dataclass(frozen=True)
+class ConvArguments:
+    """The arguments of a convolution of either kind, in PyTorch's order."""
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    transposed: bool
+    output_padding: Sequence[int]
+    groups: int
+
+
 @aten("convolution", "_convolution")
-def convolution(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    *rest: Any,
-) -> Tensor:
-    if transposed:
-        return conv_transpose(g, x, w, bias, stride, padding, output_padding, groups, dilation)
-    return conv(g, x, w, bias, stride, padding, dilation, groups)
+def convolution(g: Graph, x: Tensor, w: Tensor, bias: Tensor | None, by: ConvArguments, *rest: Any) -> Tensor:
+    if by.transposed:
+        return conv_transpose(g, x, w, bias, by.stride, by.padding, by.output_padding, by.groups, by.dilation)
+    return conv(g, x, w, bias, by.stride, by.padding, by.dilation, by.groups)
 
 
 @aten("conv1d", "conv2d", "conv3d")
-def conv(g: Any, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
-    """Return the convolution. `rlx.ops.conv2d` and the other convolutions have PyTorch's arguments."""
+def conv(g: Graph, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
+    """`rlx.ops.conv2d` and its kin have PyTorch's arguments."""
     count = w.rank - 2
     return getattr(g, f"conv{count}d")(x, w, *(_for_all(value, count) for value in rest))
 
 
 @aten("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-def conv_transpose(g: Any, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
+def conv_transpose(g: Graph, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
     count = w.rank - 2
     return getattr(g, f"conv_transpose{count}d")(x, w, *(_for_all(value, count) for value in rest))
 
@@ -50,8 +53,8 @@ def _for_all(value: Any, count: int) -> Any:
     return each(value, count) if isinstance(value, (list, tuple)) else value
 
 
-def _normed(g: Any, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
-    """Normalise over the last axes, reshaped to one axis."""
+def _normed(g: Graph, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
+    """A norm over the last axes, as one axis."""
     count = product(shape)
     rows = x if len(shape) == 1 else g.reshape(x, (*x.shape.dims[: x.rank - len(shape)], count))
     flat = [None if w is None else g.reshape(as_tensor(g, w, x.dtype), (count,)) for w in weights]
@@ -60,29 +63,31 @@ def _normed(g: Any, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tens
     return g.reshape(made, x.shape.dims)
 
 
+@dataclass(frozen=True)
+class NormArguments:
+    """The weights and the options of a norm, in PyTorch's order."""
+
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    eps: float = 1e-5
+    cudnn_enabled: bool = True
+
+
 @aten("layer_norm")
-def layer_norm(
-    g: Any,
-    x: Tensor,
-    normalized_shape: Sequence[Dim],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enable: bool = True,
-) -> Tensor:
-    bias = g.full(tuple(normalized_shape), 0.0, x.dtype) if bias is None else bias
-    return _normed(g, x, normalized_shape, "layer_norm", weight, bias, eps=eps)
+def layer_norm(g: Graph, x: Tensor, normalized_shape: Sequence[Dim], norm: NormArguments) -> Tensor:
+    bias = g.full(tuple(normalized_shape), 0.0, x.dtype) if norm.bias is None else norm.bias
+    return _normed(g, x, normalized_shape, "layer_norm", norm.weight, bias, eps=norm.eps)
 
 
 @aten("native_layer_norm")
 def native_layer_norm(
-    g: Any, x: Tensor, shape: Sequence[Dim], weight: Tensor | None, bias: Tensor | None, eps: float
+    g: Graph, x: Tensor, shape: Sequence[Dim], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> list[Tensor]:
-    return [layer_norm(g, x, shape, weight, bias, eps), *_statistics(g, x, len(shape), eps)]
+    return [layer_norm(g, x, shape, NormArguments(weight, bias, eps)), *_statistics(g, x, len(shape), eps)]
 
 
-def _statistics(g: Any, x: Tensor, count: int, eps: float) -> list[Tensor]:
-    """Return the mean over the last axes, and the reciprocal of the standard deviation."""
+def _statistics(g: Graph, x: Tensor, count: int, eps: float) -> list[Tensor]:
+    """The mean over the last axes, and one over the standard deviation."""
     axes, wide = tuple(range(x.rank - count, x.rank)), widened(g, x)
     mean = g.mean(wide, axes, True)
     inverse = g.rsqrt(g.add(g.mean(g.square(g.sub(wide, mean)), axes, True), eps))
@@ -91,7 +96,7 @@ def _statistics(g: Any, x: Tensor, count: int, eps: float) -> list[Tensor]:
 
 @aten("rms_norm")
 def rms_norm(
-    g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None = None, eps: float | None = None
+    g: Graph, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Return the RMS norm. The default eps is the machine epsilon of the dtype that PyTorch computes in."""
     smallest = x.dtype.compute.eps if eps is None else eps
@@ -100,7 +105,7 @@ def rms_norm(
 
 @aten("_fused_rms_norm")
 def fused_rms_norm(
-    g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None, eps: float | None, *, results: Results
+    g: Graph, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None, eps: float | None, *, results: Results
 ) -> list[Tensor]:
     axes = tuple(range(x.rank - len(normalized_shape), x.rank))
     """Return the norm and the reciprocal root mean square. f16 and bf16 are computed in f32."""
@@ -110,84 +115,95 @@ def fused_rms_norm(
 
 
 @aten("group_norm")
-def group_norm(
-    g: Any,
-    x: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Tensor:
-    channels = x.shape.dims[1]
+def group_norm(g: Graph, x: Tensor, num_groups: int, norm: NormArguments) -> Tensor:
+    channels, weight, bias = x.shape.dims[1], norm.weight, norm.bias
     weight = g.full((channels,), 1.0, x.dtype) if weight is None else as_tensor(g, weight, x.dtype)
     bias = g.full((channels,), 0.0, x.dtype) if bias is None else as_tensor(g, bias, x.dtype)
     rows = x if x.rank > 2 else g.expand_dims(x, -1)
-    return g.reshape(g.group_norm(rows, weight, bias, num_groups, eps), x.shape.dims)
+    return g.reshape(g.group_norm(rows, weight, bias, num_groups, norm.eps), x.shape.dims)
+
+
+@dataclass(frozen=True)
+class GroupNormArguments:
+    """The arguments of `native_group_norm` after the tensor, in PyTorch's order."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+    n: Dim
+    c: Dim
+    rest: Dim
+    groups: int
+    eps: float
 
 
 @aten("native_group_norm")
-def native_group_norm(
-    g: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Dim, c: Dim, rest: Dim, groups: int, eps: float
-) -> list[Tensor]:
-    rows = g.reshape(x, (n, groups, product(x.shape.dims[1:]) // groups))
-    statistics = [g.squeeze(t, -1) for t in _statistics(g, rows, 1, eps)]
-    return [group_norm(g, x, groups, weight, bias, eps), *statistics]
+def native_group_norm(g: Graph, x: Tensor, by: GroupNormArguments) -> list[Tensor]:
+    rows = g.reshape(x, (by.n, by.groups, product(x.shape.dims[1:]) // by.groups))
+    statistics = [g.squeeze(t, -1) for t in _statistics(g, rows, 1, by.eps)]
+    return [group_norm(g, x, by.groups, NormArguments(by.weight, by.bias, by.eps)), *statistics]
+
+
+@dataclass(frozen=True)
+class BatchNormTensors:
+    """The weights of a batch norm, and its running statistics, in PyTorch's order."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+    mean: Tensor | None
+    variance: Tensor | None
+
+    def as_dtype(self, g: Graph, kind: DType) -> BatchNormTensors:
+        """The same in a dtype."""
+        made = (t if t is None else as_tensor(g, t, kind) for t in (self.weight, self.bias, self.mean, self.variance))
+        return BatchNormTensors(*made)
+
+    @property
+    def running(self) -> tuple[Tensor, Tensor]:
+        """The running statistics.
+
+        Raises:
+            UnsupportedError: There are none.
+        """
+        if self.mean is None or self.variance is None:
+            raise UnsupportedError("without running statistics cannot be imported")
+        return self.mean, self.variance
+
+
+@dataclass(frozen=True)
+class NormModes:
+    """How a norm of channels gets its statistics, in PyTorch's order: those of the input, or the running ones."""
+
+    of_input: bool
+    momentum: float
+    eps: float
+    cudnn_enabled: bool = True
 
 
 @aten("batch_norm")
-def batch_norm(
-    g: Any,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Tensor:
-    given = [t if t is None else as_tensor(g, t, x.dtype) for t in (mean, variance, weight, bias)]
-    if training or mean is None:
-        given[:2] = None, None
-    elif weight is not None and bias is not None:
-        return g.batch_norm_inference(x, given[2], given[3], given[0], given[1], eps)
-    return g.batch_norm(x, *given, training=training or mean is None, eps=eps)
+def batch_norm(g: Graph, x: Tensor, tensors: BatchNormTensors, modes: NormModes) -> Tensor:
+    given, of_input = tensors.as_dtype(g, x.dtype), modes.of_input or tensors.mean is None
+    if of_input:
+        given = replace(given, mean=None, variance=None)
+    elif given.weight is not None and given.bias is not None:
+        return g.batch_norm_inference(x, given.weight, given.bias, *given.running, eps=modes.eps)
+    return g.batch_norm(x, given.mean, given.variance, given.weight, given.bias, training=of_input, eps=modes.eps)
 
 
 @aten("_native_batch_norm_legit_no_training")
 def batch_norm_no_training(
-    g: Any,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor,
-    variance: Tensor,
-    momentum: float,
-    eps: float,
-    *,
-    results: Results,
+    g: Graph, x: Tensor, tensors: BatchNormTensors, momentum: float, eps: float, *, results: Results
 ) -> list[Tensor]:
-    made = batch_norm(g, x, weight, bias, mean, variance, False, momentum, eps)
+    made = batch_norm(g, x, tensors, NormModes(False, momentum, eps))
     return [made, *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]  # the statistics are empty
 
 
 @aten("_native_batch_norm_legit_functional")
 def batch_norm_functional(
-    g: Any,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor,
-    variance: Tensor,
-    training: bool,
-    momentum: float,
-    eps: float,
+    g: Graph, x: Tensor, tensors: BatchNormTensors, training: bool, momentum: float, eps: float
 ) -> list[Tensor]:
     """Return the normalised tensor, its statistics and the running ones. The running variance is the unbiased one."""
     axes = tuple(a for a in range(x.rank) if a != 1)
-    made = batch_norm(g, x, weight, bias, mean, variance, training, momentum, eps)
+    made, (mean, variance) = batch_norm(g, x, tensors, NormModes(training, momentum, eps)), tensors.running
     if not training:
         empty = g.zeros((0,), dtype=mean.dtype)
         return [made, empty, empty, mean, variance]
@@ -201,51 +217,48 @@ def batch_norm_functional(
 
 
 @aten("instance_norm")
-def instance_norm(
-    g: Any,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
-    if not use_input_stats:
-        return batch_norm(g, x, weight, bias, mean, variance, False, momentum, eps)
-    return g.instance_norm(x, weight, bias, eps=eps)
+def instance_norm(g: Graph, x: Tensor, tensors: BatchNormTensors, modes: NormModes) -> Tensor:
+    if not modes.of_input:
+        return batch_norm(g, x, tensors, modes)
+    return g.instance_norm(x, tensors.weight, tensors.bias, eps=modes.eps)
+
+
+@dataclass(frozen=True)
+class AttentionArguments:
+    """The arguments of attention, in PyTorch's order."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
 
 
 @aten("scaled_dot_product_attention")
 def attention(
-    g: Any,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
+    g: Graph,
+    operands: AttentionArguments,
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
     results: Results,
 ) -> Tensor:
-    if dropout_p > 0:
+    if operands.dropout_p > 0:
         raise UnsupportedError("with dropout cannot be imported", hint="module.eval() before it")
     if scale is not None and math.isnan(scale):
         scale = None
+    q, k, v, mask, is_causal = operands.q, operands.k, operands.v, operands.mask, operands.is_causal
     mask = mask if mask is None or mask.dtype.is_bool else as_tensor(g, mask, q.dtype)
     if q.rank == 4 and (k.rank, v.rank) == (4, 4) and q.shape.dims[0] == k.shape.dims[0] == v.shape.dims[0]:
         return g.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, scale=scale)
     # Merge other batch axes into one, with single heads.
     dims = results[0].dims[:-2]
-    flat = [_one_batch(g, t, dims) for t in (q, k, v)]
+    q, k, v = (_one_batch(g, t, dims) for t in (q, k, v))
     mask = None if mask is None else _one_batch(g, mask, dims)
-    return g.reshape(g.scaled_dot_product_attention(*flat, mask, is_causal=is_causal, scale=scale), results[0].dims)
+    return g.reshape(g.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, scale=scale), results[0].dims)
 
 
-def _one_batch(g: Any, x: Tensor, dims: Sequence[Dim]) -> Tensor:
+def _one_batch(g: Graph, x: Tensor, dims: Sequence[Dim]) -> Tensor:
     matrix = x.shape.dims[-2:]
     return g.reshape(g.expand(x, (*dims, *matrix)), (product(dims), 1, *matrix))

@@ -3,59 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.importers.torch.rules import Results, aten, each, static_size
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 
+# One number for all spatial axes, or one for each.
+Axes = int | Sequence[int]
 
-def batched(g: Any, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """Apply a function of a batch. A single image is treated as a batch of one."""
+
+def batched(g: Graph, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """What a function gives of a batch; an image alone is a batch of one."""
     if x.rank > rank:
         return function(x)
     return g.squeeze(function(g.expand_dims(x, 0)), 0)
 
 
-def _windows(rank: int, kernel: Any, stride: Any) -> tuple[Any, Any]:
-    """Return kernel and stride. The default stride is the kernel size."""
-    return each(kernel, rank), each(kernel if stride in ((), [], None) else stride, rank)
+def _windows(rank: int, kernel: Axes, stride: Axes | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Without a stride, windows lie side by side."""
+    return each(kernel, rank), each(kernel if stride is None or stride in ((), []) else stride, rank)
+
+
+@dataclass(frozen=True)
+class MaxPoolArguments:
+    """The arguments of a pool by maxima, in PyTorch's order."""
+
+    kernel: Axes
+    stride: Axes = ()
+    padding: Axes = 0
+    dilation: Axes = 1
+    ceil_mode: bool = False
 
 
 def _max_pool(rank: int, with_indices: bool) -> Any:
-    def rule(
-        g: Any, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> Any:
-        sizes, steps = _windows(rank, kernel, stride)
+    def rule(g: Graph, x: Tensor, pool: MaxPoolArguments) -> list[Tensor]:
+        sizes, steps = _windows(rank, pool.kernel, pool.stride)
         rows = x if x.rank == rank + 2 else g.expand_dims(x, 0)
-        rest = {"padding": each(padding, rank), "dilation": each(dilation, rank), "ceil_mode": ceil_mode}
-        made = g.max_pool(rows, sizes, steps, return_indices=with_indices, **rest)
-        made = list(made) if with_indices else [made]
+        padding, dilation = each(pool.padding, rank), each(pool.dilation, rank)
+        rest: dict[str, Any] = {"padding": padding, "dilation": dilation, "ceil_mode": pool.ceil_mode}
+        found: Any = g.max_pool(rows, sizes, steps, return_indices=with_indices, **rest)
+        made = list(found) if with_indices else [found]
         return made if rows is x else [g.squeeze(t, 0) for t in made]
 
     return rule
 
 
+@dataclass(frozen=True)
+class AvgPoolArguments:
+    """The arguments of a pool by averages, in PyTorch's order."""
+
+    kernel: Axes
+    stride: Axes = ()
+    padding: Axes = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int | None = None
+
+
 def _avg_pool(rank: int) -> Any:
-    def rule(
-        g: Any,
-        x: Tensor,
-        kernel: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Tensor:
-        sizes, steps = _windows(rank, kernel, stride)
-        rest = ceil_mode, count_include_pad, divisor_override
-        return batched(g, x, rank + 1, lambda x: g.avg_pool(x, sizes, steps, each(padding, rank), *rest))
+    def rule(g: Graph, x: Tensor, pool: AvgPoolArguments) -> Tensor:
+        sizes, steps = _windows(rank, pool.kernel, pool.stride)
+        rest = pool.ceil_mode, pool.count_include_pad, pool.divisor_override
+        return batched(g, x, rank + 1, lambda x: g.avg_pool(x, sizes, steps, each(pool.padding, rank), *rest))
 
     return rule
 
 
 def _adaptive(rank: int, kind: str) -> Any:
-    def rule(g: Any, x: Tensor, size: Any) -> Any:
+    def rule(g: Graph, x: Tensor, size: Any) -> Any:
         wanted = each(size, rank)
         if kind == "avg":
             if all(n == 1 for n in wanted):
@@ -76,13 +95,26 @@ for _rank in (1, 2, 3):
     aten(f"adaptive_max_pool{_rank}d")(_adaptive(_rank, "max"))
 
 
-def _resized(
-    g: Any, x: Tensor, mode: str, align: bool, scales: Sequence[float | None], antialias: bool, to: Any
-) -> Tensor:
-    """Resize to the sizes from PyTorch. If scales are given, positions are computed from the scales instead of the sizes."""
+@dataclass(frozen=True)
+class Resampling:
+    """How an image gets another size.
+
+    Attributes:
+        mode: The mode, with RLX's name.
+        align: Whether the corners of both images are at the same places.
+        antialias: Whether a smaller image is made of averages.
+    """
+
+    mode: str
+    align: bool
+    antialias: bool
+
+
+def _resized(g: Graph, x: Tensor, how: Resampling, scales: Sequence[float | None], to: Shape) -> Tensor:
+    """To the sizes that PyTorch has found. Where scales are given, PyTorch maps positions by these and not by the sizes."""
     rank = x.rank - 2
     sizes = to.dims[2:]
-    if align:
+    if how.align:
         scales = ()
     for axis, scale in enumerate(scales):
         if scale is not None and static_size(x, axis + 2) * scale != sizes[axis]:
@@ -90,16 +122,21 @@ def _resized(
                 f"by {scale}, where {static_size(x, axis + 2)} does not become a whole size, cannot be imported",
                 hint="give size instead of scale_factor, or recompute_scale_factor=True",
             )
-    if mode == "nearest" and len(sizes) == rank and all(a == b for a, b in zip(sizes, x.shape.dims[2:], strict=True)):
+    if (
+        how.mode == "nearest"
+        and len(sizes) == rank
+        and all(a == b for a, b in zip(sizes, x.shape.dims[2:], strict=True))
+    ):
         return x
-    return g.resize(x, size=sizes, mode=mode, align_corners=align, antialias=antialias)
+    return g.resize(x, size=sizes, mode=how.mode, align_corners=how.align, antialias=how.antialias)
 
 
 def _upsample(mode: str, has_align: bool, antialias: bool = False) -> Any:
-    def rule(g: Any, x: Tensor, size: Any, *rest: Any, results: Results) -> Tensor:
+    def rule(g: Graph, x: Tensor, size: Any, *rest: Any, results: Results) -> Tensor:
         align, *scales = rest if has_align else (False, *rest)
         factors = [s for group in scales for s in (group if isinstance(group, (list, tuple)) else (group,))]
-        return _resized(g, x, mode, bool(align), [] if None in factors else factors, antialias, results[0])
+        how = Resampling(mode, bool(align), antialias)
+        return _resized(g, x, how, [] if None in factors else factors, results[0])
 
     return rule
 
@@ -118,23 +155,37 @@ _GRID_PADDINGS = ("zeros", "border", "reflection")
 
 @aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
 def grid_sampler(
-    g: Any, x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+    g: Graph, x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
     return g.grid_sample(x, grid, _GRID_MODES[interpolation_mode], _GRID_PADDINGS[padding_mode], align_corners)
 
 
 @aten("affine_grid_generator")
-def affine_grid(g: Any, theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
+def affine_grid(g: Graph, theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     return g.affine_grid(theta, tuple(size), align_corners)
 
 
+@dataclass(frozen=True)
+class BlockArguments:
+    """The arguments of blocks of an image, in PyTorch's order."""
+
+    kernel: Axes
+    dilation: Axes
+    padding: Axes
+    stride: Axes
+
+    @property
+    def both(self) -> list[tuple[int, ...]]:
+        """Each of them for the two axes."""
+        return [each(v, 2) for v in (self.kernel, self.dilation, self.padding, self.stride)]
+
+
 @aten("im2col")
-def im2col(g: Any, x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
-    window = [each(v, 2) for v in (kernel, dilation, padding, stride)]
-    return batched(g, x, 3, lambda x: g.unfold(x, *window))
+def im2col(g: Graph, x: Tensor, blocks: BlockArguments) -> Tensor:
+    return batched(g, x, 3, lambda x: g.unfold(x, *blocks.both))
 
 
 @aten("col2im")
-def col2im(g: Any, x: Tensor, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
-    window = [each(v, 2) for v in (kernel, dilation, padding, stride)]
-    return batched(g, x, 2, lambda x: g.fold(x, tuple(size), *window))
+def col2im(g: Graph, x: Tensor, size: Sequence[int], blocks: BlockArguments) -> Tensor:
+    output: Any = tuple(size)
+    return batched(g, x, 2, lambda x: g.fold(x, output, *blocks.both))

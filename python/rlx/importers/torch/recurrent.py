@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.importers.torch.rules import aten
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
-# A function of x [B, S, I], the states [B, H], the weights of a layer, and the direction. Returns y and the last states.
-Layer = Callable[[Any, Tensor, Sequence[Tensor], Sequence[Tensor], bool], Sequence[Tensor]]
+# From x [B, S, I], the states [B, H], the weights of a layer, and whether it goes backwards: the sequence and the last states.
+Layer = Callable[[Graph, Tensor, Sequence[Tensor], Sequence[Tensor], bool], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class RecurrentOptions:
+    """The options of a recurrent network, in PyTorch's order."""
+
+    has_biases: bool
+    num_layers: int
+    dropout: float
+    train: bool
+    bidirectional: bool
+    batch_first: bool
 
 
 def _run(
-    g: Any,
+    g: Graph,
     x: Tensor,
     states: Sequence[Tensor],
     params: Sequence[Tensor],
     layer: Layer,
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
+    options: RecurrentOptions,
 ) -> list[Tensor]:
-    """Run all layers. The states are `[layers·directions, B, H]`. An unbatched sequence is treated as a batch of one."""
-    if train and dropout > 0 and num_layers > 1:
+    """All layers. The states are `[layers·directions, B, H]`; a sequence alone is a batch of one."""
+    num_layers, batch_first = options.num_layers, options.batch_first
+    if options.train and options.dropout > 0 and num_layers > 1:
         raise UnsupportedError("with dropout cannot be imported", hint="module.eval() before it")
     single = x.rank == 2
     if single:
         x, states = g.expand_dims(x, 0), [g.expand_dims(s, 1) for s in states]
     elif not batch_first:
         x = g.swapaxes(x, 0, 1)
-    directions = 2 if bidirectional else 1
+    directions = 2 if options.bidirectional else 1
     count = len(params) // (num_layers * directions)
     last: list[list[Tensor]] = [[] for _ in states]
     for number in range(num_layers):
@@ -55,7 +65,7 @@ def _run(
 
 
 def _scanned(
-    g: Any, x: Tensor, states: Sequence[Tensor], reverse: bool, step: Callable[[Tensor, Any], Sequence[Tensor]]
+    g: Graph, x: Tensor, states: Sequence[Tensor], reverse: bool, step: Callable[[Tensor, Any], Sequence[Tensor]]
 ) -> list[Tensor]:
     """Scan `step` over x. Return the first state of every step, and the last states."""
 
@@ -67,22 +77,23 @@ def _scanned(
     return [g.swapaxes(stacked[0], 0, 1), *last]
 
 
-def _biases(g: Any, x: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def _biases(g: Graph, x: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     if len(weights) > 3:
         return weights[2], weights[3]
     zeros = g.zeros((weights[0].shape.dims[0],), dtype=x.dtype)
     return zeros, zeros
 
 
-def _lstm(g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool) -> Sequence[Tensor]:
+def _lstm(g: Graph, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool) -> Sequence[Tensor]:
     if len(weights) in (3, 5):
         return _projected_lstm(g, x, states, weights, reverse)
-    first, second = _biases(g, x, weights)
-    return g.lstm(x, *states, g.transpose(weights[0]), g.transpose(weights[1]), g.add(first, second), reverse=reverse)
+    (first, second), (hidden, cell) = _biases(g, x, weights), states
+    matrices = g.transpose(weights[0]), g.transpose(weights[1])
+    return g.lstm(x, hidden, cell, *matrices, g.add(first, second), reverse=reverse)
 
 
 def _projected_lstm(
-    g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool
+    g: Graph, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool
 ) -> Sequence[Tensor]:
     """Run an LSTM with a projection after each step, from the cell output to the smaller hidden state."""
     w_input, w_hidden, projection = (g.transpose(w) for w in (*weights[:2], weights[-1]))
@@ -98,14 +109,15 @@ def _projected_lstm(
     return _scanned(g, x, states, reverse, step)
 
 
-def _gru(g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool) -> Sequence[Tensor]:
+def _gru(g: Graph, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool) -> Sequence[Tensor]:
     matrices = g.transpose(weights[0]), g.transpose(weights[1])
-    return g.gru(x, *states, *matrices, *_biases(g, x, weights), reverse=reverse)
+    (hidden,) = states
+    return g.gru(x, hidden, *matrices, *_biases(g, x, weights), reverse=reverse)
 
 
 def _plain(method: str) -> Layer:
     def layer(
-        g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool
+        g: Graph, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool
     ) -> Sequence[Tensor]:
         w_input, w_hidden = g.transpose(weights[0]), g.transpose(weights[1])
         bias = g.add(*_biases(g, x, weights))
@@ -119,7 +131,19 @@ def _plain(method: str) -> Layer:
     return layer
 
 
-aten("lstm.input")(lambda g, x, hx, params, *rest: _run(g, x, hx, params, _lstm, *rest))
-aten("gru.input")(lambda g, x, hx, params, *rest: _run(g, x, [hx], params, _gru, *rest))
-aten("rnn_tanh.input")(lambda g, x, hx, params, *rest: _run(g, x, [hx], params, _plain("tanh"), *rest))
-aten("rnn_relu.input")(lambda g, x, hx, params, *rest: _run(g, x, [hx], params, _plain("relu"), *rest))
+@aten("lstm.input")
+def lstm(
+    g: Graph, x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor], options: RecurrentOptions
+) -> list[Tensor]:
+    return _run(g, x, states, params, _lstm, options)
+
+
+def _register(name: str, layer: Layer) -> None:
+    @aten(f"{name}.input")
+    def rule(g: Graph, x: Tensor, state: Tensor, params: Sequence[Tensor], options: RecurrentOptions) -> list[Tensor]:
+        return _run(g, x, [state], params, layer, options)
+
+
+_register("gru", _gru)
+_register("rnn_tanh", _plain("tanh"))
+_register("rnn_relu", _plain("relu"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, axes_of, axis_of, known
-from rlx.ir.dims.dim import product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ops.norm import widened
 from rlx.ops.reduction.statistics import elements_norm, root
 from rlx.support.errors import UnsupportedError
@@ -17,7 +19,7 @@ from rlx.support.errors import UnsupportedError
 Axes = int | Sequence[int] | None
 
 
-def _reduced(g: Any, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
+def _reduced(g: Graph, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
     axes = axes_of(dim, x.rank)
     return getattr(g, method)(x, axes, keepdim) if axes else x
 
@@ -25,7 +27,9 @@ def _reduced(g: Any, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor
 def _typed(method: str) -> Any:
     """Return a rule that reduces in the dtype of the result: a sum of i32 is i64."""
 
-    def rule(g: Any, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, results: Results) -> Any:
+    def rule(
+        g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, results: Results
+    ) -> Any:
         return _reduced(g, method, as_tensor(g, x, results[0].dtype), dim, keepdim)
 
     return rule
@@ -42,7 +46,7 @@ aten("max.other")(lambda g, x, y, *, results: g.maximum(*as_tensors(g, results[0
 aten("min.other")(lambda g, x, y, *, results: g.minimum(*as_tensors(g, results[0].dtype, x, y)))
 
 
-def _extreme(g: Any, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
+def _extreme(g: Graph, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
     if x.dtype.is_bool:
         axes = axes_of(dim, x.rank)
         return (g.any if method == "max" else g.all)(x, axes, keepdim) if axes else x
@@ -51,14 +55,14 @@ def _extreme(g: Any, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor
 
 @aten("nansum")
 def nansum(
-    g: Any, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, results: Results
+    g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, results: Results
 ) -> Tensor:
     x = as_tensor(g, x, results[0].dtype)
     return _reduced(g, "sum", g.where(g.isnan(x), as_tensor(g, 0, x.dtype), x) if x.dtype.is_float else x, dim, keepdim)
 
 
 def _truth(method: str) -> Any:
-    def rule(g: Any, x: Tensor, dim: Axes = None, keepdim: bool = False, *, results: Results) -> Tensor:
+    def rule(g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, results: Results) -> Tensor:
         axes = axes_of(dim, x.rank)
         made = getattr(g, method)(x, axes, keepdim) if axes else g.ne(x, as_tensor(g, 0, x.dtype))
         return as_tensor(g, made, results[0].dtype)  # u8 for a u8 operand
@@ -71,12 +75,12 @@ aten("all")(_truth("all"))
 
 
 @aten("count_nonzero")
-def count_nonzero(g: Any, x: Tensor, dim: Axes = None, *, results: Results) -> Tensor:
+def count_nonzero(g: Graph, x: Tensor, dim: Axes = None, *, results: Results) -> Tensor:
     return _reduced(g, "sum", g.cast(g.ne(x, as_tensor(g, 0, x.dtype)), results[0].dtype), dim, False)
 
 
 def _position(method: str) -> Any:
-    def rule(g: Any, x: Tensor, dim: int | None = None, keepdim: bool = False, *, results: Results) -> Tensor:
+    def rule(g: Graph, x: Tensor, dim: int | None = None, keepdim: bool = False, *, results: Results) -> Tensor:
         flat = g.reshape(x, (product(x.shape.dims),)) if dim is None or not x.rank else x
         found = getattr(g, method)(flat, axis=0 if flat is not x else axis_of(dim or 0, x.rank), keep_dims=False)
         return g.reshape(g.cast(found, results[0].dtype), results[0].dims)
@@ -89,7 +93,7 @@ aten("argmin")(_position("argmin"))
 
 
 def _with_position(method: str) -> Any:
-    def rule(g: Any, x: Tensor, dim: int, keepdim: bool = False, *, results: Results) -> list[Tensor]:
+    def rule(g: Graph, x: Tensor, dim: int, keepdim: bool = False, *, results: Results) -> list[Tensor]:
         whole = g.cast(x, "i32") if x.dtype.is_bool else x
         positions = _position(f"arg{method}")(g, whole, dim, keepdim, results=results[1:])
         return [_extreme(g, method, x, dim, keepdim), positions]
@@ -102,12 +106,12 @@ aten("min.dim")(_with_position("min"))
 
 
 @aten("aminmax")
-def aminmax(g: Any, x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> list[Tensor]:
+def aminmax(g: Graph, x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> list[Tensor]:
     return [_extreme(g, method, x, dim, keepdim) for method in ("min", "max")]
 
 
 def _running(method: str) -> Any:
-    def rule(g: Any, x: Tensor, dim: int, *, dtype: Any = None, results: Results) -> Tensor:
+    def rule(g: Graph, x: Tensor, dim: int, *, dtype: Any = None, results: Results) -> Tensor:
         x = as_tensor(g, x, results[0].dtype)
         return getattr(g, method)(x, axis=axis_of(dim, x.rank)) if x.rank else x
 
@@ -122,7 +126,7 @@ aten("logcumsumexp")(_running("logcumsumexp"))
 def _running_extreme(method: str, compare: str) -> Any:
     """Return the rule of a running extreme. Positions are those of the last equal element."""
 
-    def rule(g: Any, x: Tensor, dim: int, *, results: Results) -> list[Tensor]:
+    def rule(g: Graph, x: Tensor, dim: int, *, results: Results) -> list[Tensor]:
         if not x.rank:
             return [x, g.full((), 0, "i64")]
         axis = axis_of(dim, x.rank)
@@ -141,20 +145,20 @@ aten("cummin")(_running_extreme("cummin", "le"))
 
 @aten("diff")
 def diff(
-    g: Any, x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+    g: Graph, x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
     parts = [t for t in (prepend, x, append) if t is not None]
     return g.diff(g.concat(parts, axis=dim) if len(parts) > 1 else x, n, axis=dim)
 
 
-def _squares(g: Any, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Return the sum of the squared distances from the mean, with reduced axes kept. f16 and bf16 are computed in f32."""
+def _squares(g: Graph, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """The sum of the squared distances from the mean, with the reduced axes; of f16 and bf16 in f32."""
     x = widened(g, x)
     centred = g.sub(x, g.mean(x, axes, True))
     return g.sum(g.square(g.abs(centred)) if x.dtype.is_complex else g.square(centred), axes, True)
 
 
-def _variance(g: Any, x: Tensor, dim: Axes, correction: Any, keepdim: bool, results: Results) -> Tensor:
+def _variance(g: Graph, x: Tensor, dim: Axes, correction: Any, keepdim: bool, results: Results) -> Tensor:
     axes = axes_of(dim, x.rank)
     less = 1 if correction is None else correction
     if not axes:
@@ -173,7 +177,7 @@ def _spread(of_root: bool, with_mean: bool) -> Any:
     """Return the rule of `var` or `std`. The correction is 1 unless it is passed by name or as `unbiased`."""
 
     def rule(
-        g: Any, x: Tensor, *rest: Any, correction: Any = None, keepdim: bool = False, results: Results
+        g: Graph, x: Tensor, *rest: Any, correction: Any = None, keepdim: bool = False, results: Results
     ) -> list[Tensor]:
         dim = rest[0] if rest and not isinstance(rest[0], bool) else None
         flags = [v for v in rest if isinstance(v, bool)]
@@ -193,30 +197,37 @@ aten("std_mean")(_spread(True, True))
 
 
 @aten("logsumexp")
-def logsumexp(g: Any, x: Tensor, dim: Axes, keepdim: bool = False, *, results: Results) -> Tensor:
+def logsumexp(g: Graph, x: Tensor, dim: Axes, keepdim: bool = False, *, results: Results) -> Tensor:
     axes = axes_of(dim, x.rank)
     x = as_tensor(g, x, results[0].dtype)
     return g.logsumexp(x, axes, keepdim) if axes else x
 
 
+@dataclass(frozen=True)
+class VectorNormArguments:
+    """The order of a norm, its axes, and whether they are kept, in PyTorch's order."""
+
+    ord: float = 2
+    dim: Axes = None
+    keepdim: bool = False
+
+
 @aten("linalg_vector_norm")
-def vector_norm(
-    g: Any, x: Tensor, ord: float = 2, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, results: Results
-) -> Tensor:
+def vector_norm(g: Graph, x: Tensor, norm: VectorNormArguments, *, dtype: Any = None, results: Results) -> Tensor:
     x = x if x.dtype.is_complex else as_tensor(g, x, results[0].dtype)
-    axes, order = axes_of(dim, x.rank), float(ord)
+    axes, order = axes_of(norm.dim, x.rank), float(norm.ord)
     if not axes:
         return g.cast(g.ne(x, as_tensor(g, 0, x.dtype)), results[0].dtype) if order == 0 else g.abs(x)
-    return elements_norm(g, x, order, axes, keepdim)
+    return elements_norm(g, x, order, axes, norm.keepdim)
 
 
 @aten("dist")
-def dist(g: Any, x: Tensor, y: Tensor, p: float = 2, *, results: Results) -> Tensor:
-    return vector_norm(g, g.sub(x, y), p, results=results)
+def dist(g: Graph, x: Tensor, y: Tensor, p: float = 2, *, results: Results) -> Tensor:
+    return vector_norm(g, g.sub(x, y), VectorNormArguments(p), results=results)
 
 
-def _lower_median(g: Any, x: Tensor, axis: int, of_numbers: bool) -> list[Tensor]:
-    """Return the lower median; NaN if there is a NaN, or the median of the numbers if `of_numbers`."""
+def _lower_median(g: Graph, x: Tensor, axis: int, of_numbers: bool) -> list[Tensor]:
+    """The lower of the two in the middle; NaN where there is one, or the median of the others."""
     size = x.shape.dims[axis]
     order = g.argsort(x, axis=axis)  # NaN is last
     if x.dtype.is_float:
@@ -232,7 +243,7 @@ def _lower_median(g: Any, x: Tensor, axis: int, of_numbers: bool) -> list[Tensor
 
 
 def _median(of_numbers: bool) -> Any:
-    def rule(g: Any, x: Tensor, dim: int | None = None, keepdim: bool = False) -> list[Tensor]:
+    def rule(g: Graph, x: Tensor, dim: int | None = None, keepdim: bool = False) -> list[Tensor]:
         rows = g.reshape(x, (product(x.shape.dims),)) if dim is None or not x.rank else x
         axis = 0 if rows is not x else axis_of(dim or 0, x.rank)
         values, where = _lower_median(g, rows, axis, of_numbers)
@@ -248,7 +259,7 @@ aten("nanmedian")(_median(True))
 
 
 @aten("kthvalue")
-def kthvalue(g: Any, x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
+def kthvalue(g: Graph, x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
     if not x.rank:
         return [x, g.full((), 0, "i64")]
     axis = axis_of(dim, x.rank)
@@ -259,7 +270,7 @@ def kthvalue(g: Any, x: Tensor, k: int, dim: int = -1, keepdim: bool = False) ->
 
 @aten("sort")
 def sort(
-    g: Any, x: Tensor, dim: Any = -1, descending: bool = False, *, stable: Any = None, results: Results
+    g: Graph, x: Tensor, dim: Any = -1, descending: bool = False, *, stable: Any = None, results: Results
 ) -> list[Tensor]:
     if not x.rank:
         return [x, g.full((), 0, "i64")]
@@ -271,31 +282,40 @@ def sort(
 
 @aten("sort.stable")
 def sort_stable(
-    g: Any, x: Tensor, *, stable: Any = None, dim: int = -1, descending: bool = False, results: Results
+    g: Graph, x: Tensor, *, stable: Any = None, dim: int = -1, descending: bool = False, results: Results
 ) -> Any:
     return sort(g, x, dim, descending, results=results)
 
 
 @aten("argsort.stable")
 def argsort_stable(
-    g: Any, x: Tensor, *, stable: bool, dim: int = -1, descending: bool = False, results: Results
+    g: Graph, x: Tensor, *, stable: bool, dim: int = -1, descending: bool = False, results: Results
 ) -> Tensor:
     return sort(g, x, dim, descending, results=results)[1]
 
 
 @aten("argsort")
 def argsort(
-    g: Any, x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = True, results: Results
+    g: Graph, x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = True, results: Results
 ) -> Any:
     return sort(g, x, dim, descending, results=results)[1]
 
 
+@dataclass(frozen=True)
+class TopKArguments:
+    """How many elements of an axis, and which, in PyTorch's order."""
+
+    k: Dim
+    dim: int = -1
+    largest: bool = True
+    sorted: bool = True
+
+
 @aten("topk")
-def topk(
-    g: Any, x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True, *, results: Results
-) -> list[Tensor]:
+def topk(g: Graph, x: Tensor, top: TopKArguments, *, results: Results) -> list[Tensor]:
+    k, axis = top.k, axis_of(top.dim, x.rank)
     if not x.rank:
         return [g.reshape(t, r.dims) for t, r in zip((x, g.full((), 0, "i64")), results, strict=True)]
-    if isinstance(k, int) and not isinstance(x.shape.dims[axis_of(dim, x.rank)], int):
+    if isinstance(k, int) and not isinstance(x.shape.dims[axis], int):
         raise UnsupportedError("of an axis of symbolic size cannot be imported")
-    return list(g.topk(x, known(k, "number of elements"), axis=axis_of(dim, x.rank), largest=largest))
+    return list(g.topk(x, known(k, "number of elements"), axis=axis, largest=top.largest))

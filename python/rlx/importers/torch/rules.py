@@ -23,6 +23,7 @@ from rlx.ir.arrays import torch_hint
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.dtype import DType, bool_, c64, dtype, f32, i64
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error, UnsupportedError
@@ -57,8 +58,8 @@ def dtype_of(kind: Any) -> DType:
     return _dtype_named(str(kind))
 
 
-def as_tensor(g: Any, value: Operand, kind: DType) -> Tensor:
-    """Return a tensor or a number as a tensor of a dtype. Numbers wrap as in PyTorch: -1 is 255 in u8."""
+def as_tensor(g: Graph, value: Operand, kind: DType) -> Tensor:
+    """A tensor or a number as a tensor of a dtype. Numbers wrap as PyTorch's do: -1 is 255 in u8."""
     if isinstance(value, Tensor):
         return value if value.dtype == kind else g.cast(value, kind)
     if isinstance(value, DimExpr):
@@ -67,8 +68,8 @@ def as_tensor(g: Any, value: Operand, kind: DType) -> Tensor:
         return g.constant(np.asarray(value).astype(kind.numpy))
 
 
-def as_tensors(g: Any, kind: DType, *values: Operand) -> list[Tensor]:
-    """Return tensors and numbers as tensors of one dtype."""
+def as_tensors(g: Graph, kind: DType, *values: Operand) -> list[Tensor]:
+    """Tensors and numbers as tensors of one dtype."""
     return [as_tensor(g, v, kind) for v in values]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from rlx.importers.torch.rules import (
 from rlx.ir.dims import dim as dims_
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
 _LAST = 2**63 - 1  # PyTorch's value for the end of an axis
@@ -40,61 +42,61 @@ _LAST = 2**63 - 1  # PyTorch's value for the end of an axis
     ),
     *("squeeze", "squeeze_copy", "unsqueeze", "unsqueeze_copy"),
 )
-def reshape(g: Any, x: Tensor, *rest: Any, results: Results) -> Tensor:
-    """Reshape. This rule imports all ops that keep the order of elements."""
+def reshape(g: Graph, x: Tensor, *rest: Any, results: Results) -> Tensor:
+    """All that keeps the elements in their order."""
     return x if x.shape.dims == results[0].dims else g.reshape(x, results[0].dims)
 
 
 @aten("view.dtype")
-def view_dtype(g: Any, x: Tensor, dtype: Any) -> Tensor:
+def view_dtype(g: Graph, x: Tensor, dtype: Any) -> Tensor:
     return g.bitcast(x, dtype_of(dtype))
 
 
 @aten("expand", "expand_copy", "expand_as", "broadcast_to")
-def expand(g: Any, x: Tensor, *rest: Any, implicit: bool = False, results: Results) -> Tensor:
+def expand(g: Graph, x: Tensor, *rest: Any, implicit: bool = False, results: Results) -> Tensor:
     return g.expand(x, results[0].dims)
 
 
 @aten("permute", "permute_copy")
-def permute(g: Any, x: Tensor, dims: Sequence[int]) -> Tensor:
+def permute(g: Graph, x: Tensor, dims: Sequence[int]) -> Tensor:
     return g.transpose(x, axes_of(dims, x.rank)) if x.rank else x
 
 
 @aten("transpose", "transpose_copy", "swapaxes", "swapdims")
-def transpose(g: Any, x: Tensor, dim0: int, dim1: int) -> Tensor:
+def transpose(g: Graph, x: Tensor, dim0: int, dim1: int) -> Tensor:
     return g.swapaxes(x, dim0, dim1) if x.rank else x
 
 
 @aten("t", "t_copy", "mT")
-def t(g: Any, x: Tensor) -> Tensor:
+def t(g: Graph, x: Tensor) -> Tensor:
     return g.swapaxes(x, -1, -2) if x.rank > 1 else x
 
 
 @aten("mH", "adjoint", "matrix_H")
-def adjoint(g: Any, x: Tensor) -> Tensor:
+def adjoint(g: Graph, x: Tensor) -> Tensor:
     return t(g, g.conjugate(x) if x.dtype.is_complex else x)
 
 
 @aten("numpy_T")
-def numpy_t(g: Any, x: Tensor) -> Tensor:
+def numpy_t(g: Graph, x: Tensor) -> Tensor:
     return g.transpose(x, tuple(reversed(range(x.rank)))) if x.rank > 1 else x
 
 
 @aten("movedim", "moveaxis")
-def movedim(g: Any, x: Tensor, source: Any, destination: Any) -> Tensor:
+def movedim(g: Graph, x: Tensor, source: Any, destination: Any) -> Tensor:
     return g.moveaxis(x, source, destination) if x.rank else x
 
 
 @aten("cat", "concat", "concatenate")
-def cat(g: Any, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> Tensor:
-    """Concatenate. Empty tensors of rank 1 are ignored, as in PyTorch."""
+def cat(g: Graph, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> Tensor:
+    """Empty tensors of rank 1 are nothing beside others, as PyTorch has it."""
     rank = results[0].rank
     parts = [as_tensor(g, x, results[0].dtype) for x in xs if x.rank == rank]
     return g.concat(parts, axis=dim) if len(parts) > 1 else parts[0]
 
 
 @aten("stack")
-def stack(g: Any, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> Tensor:
+def stack(g: Graph, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> Tensor:
     return g.stack([as_tensor(g, x, results[0].dtype) for x in xs], axis=dim)
 
 
@@ -102,8 +104,8 @@ def stack(g: Any, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> Te
     *("split", "split_with_sizes", "split_copy", "split_with_sizes_copy", "chunk", "unsafe_split", "unsafe_chunk"),
     *("tensor_split", "unsafe_split_with_sizes"),
 )
-def split(g: Any, x: Tensor, pieces: Any, dim: int = 0, *, results: Results) -> list[Tensor]:
-    """Split into consecutive parts, with sizes from PyTorch."""
+def split(g: Graph, x: Tensor, pieces: Any, dim: int = 0, *, results: Results) -> list[Tensor]:
+    """Parts side by side, whose sizes PyTorch has found."""
     axis, start, parts = axis_of(dim, x.rank), 0, []
     for part in results:
         parts.append(g.narrow(x, axis, start, part.dims[axis]))
@@ -112,12 +114,12 @@ def split(g: Any, x: Tensor, pieces: Any, dim: int = 0, *, results: Results) -> 
 
 
 @aten("unbind", "unbind_copy")
-def unbind(g: Any, x: Tensor, dim: int = 0) -> list[Tensor]:
+def unbind(g: Graph, x: Tensor, dim: int = 0) -> list[Tensor]:
     return g.unstack(x, axis=dim)
 
 
 @aten("narrow", "narrow_copy")
-def narrow(g: Any, x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
+def narrow(g: Graph, x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     if isinstance(start, Tensor):
         return g.dynamic_slice_in_dim(x, start, length, axis=dim)
     return g.narrow(x, dim, _from_start(start, x.shape.dims[dim]), length)
@@ -137,15 +139,23 @@ def _start(start: Any, size: Dim) -> Any:
     return start
 
 
+@dataclass(frozen=True)
+class AxisRange:
+    """A part of an axis, in the order of PyTorch's arguments."""
+
+    dim: int = 0
+    start: Dim | None = None
+    end: Dim | None = None
+    step: int = 1
+
+
 @aten("slice", "slice_copy")
-def slice_(
-    g: Any, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1, *, results: Results
-) -> Tensor:
-    axis = axis_of(dim, x.rank)
+def slice_(g: Graph, x: Tensor, part: AxisRange, *, results: Results) -> Tensor:
+    axis, step = axis_of(part.dim, x.rank), part.step
     length = results[0].dims[axis]
     if dims_.same(length, x.shape.dims[axis]) and step == 1:
         return x
-    first = _start(start, x.shape.dims[axis])
+    first = _start(part.start, x.shape.dims[axis])
     if step == 1:
         return g.narrow(x, axis, first, length)
     starts: list[Any] = [0] * x.rank
@@ -153,28 +163,26 @@ def slice_(
     starts[axis], strides[axis] = first, step
     if isinstance(length, int):  # one past the last element, which may be before the end
         limits[axis] = first + (length - 1) * step + 1 if length else first
-    elif end not in (None, _LAST):
+    elif part.end not in (None, _LAST):
         limits[axis] = dims_.minimum(first + length * step, limits[axis])
     return g.slice(x, starts, limits, strides)
 
 
 @aten("select", "select_copy")
-def select(g: Any, x: Tensor, dim: int, index: Any) -> Tensor:
+def select(g: Graph, x: Tensor, dim: int, index: Any) -> Tensor:
     axis = axis_of(dim, x.rank)
     row = g.narrow(x, axis, _from_start(index, x.shape.dims[axis]), 1)
     return g.squeeze(row, axis)
 
 
 @aten("slice_scatter")
-def slice_scatter(
-    g: Any, x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Tensor:
-    axis = axis_of(dim, x.rank)
+def slice_scatter(g: Graph, x: Tensor, source: Tensor, part: AxisRange) -> Tensor:
+    axis, step = axis_of(part.dim, x.rank), part.step
     size, inside = x.shape.dims[axis], source.shape.dims[axis]
     source = as_tensor(g, source, x.dtype)
     if dims_.same(size, inside):
         return source
-    first = _start(start, size)
+    first = _start(part.start, size)
     if step == 1:
         last = first + inside
         parts = [g.narrow(x, axis, 0, first), source, g.narrow(x, axis, last, size - last)]
@@ -185,13 +193,13 @@ def slice_scatter(
 
 
 @aten("select_scatter")
-def select_scatter(g: Any, x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
+def select_scatter(g: Graph, x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
     axis = axis_of(dim, x.rank)
-    return slice_scatter(g, x, g.expand_dims(source, axis), axis, _from_start(index, x.shape.dims[axis]))
+    return slice_scatter(g, x, g.expand_dims(source, axis), AxisRange(axis, _from_start(index, x.shape.dims[axis])))
 
 
 @aten("diagonal_scatter")
-def diagonal_scatter(g: Any, x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+def diagonal_scatter(g: Graph, x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     axis1, axis2 = axes_of((dim1, dim2), x.rank)
     wide = diag_embed(g, source, offset, axis1, axis2)
     rows, columns = static_size(x, axis1), static_size(x, axis2)
@@ -206,8 +214,8 @@ def diagonal_scatter(g: Any, x: Tensor, source: Tensor, offset: int = 0, dim1: i
 
 
 @aten("repeat", "tile")
-def repeat(g: Any, x: Tensor, repeats: Sequence[Any], *, results: Results) -> Tensor:
-    """Repeat a tensor. A new axis is inserted before each axis, expanded, and merged with it."""
+def repeat(g: Graph, x: Tensor, repeats: Sequence[Any], *, results: Results) -> Tensor:
+    """Each axis beside a new one in front of it, which is expanded and joined to it."""
     target = results[0].dims
     dims = (1,) * (len(target) - x.rank) + x.shape.dims
     repeats = (1,) * (len(target) - len(repeats)) + tuple(repeats)
@@ -217,7 +225,7 @@ def repeat(g: Any, x: Tensor, repeats: Sequence[Any], *, results: Results) -> Te
 
 @aten("repeat_interleave")
 def repeat_interleave(
-    g: Any, x: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: Any = None, results: Results
+    g: Graph, x: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: Any = None, results: Results
 ) -> Tensor:
     if not isinstance(repeats, int):
         raise UnsupportedError("by a tensor cannot be imported: the size of the result depends on values")
@@ -230,44 +238,44 @@ def repeat_interleave(
 
 
 @aten("flip")
-def flip(g: Any, x: Tensor, dims: Sequence[int]) -> Tensor:
+def flip(g: Graph, x: Tensor, dims: Sequence[int]) -> Tensor:
     return g.reverse(x, axes_of(dims, x.rank)) if dims and x.rank else x
 
 
 @aten("roll")
-def roll(g: Any, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+def roll(g: Graph, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     if not dims:
         return g.roll(x, shifts[0]) if x.rank else x
     return g.roll(x, tuple(shifts), axes_of(dims, x.rank)) if x.rank else x
 
 
 @aten("rot90")
-def rot90(g: Any, x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+def rot90(g: Graph, x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return g.rot90(x, k, tuple(dims))
 
 
 @aten("tril")
-def tril(g: Any, x: Tensor, diagonal: int = 0) -> Tensor:
+def tril(g: Graph, x: Tensor, diagonal: int = 0) -> Tensor:
     return g.tril(x, diagonal)
 
 
 @aten("triu")
-def triu(g: Any, x: Tensor, diagonal: int = 0) -> Tensor:
+def triu(g: Graph, x: Tensor, diagonal: int = 0) -> Tensor:
     return g.triu(x, diagonal)
 
 
 @aten("diagonal", "diagonal_copy", "linalg_diagonal")
-def diagonal(g: Any, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+def diagonal(g: Graph, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     return g.diagonal(x, offset, dim1, dim2)
 
 
 @aten("diag")
-def diag(g: Any, x: Tensor, diagonal: int = 0) -> Tensor:
+def diag(g: Graph, x: Tensor, diagonal: int = 0) -> Tensor:
     return g.diag(x, diagonal)
 
 
 @aten("diag_embed")
-def diag_embed(g: Any, x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+def diag_embed(g: Graph, x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     rank = x.rank + 1
     axis1, axis2 = axes_of((dim1, dim2), rank)
     size = static_size(x, -1)
@@ -279,8 +287,8 @@ def diag_embed(g: Any, x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -
 
 
 @aten("unfold", "unfold_copy")
-def unfold(g: Any, x: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Return windows along an axis. The elements of a window are the last axis."""
+def unfold(g: Graph, x: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows along an axis, whose elements are the last axis."""
     if x.rank == 0:
         return g.reshape(x, (1,)) if size else g.reshape(x, (1,))[:0]
     axis = axis_of(dimension, x.rank)
@@ -290,8 +298,8 @@ def unfold(g: Any, x: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 @aten("constant_pad_nd")
-def constant_pad_nd(g: Any, x: Tensor, pad: Sequence[Any], value: Operand = 0) -> Tensor:
-    """Pad with a constant. Pairs start at the last axis, and a negative number cuts."""
+def constant_pad_nd(g: Graph, x: Tensor, pad: Sequence[Any], value: Operand = 0) -> Tensor:
+    """From the last axis on, a pair for each; a negative number cuts."""
     return _padded(g, x, pad, "constant", value)
 
 
@@ -300,11 +308,11 @@ for _kind, _mode in (("reflection", "reflect"), ("replication", "replicate")):
 
 
 @aten("pad")
-def pad(g: Any, x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Operand | None = None) -> Tensor:
+def pad(g: Graph, x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Operand | None = None) -> Tensor:
     return _padded(g, x, pad, mode, 0 if value is None else value)
 
 
-def _padded(g: Any, x: Tensor, pad: Sequence[Any], mode: str, value: Any = 0) -> Tensor:
+def _padded(g: Graph, x: Tensor, pad: Sequence[Any], mode: str, value: Any = 0) -> Tensor:
     edges: list[tuple[Any, Any]] = [(0, 0)] * x.rank
     for i in range(len(pad) // 2):
         edges[x.rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
@@ -322,15 +330,15 @@ def _padded(g: Any, x: Tensor, pad: Sequence[Any], mode: str, value: Any = 0) ->
 
 
 @aten("pixel_shuffle")
-def pixel_shuffle(g: Any, x: Tensor, upscale_factor: int) -> Tensor:
+def pixel_shuffle(g: Graph, x: Tensor, upscale_factor: int) -> Tensor:
     return g.pixel_shuffle(x, upscale_factor)
 
 
 @aten("pixel_unshuffle")
-def pixel_unshuffle(g: Any, x: Tensor, downscale_factor: int) -> Tensor:
+def pixel_unshuffle(g: Graph, x: Tensor, downscale_factor: int) -> Tensor:
     return g.pixel_unshuffle(x, downscale_factor)
 
 
 @aten("channel_shuffle", "native_channel_shuffle")
-def channel_shuffle(g: Any, x: Tensor, groups: int) -> Tensor:
+def channel_shuffle(g: Graph, x: Tensor, groups: int) -> Tensor:
     return g.channel_shuffle(x, groups)
