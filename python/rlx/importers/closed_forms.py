@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
@@ -22,7 +21,7 @@ def integer_power(g: Graph, x: Tensor, exponent: int) -> Tensor:
 def inverse_power(g: Graph, x: Tensor, exponent: int) -> Tensor:
     """`1/x**exponent`, for a positive exponent. The quotient rule would square what overflows; a power of `1/x` does not."""
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         return (-(tangents[0] * (_product(1.0 / args[0], exponent + 1) * float(exponent))),)
 
     def inverse(x: Tensor) -> Tensor:
@@ -49,7 +48,7 @@ def _product(x: Tensor, exponent: int) -> Tensor:
 def logit(g: Graph, x: Tensor) -> Tensor:
     """`log(x/(1 - x))`, whose derivative is `1/(x·(1 - x))`."""
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         return (tangents[0] / (args[0] * (1.0 - args[0])),)
 
     return g.custom_fn(lambda x: g.log(x / (1.0 - x)), x, jvp=slope)
@@ -58,7 +57,7 @@ def logit(g: Graph, x: Tensor) -> Tensor:
 def absolute(g: Graph, x: Tensor) -> Tensor:
     """`|x|` with JAX's derivative at 0, which is 1: so `sqrt(|x|)` and `hypot` have theirs."""
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         return (args[0].builder.where(args[0] >= 0.0, tangents[0], -tangents[0]),)
 
     return g.custom_fn(lambda x: g.abs(x), x, jvp=slope) if x.dtype.is_float else g.abs(x)
@@ -67,7 +66,7 @@ def absolute(g: Graph, x: Tensor) -> Tensor:
 def odd_product(g: Graph, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
     """`sign(x)·y` of a `y` that depends on `|x|`: at 0, where the sign is 0, its derivative is that of `y` above 0."""
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         sign, _ = args
         return (tangents[1] * args[0].builder.where(sign == 0.0, 1.0, sign),)
 
@@ -77,7 +76,7 @@ def odd_product(g: Graph, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
 def product_with_log(g: Graph, x: Tensor, y: Tensor, result: Tensor, kind: str) -> Tensor:
     """`result`, which is `x·log(y)` or `x·log1p(y)`, but 0 for x = 0, with the derivative `log(y)` by x there, too."""
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         b, (x, y, _) = args[0].builder, args
         if is_one_operand:
             return ((tangents[0] + tangents[1]) * 0.5 * (b.log(x) + 1.0),)
@@ -91,7 +90,7 @@ def product_with_log(g: Graph, x: Tensor, y: Tensor, result: Tensor, kind: str) 
 def logaddexp(g: Graph, x: Tensor, y: Tensor, result: Tensor) -> Tensor:
     """`result`, which is `log(exp(x) + exp(y))`, with the derivative of `jax.numpy.logaddexp`."""
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         b, pair = args[0].builder, args[:2]
         total = _without_infinity(b, b.logaddexp(*pair))
         shares = [t * b.exp(_without_infinity(b, a) - total) for a, t in zip(pair, tangents, strict=False)]
@@ -112,7 +111,7 @@ def _with_slope(g: Graph, result: Tensor, args: Sequence[Tensor], slope: Callabl
 def atan2(g: Graph, y: Tensor, x: Tensor) -> Tensor:
     """The angle of a point, with the derivatives of `torch.atan2`: they are 0 where the square of the distance is 0."""
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         b, (y, x) = args[0].builder, args
         square = y * y + x * x
         is_origin = square == 0.0
@@ -127,7 +126,7 @@ def clamped(g: Graph, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
     dims = x.shape.dims
     low, high = (v if v.shape.dims == dims else g.expand(v, dims) for v in (low, high))
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         b, (low, x, high) = args[0].builder, args
         is_ordered = low < high
         by_low = b.where((low > x) & is_ordered, tangents[0], 0.0)
@@ -140,7 +139,7 @@ def clamped(g: Graph, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
 def relu6(g: Graph, x: Tensor) -> Tensor:
     """`x` between 0 and 6, with the derivative 0 at both."""
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         return (args[0].builder.where((args[0] > 0.0) & (args[0] < 6.0), tangents[0], 0.0),)
 
     return g.custom_fn(lambda x: g.minimum(g.maximum(x, 0.0), 6.0), x, jvp=slope)

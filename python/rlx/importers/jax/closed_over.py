@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ class Opened:
     out_tree: Any = None
 
 
-def opened(jax: Any, function: Callable[..., Any], args: Sequence[Any]) -> Opened:
-    """Return a jitted function that takes its large closed-over arrays as additional arguments.
+def opened(jax: ModuleType, function: Callable[..., Any], args: Sequence[Any]) -> Opened:
+    """A jitted function with the large arrays that it closes over as further arguments; as it is if there are none.
 
     A function without large closed-over arrays is returned unchanged. Arrays with one value everywhere are not changed,
     because they become literals of the graph. Arrays of inner jitted functions are not changed either.
@@ -55,8 +56,8 @@ def opened(jax: Any, function: Callable[..., Any], args: Sequence[Any]) -> Opene
     return Opened(jax.jit(of_all, keep_unused=True), [*args, *shapes], large, found.out_tree)
 
 
-def _large(jax: Any, aval: Any, value: Any) -> np.ndarray | None:
-    """Return a large array as a read-only argument, without a copy; None for a value that stays a constant."""
+def _large(jax: ModuleType, aval: Any, value: Any) -> np.ndarray | None:
+    """A large array as the trace takes it, read-only and without a copy; None of what stays a constant."""
     if not isinstance(value, (np.ndarray, jax.Array)) or jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return None
     if value.nbytes < LEAST or (value.shape, value.dtype) != (aval.shape, aval.dtype):

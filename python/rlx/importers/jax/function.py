@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -165,17 +166,17 @@ def _check_traceable(names: Sequence[str], leaves: Sequence[tuple[int, Any]]) ->
         )
 
 
-def _is_key(jax: Any, leaf: Any) -> bool:
+def _is_key(jax: ModuleType, leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _key_data(jax: Any, leaf: Any) -> Any:
-    """Return the bits of a typed key; any other leaf unchanged."""
+def _key_data(jax: ModuleType, leaf: Any) -> Any:
+    """The bits of a typed key; anything else as it is."""
     return jax.random.key_data(leaf) if _is_key(jax, leaf) else leaf
 
 
 def _of_key_data(
-    jax: Any, function: Callable[..., Any], args: Sequence[Any]
+    jax: ModuleType, function: Callable[..., Any], args: Sequence[Any]
 ) -> tuple[Callable[..., Any], Sequence[Any]]:
     """Return a function whose arguments and results are the bits of typed keys, and the arguments in that form.
 
@@ -196,8 +197,8 @@ def _of_key_data(
     return of_data, tree.tree_unflatten(structure, [_key_data(jax, leaf) for leaf in leaves])
 
 
-def _value(jax: Any, leaf: Any) -> np.ndarray | None:
-    """Return the value of a parameter as the trace takes it; None for a leaf that has only a shape."""
+def _value(jax: ModuleType, leaf: Any) -> np.ndarray | None:
+    """The value of a parameter as the trace takes it; None for a leaf that has only a shape."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return None
     try:
@@ -206,8 +207,8 @@ def _value(jax: Any, leaf: Any) -> np.ndarray | None:
         raise Error(f"param_argnums: a leaf of the argument is no array, but {type(leaf).__name__}") from problem
 
 
-def _names(jax: Any, args: Sequence[Any], positions: Sequence[int]) -> list[str]:
-    """Return a name for each leaf of the arguments, from its path."""
+def _names(jax: ModuleType, args: Sequence[Any], positions: Sequence[int]) -> list[str]:
+    """A name for each leaf of the arguments, by its path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tuple(args))
     names = ["".join([f"arg{positions[path[0].idx]}", *map(_step, path[1:])]) for path, _ in leaves]
     return usable_names(names)

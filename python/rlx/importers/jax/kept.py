@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -368,8 +369,8 @@ def _is_inexact(aval: Any) -> bool:
     return bool(jax.dtypes.issubdtype(aval.dtype, np.inexact))
 
 
-def _tangent(jax: Any, aval: Any, given: Any) -> Any:
-    """Return a tangent or cotangent in the form that JAX accepts. For integers this is a `float0` array."""
+def _tangent(jax: ModuleType, aval: Any, given: Any) -> Any:
+    """A tangent or cotangent as JAX takes it: those of integers are of a dtype without values."""
     return given if _is_inexact(aval) else np.zeros(aval.shape, jax.dtypes.float0)
 
 
@@ -407,8 +408,8 @@ def _piece(function: Callable[..., Any], avals: Sequence[Any], depth: int) -> Ca
     return emit
 
 
-def _key_kind(jax: Any, aval: Any) -> str | None:
-    """Return the name of the generator of a typed key; None for any other value."""
+def _key_kind(jax: ModuleType, aval: Any) -> str | None:
+    """The name of the generator of a typed key; None for anything else."""
     if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
         return None
     kinds = ("threefry2x32", "rbg", "unsafe_rbg")

@@ -6,8 +6,8 @@ if it is short or carries sequences; otherwise it becomes a scan. A loop with a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,10 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
 
-# The largest number of steps of a loop that is unrolled. The compile time of a scan does not depend on its length.
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+# The most steps of a loop that is repeated in place; a scan takes the same time to compile for any number.
 _REPEATED = 32
 
 
@@ -42,7 +45,7 @@ def _tensors(scope: OnnxScope, values: Sequence[OnnxValue]) -> tuple[Tensor, ...
 
 
 @structural("If")
-def if_(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def if_(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     condition = scope.operands(node)[0]
     assert condition is not None
     branches = scope.attributes(node)
@@ -60,8 +63,8 @@ def if_(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     return [OnnxValue(tensor=t) for t in ([results] if isinstance(results, Tensor) else results)]
 
 
-def _depends(scope: OnnxScope, body: Any, changing: set[str]) -> set[str]:
-    """Return the names in a body that depend on the inputs `changing`, or on tensors from outside."""
+def _depends(scope: OnnxScope, body: GraphProto, changing: set[str]) -> set[str]:
+    """The names of a body whose values depend on its inputs of the given names, or on tensors from outside."""
     found = set(changing)
     for node in body.node:
         names = list(names_read(node))
@@ -73,7 +76,7 @@ def _depends(scope: OnnxScope, body: Any, changing: set[str]) -> set[str]:
     return found
 
 
-def _number(body: Any, step: Any, g: Graph) -> OnnxValue:
+def _number(body: GraphProto, step: Any, g: Graph) -> OnnxValue:
     """The number of a step: a scalar, or one element where the body says so."""
     has_axis = len(body.input[0].type.tensor_type.shape.dim) == 1
     if isinstance(step, int):
@@ -81,13 +84,13 @@ def _number(body: Any, step: Any, g: Graph) -> OnnxValue:
     return OnnxValue(tensor=g.reshape(step, (1,)) if has_axis else step)
 
 
-def _names(body: Any) -> tuple[str, ...]:
-    """Return all names that a body defines. They identify the body."""
+def _names(body: GraphProto) -> tuple[str, ...]:
+    """All names that a body gives, which tell it from others."""
     return tuple(name for node in body.node for name in node.output)
 
 
-def _condition_is_known(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue]) -> bool:
-    """Return whether the names show that a loop's condition is known at import time after each step.
+def _condition_is_known(scope: OnnxScope, body: GraphProto, carries: Sequence[OnnxValue]) -> bool:
+    """Whether the condition after each step of a loop can be computed while it is imported, as far as names tell.
 
     The condition may depend on sizes, including open ones.
     """
@@ -105,7 +108,7 @@ def _condition_is_known(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue
 
 
 @structural("Loop")
-def loop(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def loop(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     trips, condition, *others = [*scope.operands(node), None, None][: max(2, len(node.input))]
     carries = [v for v in others if v is not None]
     body = scope.attributes(node)["body"]
@@ -123,8 +126,8 @@ def loop(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     return _while(scope, body, trips, condition, carries)
 
 
-def _is_regular(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue]) -> bool:
-    """Return whether a loop's condition never changes and all carries are tensors."""
+def _is_regular(scope: OnnxScope, body: GraphProto, carries: Sequence[OnnxValue]) -> bool:
+    """Whether a loop's condition stays as it is, and all that it carries are tensors."""
     passed = {body.input[1].name}
     for node in body.node:
         if node.op_type == "Identity" and node.input[0] in passed:
@@ -133,7 +136,12 @@ def _is_regular(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue]) -> bo
 
 
 def _repeated(
-    scope: OnnxScope, body: Any, trips: OnnxValue | None, count: int | None, carries: list[OnnxValue], go_on: bool
+    scope: OnnxScope,
+    body: GraphProto,
+    trips: OnnxValue | None,
+    count: int | None,
+    carries: list[OnnxValue],
+    go_on: bool,
 ) -> list[OnnxValue]:
     """Unroll a loop. From the first unknown condition on, the remaining steps become a `while`."""
     columns: list[list[OnnxValue]] = []
@@ -155,8 +163,8 @@ def _repeated(
     return carries + [OnnxValue(tensor=scope.g.stack(list(_tensors(scope, c)), 0)) for c in zip(*columns, strict=True)]
 
 
-def _no_rows(scope: OnnxScope, body: Any, carries: list[OnnxValue]) -> list[OnnxValue]:
-    """Return the stacked results of a loop without steps: no rows, with the shapes that a step would return."""
+def _no_rows(scope: OnnxScope, body: GraphProto, carries: list[OnnxValue]) -> list[OnnxValue]:
+    """What a loop of no steps stacks: no rows, of the shapes that a step would give."""
     if len(body.output) == 1 + len(carries):
         return []
     g = scope.g
@@ -171,10 +179,10 @@ def _no_rows(scope: OnnxScope, body: Any, carries: list[OnnxValue]) -> list[Onnx
     return [OnnxValue(tensor=g.zeros((0, *s.dims), dtype=s.dtype)) for s in shapes]
 
 
-def _scanned(scope: OnnxScope, body: Any, carries: list[OnnxValue], count: Dim, stacked: int) -> list[OnnxValue]:
+def _scanned(scope: OnnxScope, body: GraphProto, carries: list[OnnxValue], count: Dim, stacked: int) -> list[OnnxValue]:
     g = scope.g
 
-    def step(carry: Any, number: Tensor) -> Any:
+    def step(carry: Sequence[Tensor], number: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         inner = OnnxScope(scope.model, g, outer=scope)
         arguments = [_number(body, number, g), OnnxValue(known=np.array(True)), *(OnnxValue(tensor=t) for t in carry)]
         results = inner.inside(body, arguments)[1:]
@@ -187,7 +195,7 @@ def _scanned(scope: OnnxScope, body: Any, carries: list[OnnxValue], count: Dim, 
 
 def _while(
     scope: OnnxScope,
-    body: Any,
+    body: GraphProto,
     trips: OnnxValue | None,
     condition: OnnxValue | None,
     carries: list[OnnxValue],
@@ -216,7 +224,7 @@ def _while(
 
 
 @structural("Scan")
-def scan(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def scan(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     attributes, g = scope.attributes(node), scope.g
     values = scope.operands(node)
     if scope.opsets.get("", 9) < 9:
@@ -235,8 +243,8 @@ def scan(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     return [OnnxValue(tensor=t) for t in (*last, *(g.moveaxis(s, 0, a) for s, a in zip(turned, axes, strict=True)))]
 
 
-def _scan(scope: OnnxScope, body: Any, carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[Any, Any]:
-    def step(carry: Any, slices: Any) -> Any:
+def _scan(scope: OnnxScope, body: GraphProto, carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[Any, Any]:
+    def step(carry: Sequence[Tensor], slices: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         inner = OnnxScope(scope.model, scope.g, outer=scope)
         results = _tensors(inner, inner.inside(body, [OnnxValue(tensor=t) for t in (*carry, *slices)]))
         return results[: len(carries)], results[len(carries) :]
@@ -244,8 +252,10 @@ def _scan(scope: OnnxScope, body: Any, carries: Sequence[Tensor], xs: Sequence[T
     return scope.g.scan(step, tuple(carries), tuple(xs))
 
 
-def _batched_scan(scope: OnnxScope, attributes: Any, values: Sequence[OnnxValue | None]) -> list[OnnxValue]:
-    """Scan of version 8: for each element of the batch, which is the first axis of all tensors, along the second axis."""
+def _batched_scan(
+    scope: OnnxScope, attributes: Mapping[str, Any], values: Sequence[OnnxValue | None]
+) -> list[OnnxValue]:
+    """That of version 8: for each element of the batch, the first axis of all tensors, along the second."""
     lengths, *others = values
     if lengths is not None or any(attributes.get("directions") or ()):
         raise UnsupportedError("of version 8 with lengths or directions cannot be imported")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ _SAME = {
 }
 
 
-def _renamed(method: str) -> Any:
+def _renamed(method: str) -> Callable[..., Any]:
     return lambda g, *xs: getattr(g, method)(*xs)
 
 
@@ -127,7 +128,7 @@ def is_inf(g: Graph, x: Tensor, *, detect_negative: int = 1, detect_positive: in
     return positive if detect_positive else negative
 
 
-def _folded(method: str) -> Any:
+def _folded(method: str) -> Callable[..., Any]:
     def rule(g: Graph, first: Tensor, *others: Tensor) -> Tensor:
         for other in others:
             first = getattr(g, method)(first, other)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ _DOMAIN = "ai.onnx.ml"
 _MOST_KEYS = 4096  # the largest number of keys; a value is compared with each of them
 
 
-def _per_feature(g: Graph, values: Any) -> Tensor | float:
+def _per_feature(g: Graph, values: Sequence[float]) -> Tensor | float:
     """One number for all features, or one for each."""
     return float(values[0]) if len(values) == 1 else g.constant(np.array(values, np.float32))
 
@@ -35,7 +34,7 @@ def binarizer(g: Graph, x: Tensor, *, threshold: float = 0.0) -> Tensor:
 
 
 @imports(f"{_DOMAIN}.Scaler")
-def scaler(g: Graph, x: Tensor, *, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
+def scaler(g: Graph, x: Tensor, *, offset: Sequence[float] = (0.0,), scale: Sequence[float] = (1.0,)) -> Tensor:
     return g.mul(g.sub(g.cast(x, "f32"), _per_feature(g, offset)), _per_feature(g, scale))
 
 
@@ -44,8 +43,8 @@ def imputer(
     g: Graph,
     x: Tensor,
     *,
-    imputed_value_floats: Any = None,
-    imputed_value_int64s: Any = None,
+    imputed_value_floats: Sequence[float] | None = None,
+    imputed_value_int64s: Sequence[int] | None = None,
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Tensor:
@@ -71,7 +70,13 @@ def normalizer(g: Graph, x: Tensor, *, norm: str = "MAX") -> Tensor:
 
 @imports(f"{_DOMAIN}.LinearRegressor")
 def linear_regressor(
-    g: Graph, x: Tensor, *, coefficients: Any, intercepts: Any = None, post_transform: str = "NONE", targets: int = 1
+    g: Graph,
+    x: Tensor,
+    *,
+    coefficients: Sequence[float],
+    intercepts: Sequence[float] | None = None,
+    post_transform: str = "NONE",
+    targets: int = 1,
 ) -> Tensor:
     weights = np.array(coefficients, np.float32).reshape(targets, -1)
     result = g.matmul(g.cast(rows_of(g, x), "f32"), g.constant(weights.T.copy()))
@@ -80,7 +85,7 @@ def linear_regressor(
 
 
 @imports(f"{_DOMAIN}.FeatureVectorizer")
-def feature_vectorizer(g: Graph, *xs: Tensor, inputdimensions: Any = None) -> Tensor:
+def feature_vectorizer(g: Graph, *xs: Tensor, inputdimensions: Sequence[int] | None = None) -> Tensor:
     """Features side by side, of each operand so many: cut, or followed by zeros."""
     parts: list[Tensor] = []
     for i, x in enumerate(xs):
@@ -94,7 +99,12 @@ def feature_vectorizer(g: Graph, *xs: Tensor, inputdimensions: Any = None) -> Te
 
 @imports(f"{_DOMAIN}.OneHotEncoder")
 def one_hot_encoder(
-    g: Graph, x: Tensor, *, cats_int64s: Any = None, cats_strings: Any = None, zeros: int = 1
+    g: Graph,
+    x: Tensor,
+    *,
+    cats_int64s: Sequence[int] | None = None,
+    cats_strings: Sequence[str] | None = None,
+    zeros: int = 1,
 ) -> Tensor:
     """A column for each category; of what is none of them, as NaN is, zeros."""
     if not cats_int64s:
@@ -105,7 +115,13 @@ def one_hot_encoder(
 
 
 @imports(f"{_DOMAIN}.ZipMap")
-def zip_map(g: Graph, x: Tensor, *, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> Tensor:
+def zip_map(
+    g: Graph,
+    x: Tensor,
+    *,
+    classlabels_int64s: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None,
+) -> Tensor:
     """The tensor itself: its columns are the classes, in the order of their names."""
     return x
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -73,7 +72,9 @@ def two_columns(g: Graph, score: Tensor, kind: str, is_share: bool) -> Tensor:
     return g.concat([g.sub(1.0, score) if is_share else g.neg(score), score], 1)
 
 
-def labels_of(g: Graph, index: Tensor, numbers: Any, texts: Any, wanted: Sequence[bool]) -> Tensor:
+def labels_of(
+    g: Graph, index: Tensor, numbers: Sequence[int] | None, texts: Sequence[str] | None, wanted: Sequence[bool]
+) -> Tensor:
     """The labels of classes by their index.
 
     Raises:
@@ -110,7 +111,7 @@ def rows_of(g: Graph, x: Tensor) -> Tensor:
     return g.reshape(x, (1, -1)) if x.shape.rank == 1 else x
 
 
-def kernel(g: Graph, x: Tensor, vectors: np.ndarray, kind: str, parameters: Any) -> Tensor:
+def kernel(g: Graph, x: Tensor, vectors: np.ndarray, kind: str, parameters: Sequence[float] | None) -> Tensor:
     """The products of a kernel of rows, `[rows, features]`, and vectors, `[vectors, features]`: `[rows, vectors]`."""
     gamma, offset, degree = tuple(parameters or ()) or (0.0, 0.0, 0.0)
     table = literal_or_weight(g, vectors)

@@ -115,8 +115,8 @@ class _Forest:
         return holds
 
 
-def _numbers(values: Any, tensor: Any) -> np.ndarray:
-    """Return numbers from a list or a tensor."""
+def _numbers(values: Sequence[float] | None, tensor: np.ndarray | None) -> np.ndarray:
+    """Numbers that are given as a list, or as a tensor."""
     return np.asarray(tensor) if tensor is not None else np.array(values or (), np.float32)
 
 
@@ -182,8 +182,10 @@ def _code(mode: str) -> int:
     return _MODES.index(name)
 
 
-def _weights(count: int, targets: int, nodes: Any, ids: Any, weights: np.ndarray, how: str) -> np.ndarray:
-    """Return the weight of each leaf for each target, `[nodes, targets]`.
+def _weights(
+    count: int, targets: int, nodes: Sequence[int] | np.ndarray, ids: Sequence[int], weights: np.ndarray, how: str
+) -> np.ndarray:
+    """What each leaf gives each target, `[nodes, targets]`.
 
     Raises:
         ValueError: A weight does not have a node and a target.

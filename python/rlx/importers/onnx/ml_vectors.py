@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -143,7 +142,12 @@ def _votes(g: Graph, decisions: Tensor, pairs: Sequence[tuple[int, int]], classe
 
 
 def _shares(
-    g: Graph, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes: int, slopes: Any, offsets: Any
+    g: Graph,
+    decisions: Tensor,
+    pairs: Sequence[tuple[int, int]],
+    classes: int,
+    slopes: Sequence[float] | None,
+    offsets: Sequence[float] | None,
 ) -> Tensor:
     """Return class probabilities from pair probabilities, `[rows, classes]`.
 
@@ -174,7 +178,7 @@ def _coupled(g: Graph, q: Tensor, classes: int) -> Tensor:
     def products(p: Tensor) -> Tensor:
         return g.sum(g.mul(q, g.expand_dims(p, 1)), (2,))
 
-    def step(carry: Any, _: Any) -> Any:
+    def step(carry: Sequence[Tensor], _: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         before, ended = carry
         p, qp = before, products(before)
         pqp = g.sum(g.mul(p, qp), (1,), True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterator, Mapping
 from itertools import chain, count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx.importers.onnx.inputs import OpenSizes, define_inputs
 from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
@@ -20,6 +20,9 @@ from rlx.support.files import file_name
 from rlx.support.packages import required
 from rlx.support.short import shown
 from rlx.weights.mapped import content_of_file
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
 
 _WHAT = "rlx.from_onnx"
 
@@ -163,8 +166,8 @@ def _check_ops(model: OnnxModel) -> None:
     imports.check((model.op(node), model.place(node)) for node in unknown)
 
 
-def _has_function(model: OnnxModel, node: Any) -> bool:
-    """Return whether ONNX defines an op by a function that depends on the node."""
+def _has_function(model: OnnxModel, node: NodeProto) -> bool:
+    """Whether ONNX defines an op by a function that depends on the node."""
     try:
         version = model.opsets.get(node.domain, 1)
         return model.onnx.defs.get_schema(node.op_type, version, node.domain).has_context_dependent_function
@@ -172,8 +175,8 @@ def _has_function(model: OnnxModel, node: Any) -> bool:
         return False
 
 
-def _nodes(graph: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield the nodes of a graph and of its inner graphs."""
+def _nodes(graph: GraphProto, depth: int = 0) -> Iterator[Any]:
+    """The nodes of a graph and of those inside of it."""
     if depth > 64:
         raise Error("graphs are in one another, more than 64 deep")
     for node in graph.node:

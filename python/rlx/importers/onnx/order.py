@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 
-def names_read(node: Any) -> Iterator[str]:
-    """Yield the names that a node reads, including the names that its inner graphs read or return."""
+def names_read(node: NodeProto) -> Iterator[str]:
+    """The names that a node reads, those that the graphs inside of it read or give as results among them."""
     yield from filter(None, node.input)
     for attribute in node.attribute:
         if attribute.type == attribute.GRAPH:

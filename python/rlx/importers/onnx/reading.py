@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.weights.encoding import Plain
 from rlx.weights.mapped import check_regular, content_of, part
 from rlx.weights.weight import Weight
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
 
 _STANDARD = ("", "ai.onnx")
 _OLDEST = 1
@@ -48,7 +52,7 @@ class OnnxModel:
         folder: The folder of external files; None if the model is not a file.
     """
 
-    def __init__(self, onnx: Any, message: Any, name: str, folder: str | None):
+    def __init__(self, onnx: ModuleType, message: Any, name: str, folder: str | None):
         self.onnx, self.message, self.name, self.folder = onnx, message, name, folder
         self.opsets = self.versions(message.opset_import)
         opset = self.opsets.setdefault("", onnx.defs.onnx_opset_version())
@@ -87,16 +91,16 @@ class OnnxModel:
             raise Error(f"{self.name} has more than {MOST_OPS} nodes")
 
     @staticmethod
-    def op(node: Any) -> str:
-        """Return the name of a node's op, with its domain unless it is ONNX's own."""
+    def op(node: NodeProto) -> str:
+        """The name of a node's op, with its domain if it is not ONNX's own."""
         return node.op_type if not _domain(node.domain) else f"{node.domain}.{node.op_type}"
 
-    def place(self, node: Any) -> str:
-        """Return the location of a node, for messages."""
+    def place(self, node: NodeProto) -> str:
+        """Where a node stands, for messages."""
         return f"{self.name}:{node.name or (node.output[0] if node.output else node.op_type)}"
 
-    def function(self, node: Any, opsets: Mapping[str, int], types: Callable[[], list[bytes]]) -> Any:
-        """Return the function that a node calls, or that defines its op in ONNX; None if there is none.
+    def function(self, node: NodeProto, opsets: Mapping[str, int], types: Callable[[], list[bytes]]) -> Any:
+        """The function that a node calls, or by which ONNX defines its op; None if there is none.
 
         Args:
             node: The node.
@@ -143,8 +147,8 @@ class OnnxModel:
             raise UnsupportedError(f"{self.name}: {what} has a type that cannot be imported, {name}", hint=hint)
         return dtype
 
-    def _shape(self, tensor: Any, what: str) -> tuple[int, ...]:
-        """Return the sizes of a tensor.
+    def _shape(self, tensor: TensorProto, what: str) -> tuple[int, ...]:
+        """The sizes of a tensor.
 
         Raises:
             ParseError: A size is negative.
@@ -154,8 +158,8 @@ class OnnxModel:
             raise ParseError(f"{self.name}: {what} has a size below 0")
         return shape
 
-    def _check_length(self, tensor: Any, what: str) -> None:
-        """Check that a tensor has the number of elements of its shape, in the field of its type or as bytes.
+    def _check_length(self, tensor: TensorProto, what: str) -> None:
+        """A tensor has the elements that its shape says, in the field of its type or as bytes.
 
         Raises:
             ParseError: It has more or fewer elements.
@@ -180,8 +184,8 @@ class OnnxModel:
                 f"{self.name}: {what} of shape {list(shape)} has {stored} {unit}, and {expected} are expected"
             )
 
-    def weight(self, tensor: Any) -> Weight:
-        """Return an initialiser as a weight, whose elements are read when they are used."""
+    def weight(self, tensor: TensorProto) -> Weight:
+        """An initialiser, whose elements are read when they are used."""
         what = f"initialiser '{tensor.name}'"
         dtype, shape = self.dtype(tensor.data_type, what), self._shape(tensor, what)
         kind, nbytes = BY_NUMPY_NAME[dtype.name], dtype.itemsize * math.prod(shape)
@@ -201,8 +205,8 @@ class OnnxModel:
 
         return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, read)
 
-    def _external(self, tensor: Any, what: str, nbytes: int) -> Callable[[], Any]:
-        """Return a function that reads a tensor's bytes from another file in the model's folder."""
+    def _external(self, tensor: TensorProto, what: str, nbytes: int) -> Callable[[], Any]:
+        """Reads a tensor's bytes in another file of the model's folder."""
         entries = {e.key: e.value for e in tensor.external_data}
         file, offset, length = (
             entries.get("location", ""),
@@ -226,8 +230,8 @@ class OnnxModel:
             raise ParseError(f"{where}, which ends before it")
         return lambda: part(content, int(offset), nbytes)
 
-    def array(self, tensor: Any, what: str) -> np.ndarray:
-        """Return the elements of a tensor in the file."""
+    def array(self, tensor: TensorProto, what: str) -> np.ndarray:
+        """The elements of a tensor in the file."""
         if tensor.data_location == tensor.EXTERNAL:
             return self.weight(tensor).numpy()
         if tensor.data_type != self.onnx.TensorProto.STRING:  # some attributes are lists of these
@@ -238,8 +242,8 @@ class OnnxModel:
         except Exception as problem:
             raise ParseError(f"{self.name}: {what} cannot be read: {problem}") from None
 
-    def attribute(self, attribute: Any, place: str) -> Any:
-        """Return the value of an attribute: tensors as arrays, lists as tuples, text as `str`, dtypes as NumPy's."""
+    def attribute(self, attribute: AttributeProto, place: str) -> Any:
+        """The value of an attribute: tensors as arrays, lists as tuples, text as `str`, dtypes as NumPy's."""
         if attribute.type == attribute.TENSOR:
             return self.array(attribute.t, f"'{attribute.name}' of {place}")
         if attribute.type == attribute.SPARSE_TENSOR:
@@ -263,7 +267,7 @@ class OnnxModel:
             return self.dtype(value, f"'{name}' of {place}") if value else None
         return value
 
-    def dense(self, sparse: Any, what: str) -> np.ndarray:
+    def dense(self, sparse: SparseTensorProto, what: str) -> np.ndarray:
         values, places = self.array(sparse.values, what), self.array(sparse.indices, what)
         if any(n < 0 for n in sparse.dims) or np.prod([float(n) for n in sparse.dims]) > 1 << 24:
             raise ParseError(f"{self.name}: {what} has sizes that have no meaning")

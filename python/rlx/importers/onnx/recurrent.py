@@ -115,7 +115,7 @@ def _loop(
     """
     numbers = g.iota((x.shape.dims[0],), 0, "i32")
 
-    def masked(carry: Any, slices: Any) -> Any:
+    def masked(carry: Sequence[Tensor], slices: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         now, number = slices
         following = step(carry, now)
         if lengths is None:
@@ -235,7 +235,7 @@ def gru(
         of_input, of_hidden = (None, None) if b is None else g.split(b[d], 2)
         columns = g.transpose(r[d], (1, 0))
 
-        def next_states(carry: Any, now: Tensor) -> list[Tensor]:
+        def next_states(carry: Sequence[Tensor], now: Tensor) -> list[Tensor]:
             before = carry[0]
             left = g.matmul(now, g.transpose(w[d], (1, 0)))
             left = left if of_input is None else g.add(left, of_input)
@@ -293,7 +293,7 @@ def run_lstm(
         def seen(total: Tensor, state: Tensor, weight: Tensor | None) -> Tensor:
             return cell.clip(total if weight is None else g.add(total, g.mul(state, weight)))
 
-        def next_states(carry: Any, now: Tensor) -> list[Tensor]:
+        def next_states(carry: Sequence[Tensor], now: Tensor) -> list[Tensor]:
             hidden, before = carry
             to_input, to_output, to_forget, to_cell = cell.sums(d, now, hidden)
             enters = f(g, seen(to_input, before, peep[0]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ def _register(name: str, reduced: Any) -> None:
         return result if result.dtype is x.dtype else g.cast(result, x.dtype)  # a mean of integers is one
 
 
-def _extreme(kind: str) -> Any:
+def _extreme(kind: str) -> Callable[..., Any]:
     def reduced(g: Graph, x: Tensor, axes: Any, keep: bool) -> Tensor:
         if x.dtype.is_bool:
             return (g.any if kind == "max" else g.all)(x, axes, keep)

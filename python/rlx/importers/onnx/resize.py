@@ -222,7 +222,13 @@ def resize(
 
 @imports("Upsample")
 def upsample(
-    g: Graph, x: Tensor, factors: Tensor | None = None, *, static: Static, mode: str = "nearest", scales: Any = None
+    g: Graph,
+    x: Tensor,
+    factors: Tensor | None = None,
+    *,
+    static: Static,
+    mode: str = "nearest",
+    scales: Sequence[float] | None = None,
 ) -> Tensor:
     known = np.asarray(scales) if scales is not None else elements(static, 1, "scales")
     return resize(g, x, ResizeOperands(), static=[None, known], opset=10, by=ResizeAttributes(mode=mode))

@@ -8,9 +8,9 @@ scope. A function has a scope of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,10 @@ from rlx.ops.lift import size_of
 from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.weights.weight import Weight
 
-# The largest number of elements of a value that is computed during import: shapes, axes, indices.
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, TensorProto
+
+# Elements up to which a value that depends on constants alone is computed at once: shapes, axes, indices.
 _LARGEST_STATIC = 4096
 _DEEPEST = 64
 _COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
@@ -164,16 +167,16 @@ class OnnxScope:
         made = self._tensors[value] = self.g.constant(array)
         return made
 
-    def define(self, initialisers: Any) -> None:
-        """Define the names of initialisers."""
+    def define(self, initialisers: Iterable[TensorProto]) -> None:
+        """Give names to initialisers."""
         for tensor in initialisers:
             weight = self.model.weight(tensor)
             if weight.name in self.values:
                 raise ParseError(f"{self.model.name}: two initialisers are called '{weight.name}'")
             self.values[weight.name] = OnnxValue(weight=weight, known=_small(weight))
 
-    def run(self, nodes: Any) -> None:
-        """Build nodes, each after its operands."""
+    def run(self, nodes: Sequence[NodeProto]) -> None:
+        """Build nodes, each behind those that it reads from."""
         for node in in_order(nodes, lambda name: self.find(name) is not None):
             place = self.model.place(node)
             self.model.count()
@@ -190,8 +193,8 @@ class OnnxScope:
                 raise UnsupportedError(message, location=place)
             self.values.update({n: v for n, v in zip(node.output, results, strict=False) if n})
 
-    def _check_new(self, node: Any, place: str) -> None:
-        """Check that the results of a node have names that are new in its graph.
+    def _check_new(self, node: NodeProto, place: str) -> None:
+        """What a node gives has names that nothing else in its graph has.
 
         Raises:
             ParseError: A name is already defined.
@@ -202,12 +205,12 @@ class OnnxScope:
                 message = f"{self.model.op(node)} gives '{name}', which has been given before"
                 raise ParseError(message, location=place, hint="in ONNX, every name of a graph is given once")
 
-    def operands(self, node: Any) -> list[OnnxValue | None]:
-        """Return the operands of a node, None for an omitted one."""
+    def operands(self, node: NodeProto) -> list[OnnxValue | None]:
+        """The values that a node takes, None for one that is left out."""
         return [self.value(n, f"an operand of {self.model.place(node)}") if n else None for n in node.input]
 
-    def attributes(self, node: Any) -> dict[str, Any]:
-        """Return the attributes of a node. In a function, some refer to attributes of the call."""
+    def attributes(self, node: NodeProto) -> dict[str, Any]:
+        """The attributes of a node; in a function some are those that it was called with."""
         place = self.model.place(node)
         found = {}
         for attribute in node.attribute:
@@ -219,7 +222,7 @@ class OnnxScope:
                 found[attribute.name] = self.model.attribute(attribute, place)
         return found
 
-    def _results(self, node: Any, place: str) -> Sequence[OnnxValue]:
+    def _results(self, node: NodeProto, place: str) -> Sequence[OnnxValue]:
         op = self.model.op(node)
         if op in structures:
             try:
@@ -304,8 +307,10 @@ class OnnxScope:
         scratch.set_outputs(built)
         return [np.asarray(a) for a in evaluate(scratch, scratch.weights)]
 
-    def _called(self, node: Any, values: list[OnnxValue | None], attributes: dict[str, Any]) -> list[OnnxValue] | None:
-        """Return the results of a node that calls a function, or whose op is defined by one; None for other nodes."""
+    def _called(
+        self, node: NodeProto, values: list[OnnxValue | None], attributes: dict[str, Any]
+    ) -> list[OnnxValue] | None:
+        """The results of a node that calls a function, or whose op ONNX defines by one; None if neither is so."""
 
         def types() -> list[bytes]:
             helper, found = self.model.onnx.helper, []
@@ -342,8 +347,8 @@ class OnnxScope:
             for n, wanted in zip(function.output, node.output, strict=False)
         ]
 
-    def inside(self, graph: Any, arguments: Sequence[OnnxValue]) -> list[OnnxValue]:
-        """Return the results of a graph in a node.
+    def inside(self, graph: GraphProto, arguments: Sequence[OnnxValue]) -> list[OnnxValue]:
+        """The results of a graph in a node.
 
         Args:
             graph: The `GraphProto`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from rlx.importers.onnx.rules import (
 )
 from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.support.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 _WHAT = "an operand of a sequence's op"
 _MOST_PARTS = 10_000
@@ -41,17 +44,17 @@ def _known(array: Any) -> list[OnnxValue]:
 
 
 @structural("SequenceEmpty")
-def sequence_empty(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def sequence_empty(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     return [OnnxValue(items=[])]
 
 
 @structural("SequenceConstruct")
-def sequence_construct(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def sequence_construct(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     return [OnnxValue(items=[v for v in scope.operands(node) if v is not None])]
 
 
 @structural("SequenceInsert")
-def sequence_insert(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def sequence_insert(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     sequence, item, *position = scope.operands(node)
     items = list(_items(sequence))
     assert item is not None
@@ -60,14 +63,14 @@ def sequence_insert(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 
 @structural("SequenceAt")
-def sequence_at(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def sequence_at(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     sequence, position = scope.operands(node)
     items = _items(sequence)
     return [items[_position(position, len(items))]]
 
 
 @structural("SequenceErase")
-def sequence_erase(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def sequence_erase(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     sequence, *position = scope.operands(node)
     items = list(_items(sequence))
     del items[_position(position[0], len(items)) if position else -1]
@@ -75,12 +78,12 @@ def sequence_erase(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 
 @structural("SequenceLength")
-def sequence_length(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def sequence_length(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     return _known(np.int64(len(_items(scope.operands(node)[0]))))
 
 
 @structural("ConcatFromSequence")
-def concat_from_sequence(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def concat_from_sequence(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     attributes = scope.attributes(node)
     tensors = [scope.tensor(v, _WHAT) for v in _items(scope.operands(node)[0])]
     join = scope.g.stack if attributes.get("new_axis") else scope.g.concat
@@ -88,7 +91,7 @@ def concat_from_sequence(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 
 @structural("SplitToSequence")
-def split_to_sequence(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def split_to_sequence(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     operand, *sizes = scope.operands(node)
     assert operand is not None
     attributes, g = scope.attributes(node), scope.g
@@ -115,8 +118,8 @@ def split_to_sequence(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 
 @structural("SequenceMap")
-def sequence_map(scope: OnnxScope, node: Any) -> list[OnnxValue]:
-    """Apply the body to each item of the first sequence, with items of other sequences at the same index."""
+def sequence_map(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
+    """The body for each item of the first sequence, of others the item at the same place; tensors stay as they are."""
     first, *others = scope.operands(node)
     body = scope.attributes(node)["body"]
     columns: list[list[OnnxValue]] = []
@@ -127,19 +130,19 @@ def sequence_map(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 
 @structural("Optional")
-def optional(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def optional(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     values = scope.operands(node)
     return [values[0] if values and values[0] is not None else OnnxValue(is_none=True)]
 
 
 @structural("OptionalHasElement")
-def optional_has_element(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def optional_has_element(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     values = scope.operands(node)
     return _known(np.bool_(bool(values) and values[0] is not None and not values[0].is_none))
 
 
 @structural("OptionalGetElement")
-def optional_get_element(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+def optional_get_element(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     value = scope.operands(node)[0]
     if value is None or value.is_none:
         raise UnsupportedError("of an optional value that is not there has no meaning")
@@ -147,8 +150,8 @@ def optional_get_element(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 
 @structural("Identity")
-def identity(scope: OnnxScope, node: Any) -> list[OnnxValue]:
-    """Return the operand itself, so that weights and known values are preserved."""
+def identity(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
+    """A weight stays one, a known value known."""
     value = scope.operands(node)[0]
     assert value is not None
     return [value]

@@ -42,9 +42,9 @@ def constant(
     *,
     value: np.ndarray | None = None,
     value_float: float | None = None,
-    value_floats: Any = None,
+    value_floats: Sequence[float] | None = None,
     value_int: int | None = None,
-    value_ints: Any = None,
+    value_ints: Sequence[int] | None = None,
 ) -> Tensor:
     for given, dtype in (
         (value_float, "float32"),
@@ -78,7 +78,13 @@ def size_of(g: Graph, x: Tensor) -> Tensor:
 
 @imports("Reshape")
 def reshape(
-    g: Graph, x: Tensor, to: Tensor | None = None, *, static: Static, shape: Any = None, allowzero: int = 0
+    g: Graph,
+    x: Tensor,
+    to: Tensor | None = None,
+    *,
+    static: Static,
+    shape: Sequence[int] | None = None,
+    allowzero: int = 0,
 ) -> Tensor:
     sizes = list(shape if shape is not None else dims(static, 1, "shape") or ())
     if not allowzero:
@@ -101,13 +107,17 @@ def _axes(axes: Sequence[int] | None, static: Static, position: int = 1) -> tupl
 
 
 @imports("Squeeze")
-def squeeze(g: Graph, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
+def squeeze(
+    g: Graph, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Sequence[int] | None = None
+) -> Tensor:
     given = _axes(axes, static)
     return g.squeeze(x, once(x, given) if given else None)  # without axes, all axes of size 1 are removed
 
 
 @imports("Unsqueeze")
-def unsqueeze(g: Graph, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
+def unsqueeze(
+    g: Graph, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Sequence[int] | None = None
+) -> Tensor:
     given = _axes(axes, static)
     if given is None:
         raise UnsupportedError("without axes cannot be imported")
@@ -115,7 +125,7 @@ def unsqueeze(g: Graph, x: Tensor, where: Tensor | None = None, *, static: Stati
 
 
 @imports("Transpose")
-def transpose(g: Graph, x: Tensor, *, perm: Any = None) -> Tensor:
+def transpose(g: Graph, x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
     return g.transpose(x, tuple(perm) if perm is not None else tuple(range(x.shape.rank))[::-1])
 
 

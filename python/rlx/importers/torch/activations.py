@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.importers.torch.rules import Results, as_tensors, aten, axis_of
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
@@ -95,19 +93,19 @@ def native_dropout(g: Graph, x: Tensor, p: float, train: bool | None, *, results
 
 
 @aten("_softmax", "softmax")
-def softmax(g: Graph, x: Tensor, dim: int, half_to_float: Any = None, *, results: Results) -> Tensor:
+def softmax(g: Graph, x: Tensor, dim: int, half_to_float: bool | None = None, *, results: Results) -> Tensor:
     x = g.cast(x, results[0].dtype)
     return g.softmax(x, axis_of(dim, x.rank)) if x.rank else g.full((), 1.0, x.dtype)
 
 
 @aten("_log_softmax", "log_softmax")
-def log_softmax(g: Graph, x: Tensor, dim: int, half_to_float: Any = None, *, results: Results) -> Tensor:
+def log_softmax(g: Graph, x: Tensor, dim: int, half_to_float: bool | None = None, *, results: Results) -> Tensor:
     x = g.cast(x, results[0].dtype)
     return g.log_softmax(x, axis_of(dim, x.rank)) if x.rank else g.full((), 0.0, x.dtype)
 
 
 @aten("_safe_softmax")
-def safe_softmax(g: Graph, x: Tensor, dim: int, dtype: Any = None, *, results: Results) -> Tensor:
+def safe_softmax(g: Graph, x: Tensor, dim: int, dtype: object = None, *, results: Results) -> Tensor:
     """Zeros where all is -inf."""
     made = softmax(g, x, dim, results=results)
     some = g.any(g.gt(x, -float("inf")), axis_of(dim, x.rank), True)

@@ -53,7 +53,7 @@ def scan(
 ) -> Sequence[Tensor]:
     """Scan. The results are the carries, then the stacked outputs."""
 
-    def body(carry: Any, now: Any) -> Any:
+    def body(carry: Sequence[Tensor], now: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         made = combine(*carry, *now, *more)
         return tuple(made[: len(init)]), tuple(made[len(init) :])
 

@@ -6,6 +6,7 @@ Random tensors have no rule, because RLX would draw different numbers than PyTor
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,39 +27,39 @@ def _filled(g: Graph, value: Operand, results: Results) -> Tensor:
 
 
 @aten("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided", "empty_permuted")
-def zeros(g: Graph, *rest: Any, dtype: Any = None, physical_layout: Any = None, results: Results) -> Tensor:
+def zeros(g: Graph, *rest: Any, dtype: object = None, physical_layout: object = None, results: Results) -> Tensor:
     """PyTorch does not say what is in an empty tensor."""
     return _filled(g, 0, results)
 
 
 @aten("new_empty_strided")
-def new_empty_strided(g: Graph, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
+def new_empty_strided(g: Graph, *rest: Any, dtype: object = None, results: Results) -> Tensor:
     return _filled(g, 0, results)
 
 
 @aten("ones", "ones_like", "new_ones")
-def ones(g: Graph, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
+def ones(g: Graph, *rest: Any, dtype: object = None, results: Results) -> Tensor:
     return _filled(g, 1, results)
 
 
 @aten("full", "full_like", "new_full", "fill")
-def full(g: Graph, like: Any, *rest: Any, dtype: Any = None, fill_value: Any = None, results: Results) -> Tensor:
+def full(g: Graph, like: Any, *rest: Any, dtype: object = None, fill_value: Any = None, results: Results) -> Tensor:
     """The value is the last by position."""
     return _filled(g, rest[-1] if rest else fill_value, results)
 
 
 @aten("scalar_tensor")
-def scalar_tensor(g: Graph, value: Operand, *, dtype: Any = None, results: Results) -> Tensor:
+def scalar_tensor(g: Graph, value: Operand, *, dtype: object = None, results: Results) -> Tensor:
     return as_tensor(g, value, results[0].dtype)
 
 
 @aten("arange.default")
-def arange_to(g: Graph, end: Any, *, dtype: Any = None, results: Results) -> Tensor:
+def arange_to(g: Graph, end: Any, *, dtype: object = None, results: Results) -> Tensor:
     return arange(g, 0, end, results=results)
 
 
 @aten("arange")
-def arange(g: Graph, start: Any, end: Any, step: Any = 1, *, dtype: Any = None, results: Results) -> Tensor:
+def arange(g: Graph, start: Any, end: Any, step: Any = 1, *, dtype: object = None, results: Results) -> Tensor:
     kind, count = results[0].dtype, results[0].dims[0]
     if isinstance(count, DimExpr) or any(isinstance(n, DimExpr) for n in (start, step)):
         whole = g.iota((count,), 0, "i64" if kind.is_integer else kind)
@@ -91,7 +92,7 @@ class SpacedInterval:
 
 
 @aten("linspace")
-def linspace(g: Graph, interval: SpacedInterval, *, dtype: Any = None, results: Results) -> Tensor:
+def linspace(g: Graph, interval: SpacedInterval, *, dtype: object = None, results: Results) -> Tensor:
     """From both ends to the middle, as PyTorch does."""
     kind, count = results[0].dtype, known(results[0].dims[0], "number of steps")
     first, last = interval.ends
@@ -108,29 +109,31 @@ def _number(value: Operand) -> float:
 
 
 @aten("logspace")
-def logspace(g: Graph, interval: SpacedInterval, base: float = 10.0, *, dtype: Any = None, results: Results) -> Tensor:
+def logspace(
+    g: Graph, interval: SpacedInterval, base: float = 10.0, *, dtype: object = None, results: Results
+) -> Tensor:
     exponents = np.linspace(*interval.ends, interval.steps)
     return _table(g, np.power(float(base), exponents), results[0].dtype)
 
 
 @aten("eye")
-def eye(g: Graph, n: int, m: int | None = None, *, dtype: Any = None, results: Results) -> Tensor:
+def eye(g: Graph, n: int, m: int | None = None, *, dtype: object = None, results: Results) -> Tensor:
     rows, columns = (g.iota(results[0].dims, axis, i64) for axis in (0, 1))
     return g.cast(g.eq(rows, columns), results[0].dtype)
 
 
 @aten("tril_indices")
-def tril_indices(g: Graph, row: int, col: int, offset: int = 0, *, dtype: Any = None, results: Results) -> Tensor:
+def tril_indices(g: Graph, row: int, col: int, offset: int = 0, *, dtype: object = None, results: Results) -> Tensor:
     return _table(g, np.stack(np.tril_indices(row, offset, col)), results[0].dtype)
 
 
 @aten("triu_indices")
-def triu_indices(g: Graph, row: int, col: int, offset: int = 0, *, dtype: Any = None, results: Results) -> Tensor:
+def triu_indices(g: Graph, row: int, col: int, offset: int = 0, *, dtype: object = None, results: Results) -> Tensor:
     return _table(g, np.stack(np.triu_indices(row, offset, col)), results[0].dtype)
 
 
-def _window(values: Any) -> Any:
-    def rule(g: Graph, length: int, periodic: bool = True, *, dtype: Any = None, results: Results) -> Tensor:
+def _window(values: Any) -> Callable[..., Any]:
+    def rule(g: Graph, length: int, periodic: bool = True, *, dtype: object = None, results: Results) -> Tensor:
         count = length + 1 if periodic and length > 1 else length
         made = np.asarray(values(count), np.float64) if count > 1 else np.ones(count)
         return _table(g, made[:length], results[0].dtype)

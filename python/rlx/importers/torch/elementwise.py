@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from rlx.importers import closed_forms
@@ -42,11 +43,11 @@ _BINARY = {
 }
 
 
-def _unary(method: str) -> Any:
+def _unary(method: str) -> Callable[..., Any]:
     return lambda g, x, *, results: getattr(g, method)(as_tensor(g, x, results[0].dtype))
 
 
-def _binary(method: str) -> Any:
+def _binary(method: str) -> Callable[..., Any]:
     return lambda g, x, y, *, results: getattr(g, method)(*as_tensors(g, results[0].dtype, x, y))
 
 
@@ -78,7 +79,7 @@ def detach(g: Graph, x: Tensor) -> Tensor:
 
 
 @aten("_to_copy", "to", "type_as")
-def to(g: Graph, x: Tensor, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
+def to(g: Graph, x: Tensor, *rest: Any, dtype: object = None, results: Results) -> Tensor:
     """All that converts: PyTorch has found the dtype."""
     return as_tensor(g, x, results[0].dtype)
 

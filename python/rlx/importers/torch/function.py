@@ -6,6 +6,7 @@ import operator
 import os
 import re
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
 from rlx import mlir
@@ -155,9 +156,9 @@ class ExportScope:
         sizes: The symbols of the program.
     """
 
-    def __init__(self, torch: Any, g: Graph, sizes: SymbolNames):
+    def __init__(self, torch: ModuleType, g: Graph, sizes: SymbolNames):
         self.torch, self.g, self.sizes = torch, g, sizes
-        self.folder = os.path.dirname(torch.__file__) + os.sep
+        self.folder = os.path.dirname(str(torch.__file__)) + os.sep
         self._locations: dict[tuple[str, str], mlir.Location] = {}
 
     def run(self, module: Any, arguments: Sequence[Any]) -> Any:

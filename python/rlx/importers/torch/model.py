@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,8 @@ def from_torch(
     return _graph(torch, program, SymbolNames(named_symbols(program, given, dynamic_shapes, order)))
 
 
-def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
-    """Return PyTorch's export of a module.
+def _exported(export: ModuleType, module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
+    """What PyTorch exports of a module.
 
     Raises:
         Error: PyTorch cannot export it.
@@ -117,8 +118,8 @@ def _name(node: Any) -> str:
     return op_name(node.target)
 
 
-def _functional(torch: Any, program: Any) -> Any:
-    """Return the program with mutating operators replaced, and operators without a rule decomposed.
+def _functional(torch: ModuleType, program: Any) -> Any:
+    """The program without operators that change their operands, and with those without a rule taken apart.
 
     A program that needs neither is returned unchanged, because decomposition traces it again.
     """
@@ -228,7 +229,7 @@ class _Placeholders:
         return g.where(started, self.states[target], initial)
 
 
-def _graph(torch: Any, program: Any, sizes: SymbolNames) -> Graph:
+def _graph(torch: ModuleType, program: Any, sizes: SymbolNames) -> Graph:
     guards, program = guards_of(program, sizes), _functional(torch, program)
     nodes = list(call_nodes(program.graph_module))
     _check_count(nodes)  # check again after decomposition

@@ -39,7 +39,7 @@ class MaxPoolArguments:
     ceil_mode: bool = False
 
 
-def _max_pool(rank: int, with_indices: bool) -> Any:
+def _max_pool(rank: int, with_indices: bool) -> Callable[..., Any]:
     def rule(g: Graph, x: Tensor, pool: MaxPoolArguments) -> list[Tensor]:
         sizes, steps = _windows(rank, pool.kernel, pool.stride)
         rows = x if x.rank == rank + 2 else g.expand_dims(x, 0)
@@ -64,7 +64,7 @@ class AvgPoolArguments:
     divisor_override: int | None = None
 
 
-def _avg_pool(rank: int) -> Any:
+def _avg_pool(rank: int) -> Callable[..., Any]:
     def rule(g: Graph, x: Tensor, pool: AvgPoolArguments) -> Tensor:
         sizes, steps = _windows(rank, pool.kernel, pool.stride)
         rest = pool.ceil_mode, pool.count_include_pad, pool.divisor_override
@@ -73,7 +73,7 @@ def _avg_pool(rank: int) -> Any:
     return rule
 
 
-def _adaptive(rank: int, kind: str) -> Any:
+def _adaptive(rank: int, kind: str) -> Callable[..., Any]:
     def rule(g: Graph, x: Tensor, size: Any) -> Any:
         wanted = each(size, rank)
         if kind == "avg":
@@ -131,7 +131,7 @@ def _resized(g: Graph, x: Tensor, how: Resampling, scales: Sequence[float | None
     return g.resize(x, size=sizes, mode=how.mode, align_corners=how.align, antialias=how.antialias)
 
 
-def _upsample(mode: str, has_align: bool, antialias: bool = False) -> Any:
+def _upsample(mode: str, has_align: bool, antialias: bool = False) -> Callable[..., Any]:
     def rule(g: Graph, x: Tensor, size: Any, *rest: Any, results: Results) -> Tensor:
         align, *scales = rest if has_align else (False, *rest)
         factors = [s for group in scales for s in (group if isinstance(group, (list, tuple)) else (group,))]

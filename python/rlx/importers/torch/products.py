@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rlx.importers.torch.rules import Number, Results, as_tensor, as_tensors, aten, imports
 from rlx.ir.graph.builder import Tensor
@@ -27,7 +26,7 @@ def matmul(g: Graph, x: Tensor, y: Tensor) -> Tensor:
 
 
 @aten("bmm.dtype", "mm.dtype")
-def matmul_of_dtype(g: Graph, x: Tensor, y: Tensor, dtype: Any, *, results: Results) -> Tensor:
+def matmul_of_dtype(g: Graph, x: Tensor, y: Tensor, dtype: object, *, results: Results) -> Tensor:
     return _product(g, *as_tensors(g, results[0].dtype, x, y))
 
 
@@ -42,7 +41,7 @@ class GroupedOperands:
 
 @imports("transformers.grouped_mm_fallback", "aten._grouped_mm")
 def grouped_matmul(
-    g: Graph, operands: GroupedOperands, bias: Tensor | None = None, dtype: Any = None, *, results: Results
+    g: Graph, operands: GroupedOperands, bias: Tensor | None = None, dtype: object = None, *, results: Results
 ) -> Tensor:
     """Multiply rows `[S, K]` by the matrices `[E, K, N]` of their groups. `ends` are the ends of the groups.
 
@@ -115,7 +114,7 @@ def outer(g: Graph, x: Tensor, y: Tensor, *, results: Results) -> Tensor:
 
 
 @aten("einsum")
-def einsum(g: Graph, equation: str, xs: Sequence[Tensor], *, path: Any = None) -> Tensor:
+def einsum(g: Graph, equation: str, xs: Sequence[Tensor], *, path: object = None) -> Tensor:
     return g.einsum(equation, *xs)
 
 

@@ -69,7 +69,7 @@ def _scanned(
 ) -> list[Tensor]:
     """Scan `step` over x. Return the first state of every step, and the last states."""
 
-    def body(carry: Any, now: Any) -> Any:
+    def body(carry: Sequence[Tensor], now: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         following = tuple(step(now[0], carry))
         return following, (following[0],)
 
@@ -99,7 +99,7 @@ def _projected_lstm(
     w_input, w_hidden, projection = (g.transpose(w) for w in (*weights[:2], weights[-1]))
     first, second = _biases(g, x, weights)
 
-    def step(now: Tensor, carry: Any) -> list[Tensor]:
+    def step(now: Tensor, carry: Sequence[Tensor]) -> list[Tensor]:
         hidden, cell = carry
         total = g.add(g.add(g.matmul(now, w_input), g.matmul(hidden, w_hidden)), g.add(first, second))
         enters, stays, new, leaves = g.split(total, 4, axis=-1)
@@ -123,7 +123,7 @@ def _plain(method: str) -> Layer:
         bias = g.add(*_biases(g, x, weights))
         to_all = g.add(g.matmul(x, w_input), bias)
 
-        def step(now: Tensor, carry: Any) -> list[Tensor]:
+        def step(now: Tensor, carry: Sequence[Tensor]) -> list[Tensor]:
             return [getattr(g, method)(g.add(now, g.matmul(carry[0], w_hidden)))]
 
         return _scanned(g, to_all, states, reverse, step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,11 @@ def _reduced(g: Graph, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tens
     return getattr(g, method)(x, axes, keepdim) if axes else x
 
 
-def _typed(method: str) -> Any:
-    """Return a rule that reduces in the dtype of the result: a sum of i32 is i64."""
+def _typed(method: str) -> Callable[..., Any]:
+    """Of the dtype of the result, as a sum of i32 is i64."""
 
     def rule(
-        g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, results: Results
+        g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: object = None, results: Results
     ) -> Any:
         return _reduced(g, method, as_tensor(g, x, results[0].dtype), dim, keepdim)
 
@@ -55,13 +55,13 @@ def _extreme(g: Graph, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tens
 
 @aten("nansum")
 def nansum(
-    g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, results: Results
+    g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: object = None, results: Results
 ) -> Tensor:
     x = as_tensor(g, x, results[0].dtype)
     return _reduced(g, "sum", g.where(g.isnan(x), as_tensor(g, 0, x.dtype), x) if x.dtype.is_float else x, dim, keepdim)
 
 
-def _truth(method: str) -> Any:
+def _truth(method: str) -> Callable[..., Any]:
     def rule(g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, results: Results) -> Tensor:
         axes = axes_of(dim, x.rank)
         made = getattr(g, method)(x, axes, keepdim) if axes else g.ne(x, as_tensor(g, 0, x.dtype))
@@ -79,7 +79,7 @@ def count_nonzero(g: Graph, x: Tensor, dim: Axes = None, *, results: Results) ->
     return _reduced(g, "sum", g.cast(g.ne(x, as_tensor(g, 0, x.dtype)), results[0].dtype), dim, False)
 
 
-def _position(method: str) -> Any:
+def _position(method: str) -> Callable[..., Any]:
     def rule(g: Graph, x: Tensor, dim: int | None = None, keepdim: bool = False, *, results: Results) -> Tensor:
         flat = g.reshape(x, (product(x.shape.dims),)) if dim is None or not x.rank else x
         found = getattr(g, method)(flat, axis=0 if flat is not x else axis_of(dim or 0, x.rank), keep_dims=False)
@@ -92,7 +92,7 @@ aten("argmax")(_position("argmax"))
 aten("argmin")(_position("argmin"))
 
 
-def _with_position(method: str) -> Any:
+def _with_position(method: str) -> Callable[..., Any]:
     def rule(g: Graph, x: Tensor, dim: int, keepdim: bool = False, *, results: Results) -> list[Tensor]:
         whole = g.cast(x, "i32") if x.dtype.is_bool else x
         positions = _position(f"arg{method}")(g, whole, dim, keepdim, results=results[1:])
@@ -110,8 +110,8 @@ def aminmax(g: Graph, x: Tensor, *, dim: int | None = None, keepdim: bool = Fals
     return [_extreme(g, method, x, dim, keepdim) for method in ("min", "max")]
 
 
-def _running(method: str) -> Any:
-    def rule(g: Graph, x: Tensor, dim: int, *, dtype: Any = None, results: Results) -> Tensor:
+def _running(method: str) -> Callable[..., Any]:
+    def rule(g: Graph, x: Tensor, dim: int, *, dtype: object = None, results: Results) -> Tensor:
         x = as_tensor(g, x, results[0].dtype)
         return getattr(g, method)(x, axis=axis_of(dim, x.rank)) if x.rank else x
 
@@ -123,8 +123,8 @@ aten("cumprod")(_running("cumprod"))
 aten("logcumsumexp")(_running("logcumsumexp"))
 
 
-def _running_extreme(method: str, compare: str) -> Any:
-    """Return the rule of a running extreme. Positions are those of the last equal element."""
+def _running_extreme(method: str, compare: str) -> Callable[..., Any]:
+    """Positions are those of the last element that is as great: the running maximum of the positions of all such."""
 
     def rule(g: Graph, x: Tensor, dim: int, *, results: Results) -> list[Tensor]:
         if not x.rank:
@@ -173,8 +173,8 @@ def _variance(g: Graph, x: Tensor, dim: Axes, correction: Any, keepdim: bool, re
     return made if keepdim else g.squeeze(made, axes)
 
 
-def _spread(of_root: bool, with_mean: bool) -> Any:
-    """Return the rule of `var` or `std`. The correction is 1 unless it is passed by name or as `unbiased`."""
+def _spread(of_root: bool, with_mean: bool) -> Callable[..., Any]:
+    """`var` and `std`: the correction is 1 unless it is given, by name or as `unbiased`."""
 
     def rule(
         g: Graph, x: Tensor, *rest: Any, correction: Any = None, keepdim: bool = False, results: Results
@@ -213,7 +213,7 @@ class VectorNormArguments:
 
 
 @aten("linalg_vector_norm")
-def vector_norm(g: Graph, x: Tensor, norm: VectorNormArguments, *, dtype: Any = None, results: Results) -> Tensor:
+def vector_norm(g: Graph, x: Tensor, norm: VectorNormArguments, *, dtype: object = None, results: Results) -> Tensor:
     x = x if x.dtype.is_complex else as_tensor(g, x, results[0].dtype)
     axes, order = axes_of(norm.dim, x.rank), float(norm.ord)
     if not axes:
@@ -242,7 +242,7 @@ def _lower_median(g: Graph, x: Tensor, axis: int, of_numbers: bool) -> list[Tens
     return [g.take_along_axis(x, where, axis=axis), where]
 
 
-def _median(of_numbers: bool) -> Any:
+def _median(of_numbers: bool) -> Callable[..., Any]:
     def rule(g: Graph, x: Tensor, dim: int | None = None, keepdim: bool = False) -> list[Tensor]:
         rows = g.reshape(x, (product(x.shape.dims),)) if dim is None or not x.rank else x
         axis = 0 if rows is not x else axis_of(dim or 0, x.rank)
@@ -270,7 +270,7 @@ def kthvalue(g: Graph, x: Tensor, k: int, dim: int = -1, keepdim: bool = False) 
 
 @aten("sort")
 def sort(
-    g: Graph, x: Tensor, dim: Any = -1, descending: bool = False, *, stable: Any = None, results: Results
+    g: Graph, x: Tensor, dim: Any = -1, descending: bool = False, *, stable: object = None, results: Results
 ) -> list[Tensor]:
     if not x.rank:
         return [x, g.full((), 0, "i64")]
@@ -282,7 +282,7 @@ def sort(
 
 @aten("sort.stable")
 def sort_stable(
-    g: Graph, x: Tensor, *, stable: Any = None, dim: int = -1, descending: bool = False, results: Results
+    g: Graph, x: Tensor, *, stable: object = None, dim: int = -1, descending: bool = False, results: Results
 ) -> Any:
     return sort(g, x, dim, descending, results=results)
 

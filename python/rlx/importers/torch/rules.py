@@ -49,8 +49,8 @@ def _dtype_named(name: str) -> DType:
         raise UnsupportedError(f"{name} is no dtype of RLX", hint=torch_hint(plain)) from None
 
 
-def dtype_of(kind: Any) -> DType:
-    """Return RLX's dtype for a PyTorch dtype.
+def dtype_of(kind: object) -> DType:
+    """The dtype of RLX for one of PyTorch's.
 
     Raises:
         UnsupportedError: RLX does not have it.

@@ -48,7 +48,7 @@ def reshape(g: Graph, x: Tensor, *rest: Any, results: Results) -> Tensor:
 
 
 @aten("view.dtype")
-def view_dtype(g: Graph, x: Tensor, dtype: Any) -> Tensor:
+def view_dtype(g: Graph, x: Tensor, dtype: object) -> Tensor:
     return g.bitcast(x, dtype_of(dtype))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from rlx.ir.arrays import elements_of_torch
 from rlx.support.errors import Error
 
 
-def array_of(torch: Any, tensor: Any, what: str) -> np.ndarray:
-    """Return the elements of a tensor as a read-only array, without a copy if it is in CPU memory.
+def array_of(torch: ModuleType, tensor: Any, what: str) -> np.ndarray:
+    """The elements of a tensor, read-only, without a copy if it is in the memory of the CPU.
 
     Args:
         torch: The package.
