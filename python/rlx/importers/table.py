@@ -49,7 +49,7 @@ def importer(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class Group:
-    """A parameter of a rule that takes several operands, or several attributes: its annotation is a frozen dataclass.
+    """A parameter of a rule whose annotation is a frozen dataclass: it takes several operands, or several attributes.
 
     Attributes:
         name: The name of the parameter.
@@ -65,7 +65,7 @@ class Group:
 
     @classmethod
     def of(cls, build: Callable[..., Any], parameter: inspect.Parameter) -> Group | None:
-        """The group that a parameter of a function is, or None."""
+        """Return the group for a parameter of a function, or None if its annotation is not a frozen dataclass."""
         kind: Any = parameter.annotation
         if isinstance(kind, str):
             kind = getattr(inspect.unwrap(build), "__globals__", {}).get(kind.removesuffix(" | None"))

@@ -35,7 +35,7 @@ def _bias(g: Graph, mask: Tensor, dtype: Any, length: Dim) -> Tensor:
 
 @dataclass(frozen=True)
 class AttentionOperands:
-    """Queries, keys and values; what masks scores; caches; how many keys of each sequence count."""
+    """The operands of `Attention`, in its order; `lengths` are the numbers of valid keys of each sequence."""
 
     q: Tensor
     k: Tensor

@@ -128,7 +128,7 @@ def inverse(g: Graph, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SkippedSum:
-    """A tensor and what was carried past the layer that gave it."""
+    """The output of a layer, and the residual input."""
 
     x: Tensor
     skip: Tensor
@@ -141,7 +141,7 @@ class SkippedSum:
 
 @dataclass(frozen=True)
 class SkipNormWeights:
-    """The factor and the summand of a norm, and the bias of what it norms."""
+    """The scale and the bias of a norm, and the bias of its input."""
 
     scale: Tensor
     beta: Tensor | None = None
@@ -175,7 +175,7 @@ def skip_simplified_layer_normalization(
 
 @dataclass(frozen=True)
 class EmbeddingOperands:
-    """Three tables, the indices into them, the weights of the norm of their sum, and which positions count."""
+    """The operands of `EmbedLayerNormalization`, in its order."""
 
     ids: Tensor
     segments: Tensor | None

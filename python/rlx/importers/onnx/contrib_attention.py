@@ -81,7 +81,7 @@ class MultiHeadAttributes:
     unidirectional: int = 0
 
     def attended(self, g: Graph, qkv: Sequence[Tensor], mask: Tensor | None, added: Tensor | None) -> Tensor:
-        """The result for queries, keys and values, with a mask, and what is added to scores."""
+        """The result for queries, keys and values, with a mask and a bias of the scores."""
         q, k, v = qkv
         rows, total = q.shape.dims[2], k.shape.dims[2]
         if mask is not None and mask.shape.rank == 1 and not dim.same(mask.shape.dims[0], q.shape.dims[0]):
@@ -147,7 +147,7 @@ def attention(
 
 @dataclass(frozen=True)
 class MultiHeadOperands:
-    """Queries, keys and values, or one tensor `[batch, sequence, heads, 3, head_dim]`; what is added; caches."""
+    """The operands of `MultiHeadAttention`, in its order; the query may hold keys and values as well."""
 
     query: Tensor
     key: Tensor | None = None
@@ -225,7 +225,7 @@ def _cached(g: Graph, past: Tensor | None, new: Tensor, starts: Tensor, room: Di
 
 @dataclass(frozen=True)
 class GroupQueryOperands:
-    """Queries, keys and values, or one tensor of all; caches; lengths less 1; tables of a rotation; what is added."""
+    """The operands of `GroupQueryAttention`, in its order; the query may hold keys and values as well."""
 
     query: Tensor
     key: Tensor | None

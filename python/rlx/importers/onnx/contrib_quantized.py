@@ -154,7 +154,7 @@ class QuantizedAttentionOperands:
     past: Tensor | None = None
 
     def dequantized(self, g: Graph) -> JoinedAttentionOperands:
-        """Those of `Attention`."""
+        """The operands of `Attention`, dequantised."""
         x = QuantizedTensor(self.x, self.x_scale, self.x_zero).dequantized(g)
         weights = QuantizedTensor(self.weights, self.w_scale, self.w_zero).dequantized(g, axis=1)
         return JoinedAttentionOperands(x, weights, self.bias, self.mask, self.past)

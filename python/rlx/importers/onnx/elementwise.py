@@ -53,7 +53,7 @@ def erf(g: Graph, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class DropoutOperands:
-    """A tensor; the share of its elements that a training drops; whether it is trained."""
+    """The operands of `Dropout`, in its order."""
 
     x: Tensor
     ratio: Tensor | None = None

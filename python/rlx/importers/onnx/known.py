@@ -67,7 +67,7 @@ def _overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BoxOperands:
-    """Boxes and their scores; how many boxes of a class are wanted; thresholds of their overlap and of scores."""
+    """The operands of `NonMaxSuppression`, in its order."""
 
     boxes: Tensor
     scores: Tensor

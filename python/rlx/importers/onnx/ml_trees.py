@@ -226,7 +226,7 @@ def _aggregated(g: Graph, x: Tensor, forest: _Forest, table: np.ndarray, how: st
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleAttributes:
-    """What is added to the sums of an ensemble, and the function of them, with ONNX's names."""
+    """The base values and the final function of an ensemble, with ONNX's names."""
 
     base_values: Sequence[float] | None = None
     base_values_as_tensor: np.ndarray | None = None
@@ -234,7 +234,7 @@ class EnsembleAttributes:
 
     @property
     def base(self) -> np.ndarray:
-        """What is added to each target."""
+        """The base value of each target."""
         return _numbers(self.base_values, self.base_values_as_tensor)
 
 
@@ -339,7 +339,7 @@ class ForestAttributes:
     nodes_missing_value_tracks_true: Sequence[int] | None = None
 
     def forest(self, leaves: int) -> _Forest:
-        """The trees with so many leaves: inner nodes come first in the tables, then the leaves."""
+        """The trees. Inner nodes come first in the tables, then the leaves."""
         count = len(self.nodes_featureids)
         own, behind = np.arange(count, count + leaves), ((0, leaves),)
         ways = ((self.nodes_trueleafs, self.nodes_truenodeids), (self.nodes_falseleafs, self.nodes_falsenodeids))

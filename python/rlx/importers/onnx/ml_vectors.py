@@ -65,7 +65,7 @@ class SvmAttributes:
         return np.array(self.coefficients, np.float32)
 
     def products(self, g: Graph, x: Tensor, count: int) -> Tensor:
-        """The products of the kernel of rows and so many support vectors, `[rows, vectors]`."""
+        """The kernel of rows and the support vectors, of which there are `count`: `[rows, vectors]`."""
         vectors = np.array(self.support_vectors, np.float32).reshape(count, -1)
         return kernel(g, x, vectors, self.kernel_type, self.kernel_params)
 
@@ -85,7 +85,7 @@ def svm_regressor(g: Graph, x: Tensor, *, svm: SvmAttributes, n_supports: int = 
 
 @dataclass(frozen=True, kw_only=True)
 class SvmClassifierAttributes(SvmAttributes):
-    """The same of a classifier, which may have probabilities for each pair of classes."""
+    """The attributes of a classifier by support vectors, with ONNX's names."""
 
     prob_a: Sequence[float] | None = None
     prob_b: Sequence[float] | None = None

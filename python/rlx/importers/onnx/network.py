@@ -49,7 +49,7 @@ class GemmAttributes(ProductAttributes):
     beta: float = 1.0
 
     def sum(self, g: Graph, a: Tensor, b: Tensor, c: Tensor | None) -> Tensor:
-        """The product and what is added to it, each with its factor."""
+        """`alpha·a·b + beta·c`."""
         product = self.scaled(g, self.product(g, a, b))
         return product if c is None else g.add(product, c if self.beta == 1 else g.mul(c, self.beta))
 
@@ -89,19 +89,19 @@ class StepAttributes:
         return tuple(self.strides or ones), tuple(self.dilations or ones)
 
     def pairs(self, axes: int) -> list[tuple[int, int]]:
-        """How much is added before and after each of so many axes."""
+        """The amounts of padding before and after each axis."""
         pads = self.pads
         return [(int(pads[i]), int(pads[i + axes])) for i in range(axes)] if pads is not None else [(0, 0)] * axes
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAttributes(StepAttributes):
-    """The same, with padding that may follow from the sizes."""
+    """Window attributes of which `auto_pad` may give the padding."""
 
     auto_pad: str = "NOTSET"
 
     def padding(self, sizes: Sequence[Dim], kernel: Sequence[int]) -> list[tuple[Dim, Dim]]:
-        """How much is added before and after each axis of these sizes, as `auto_pad` says where it says so."""
+        """The amounts of padding before and after each axis of these sizes, by `auto_pad` where it is set."""
         if self.auto_pad == "VALID":
             return [(0, 0)] * len(kernel)
         if self.auto_pad in ("NOTSET", ""):
@@ -197,7 +197,7 @@ def along_channels(g: Graph, x: Tensor, values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class NormWeights:
-    """What a norm multiplies by, and adds."""
+    """The scale and the bias of a norm."""
 
     scale: Tensor
     bias: Tensor

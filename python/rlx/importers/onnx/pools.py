@@ -74,7 +74,7 @@ class PoolAttributes(WindowAttributes):
     ceil_mode: int = 0
 
     def padding_of(self, x: Tensor) -> list[tuple[Dim, Dim]]:
-        """Before and after each spatial axis of a tensor.
+        """The amounts of padding before and after each spatial axis of a tensor.
 
         Raises:
             UnsupportedError: A window has too many elements.

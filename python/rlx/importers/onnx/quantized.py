@@ -45,7 +45,7 @@ class QuantizationParameters:
 
 @dataclass(frozen=True)
 class QuantizedTensor:
-    """A tensor of integers, and which numbers they stand for."""
+    """A quantised tensor: integers, their scale and their zero point."""
 
     integers: Tensor
     scale: Tensor

@@ -40,7 +40,7 @@ _WITH_BETA = ("affine", "scaledtanh", "hardsigmoid")
 
 @dataclass(frozen=True)
 class RecurrentOperands:
-    """A sequence, the weights of its elements and of states, biases, lengths, and the state before."""
+    """The operands of recurrent ops, in their order: `w` multiplies the input, `r` the hidden state."""
 
     x: Tensor
     w: Tensor
@@ -57,7 +57,7 @@ class RecurrentOperands:
 
 @dataclass(frozen=True)
 class LstmOperands(RecurrentOperands):
-    """Those of an LSTM, which has a cell and peepholes as well."""
+    """Operands of an LSTM: those of every recurrent op, a cell state and peepholes."""
 
     c: Tensor | None = None
     peepholes: Tensor | None = None
@@ -95,7 +95,7 @@ class CellAttributes:
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutAttributes(CellAttributes):
-    """The same, with the order of the axes: batches may be the first."""
+    """The attributes of recurrent ops with a `layout`: 1 puts the batch axis first."""
 
     layout: int = 0
 

@@ -144,7 +144,7 @@ def _sizes(
 
 @dataclass(frozen=True)
 class ResizeOperands:
-    """The region that is read, and the scales or the sizes of the result; version 10 has the scales alone."""
+    """The operands of `Resize` after the tensor; version 10 has only the scales."""
 
     region: Tensor | None = None
     scales: Tensor | None = None

@@ -33,7 +33,7 @@ def scaled(size: Dim, scale: float) -> Dim:
 
 @dataclass(frozen=True)
 class Interpolation:
-    """How a result is made of the elements around its place.
+    """The interpolation of a resize.
 
     Attributes:
         coordinates: ONNX's `coordinate_transformation_mode`.

@@ -1,7 +1,10 @@
 """Tables of rules for ONNX ops, by op name. Other domains are a prefix of the name (`com.microsoft.Gelu`).
 
-A rule of `imports` takes an op's operands, None for an omitted operand. It takes the attributes by keyword as Python
-values (tensors as arrays, lists as tuples). If its signature names them, it also gets these values:
+A rule of `imports` takes an op's operands, None for one that is left out, and by keyword its attributes as Python values
+(tensors as arrays, lists as tuples). If it names them, it also gets `static`, the elements of each operand where they are
+known (`SymbolicArray` where they are sizes that are open), else None; `opset`, the version of the op's domain; `outputs`, the
+number of results that are asked for; and `wanted`, which of them have a name that anything reads.
+Ops that share attributes share a dataclass of them (`ImportTable`).
 
 - `static`: the elements of each operand if they are known (`SymbolicArray` if they include open sizes), else None
 - `opset`: the version of the op's domain

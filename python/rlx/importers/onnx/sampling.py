@@ -102,7 +102,7 @@ class DeformAttributes(StepAttributes):
 
 @dataclass(frozen=True)
 class DeformOperands:
-    """A tensor, kernels, the offset of each element of a window, and what is added and multiplied."""
+    """The operands of `DeformConv`, in its order."""
 
     x: Tensor
     w: Tensor

@@ -235,7 +235,7 @@ def slice_(g: Graph, x: Tensor, operands: SliceOperands, *, static: Static, boun
 
 @dataclass(frozen=True)
 class PadOperands:
-    """How much is added, the value of it, and at which axes, as newer versions give them."""
+    """The operands of `Pad` in newer versions: amounts, fill value and axes."""
 
     pads: Tensor | None = None
     constant_value: Tensor | None = None

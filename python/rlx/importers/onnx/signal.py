@@ -41,7 +41,7 @@ def _fitted(g: Graph, x: Tensor, axis: int, length: int) -> Tensor:
 
 @dataclass(frozen=True)
 class DftOperands:
-    """The length of a transform, and its axis."""
+    """The operands of `DFT` after the tensor, in its order."""
 
     dft_length: Tensor | None = None
     axis: Tensor | None = None
@@ -81,7 +81,7 @@ def dft(g: Graph, x: Tensor, operands: DftOperands, *, static: Static, opset: in
 
 @dataclass(frozen=True)
 class FrameOperands:
-    """The distance between frames, what they are multiplied by, and their length."""
+    """The operands of `STFT` after the signal, in its order."""
 
     frame_step: Tensor
     window: Tensor | None = None
@@ -110,7 +110,7 @@ def stft(g: Graph, signal: Tensor, frame: FrameOperands, *, static: Static, ones
 
 @dataclass(frozen=True)
 class MelOperands:
-    """The numbers that a matrix of mel bins follows from, with ONNX's names."""
+    """The operands of `MelWeightMatrix`, in its order."""
 
     num_mel_bins: Tensor
     dft_length: Tensor

@@ -169,7 +169,7 @@ def _of_kind(g: Graph, x: Tensor, indices: Tensor, rows: Tensor, reduction: str)
 
 @dataclass(frozen=True)
 class _StartAxes:
-    """Which axes of the operand and of the starts belong together.
+    """The correspondence between axes of the operand and of the start indices.
 
     Attributes:
         index_map: The axis of the operand for each number of a start.

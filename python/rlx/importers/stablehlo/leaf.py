@@ -43,7 +43,7 @@ _NOTES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "SPMD
 
 @dataclass(frozen=True, kw_only=True)
 class CallNotes:
-    """The attributes of a custom call about how it is called, with StableHLO's names. None changes the numbers."""
+    """The attributes of a custom call that do not change its results, with StableHLO's names."""
 
     backend_config: Any = None
     api_version: Any = None

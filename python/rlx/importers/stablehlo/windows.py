@@ -76,7 +76,7 @@ def _without_paddings(g: Graph, join: Join) -> Join:
 
 @dataclass(frozen=True)
 class AxisWindow:
-    """Windows along an axis: how many elements each has, their distance, and that of windows."""
+    """Windows along an axis: their size, dilation and stride."""
 
     axis: int
     size: int
@@ -179,7 +179,7 @@ def pad(
 
 @dataclass(frozen=True)
 class SelectOperands:
-    """The elements that windows select from, a value for each window, and what values are joined to."""
+    """The operands of `select_and_scatter`, in StableHLO's order."""
 
     x: Tensor
     source: Tensor
@@ -195,7 +195,7 @@ class SelectAttributes:
     padding: np.ndarray | None = None
 
     def along(self, axis: int, rank: int) -> AxisWindow:
-        """The windows along one of so many axes."""
+        """The windows along an axis of a tensor of this rank."""
         ones = (1,) * rank
         return AxisWindow(axis, (self.window_dimensions or ones)[axis], 1, (self.window_strides or ones)[axis])
 

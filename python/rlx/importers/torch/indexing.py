@@ -55,7 +55,7 @@ _SUM, _MEAN, _MAX = range(3)
 
 @dataclass(frozen=True)
 class BagArguments:
-    """The arguments of bags of rows after the tensors, in PyTorch's order."""
+    """The arguments of `embedding_bag` after the tensors, in PyTorch's order."""
 
     scale_grad_by_freq: bool = False
     mode: int = _SUM
@@ -150,7 +150,7 @@ def _neutral(kind: DType, reduction: str) -> Any:
 
 @dataclass(frozen=True)
 class ScatterArguments:
-    """What is placed where along an axis, and how it is combined with what is there, in PyTorch's order."""
+    """An axis, indices along it, the values at them and the reduction, in PyTorch's order."""
 
     dim: int
     index: Tensor

@@ -153,7 +153,7 @@ class BatchNormTensors:
     variance: Tensor | None
 
     def as_dtype(self, g: Graph, kind: DType) -> BatchNormTensors:
-        """The same in a dtype."""
+        """The tensors, cast to a dtype."""
         made = (t if t is None else as_tensor(g, t, kind) for t in (self.weight, self.bias, self.mean, self.variance))
         return BatchNormTensors(*made)
 
@@ -171,7 +171,7 @@ class BatchNormTensors:
 
 @dataclass(frozen=True)
 class NormModes:
-    """How a norm of channels gets its statistics, in PyTorch's order: those of the input, or the running ones."""
+    """The options of a norm of channels, in PyTorch's order; `of_input` selects the statistics of the input."""
 
     of_input: bool
     momentum: float

@@ -97,7 +97,7 @@ for _rank in (1, 2, 3):
 
 @dataclass(frozen=True)
 class Resampling:
-    """How an image gets another size.
+    """The interpolation of an upsample.
 
     Attributes:
         mode: The mode, with RLX's name.
@@ -167,7 +167,7 @@ def affine_grid(g: Graph, theta: Tensor, size: Sequence[int], align_corners: boo
 
 @dataclass(frozen=True)
 class BlockArguments:
-    """The arguments of blocks of an image, in PyTorch's order."""
+    """The window arguments of `im2col` and `col2im`, in PyTorch's order."""
 
     kernel: Axes
     dilation: Axes
@@ -176,7 +176,7 @@ class BlockArguments:
 
     @property
     def both(self) -> list[tuple[int, ...]]:
-        """Each of them for the two axes."""
+        """The arguments, each for the two axes."""
         return [each(v, 2) for v in (self.kernel, self.dilation, self.padding, self.stride)]
 
 

@@ -32,7 +32,7 @@ def matmul_of_dtype(g: Graph, x: Tensor, y: Tensor, dtype: object, *, results: R
 
 @dataclass(frozen=True)
 class GroupedOperands:
-    """Rows, matrices, and where the rows of each matrix end."""
+    """Rows, the matrix of each group, and the end of each group of rows."""
 
     x: Tensor
     w: Tensor

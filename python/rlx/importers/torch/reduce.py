@@ -303,7 +303,7 @@ def argsort(
 
 @dataclass(frozen=True)
 class TopKArguments:
-    """How many elements of an axis, and which, in PyTorch's order."""
+    """The arguments of `topk` after the tensor, in PyTorch's order."""
 
     k: Dim
     dim: int = -1
