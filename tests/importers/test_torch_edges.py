@@ -323,6 +323,14 @@ def test_the_identity_of_an_open_size() -> None:
         same(rlx.evaluate(g, {"x": np.zeros(size, np.float32)}), m(torch.zeros(size)))
 
 
+def test_an_open_size_is_searched_for() -> None:
+    m = module(lambda self, x: (torch.bucketize(x.shape[0], x[0]), torch.isin(x, x.shape[0])))
+    g = rlx.from_torch(m, torch.zeros(3, 4), dynamic_shapes=({0: _DIM("n", min=2)},))
+    for size in (2, 3, 5):
+        x = torch.arange(4.0 * size).reshape(size, 4)
+        same(rlx.evaluate(g, {"x": x.numpy()}), m(x))
+
+
 def test_what_is_frozen_is_not_trained() -> None:
     network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
     network[0].weight.requires_grad_(False)
