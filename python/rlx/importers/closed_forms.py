@@ -10,7 +10,7 @@ from rlx.ir.graph.graph import Graph
 
 
 def integer_power(g: Graph, x: Tensor, exponent: int) -> Tensor:
-    """`x**exponent` by multiplications, as JAX computes it."""
+    """Return `x**exponent`, computed by multiplications as in JAX."""
     if exponent == 0:
         return g.ones_like(x)
     if exponent > 0 or not x.dtype.is_inexact:
@@ -19,7 +19,11 @@ def integer_power(g: Graph, x: Tensor, exponent: int) -> Tensor:
 
 
 def inverse_power(g: Graph, x: Tensor, exponent: int) -> Tensor:
-    """`1/x**exponent`, for a positive exponent. The quotient rule would square what overflows; a power of `1/x` does not."""
+    """Return `1/x**exponent` for a positive exponent.
+
+    The quotient rule would square a value that can overflow. The derivative here uses a power of `1/x`, which does not
+    overflow.
+    """
 
     def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         return (-(tangents[0] * (_product(1.0 / args[0], exponent + 1) * float(exponent))),)
@@ -46,7 +50,7 @@ def _product(x: Tensor, exponent: int) -> Tensor:
 
 
 def logit(g: Graph, x: Tensor) -> Tensor:
-    """`log(x/(1 - x))`, whose derivative is `1/(x·(1 - x))`."""
+    """Return `log(x/(1 - x))`, with the derivative `1/(x·(1 - x))`."""
 
     def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         return (tangents[0] / (args[0] * (1.0 - args[0])),)
@@ -55,7 +59,7 @@ def logit(g: Graph, x: Tensor) -> Tensor:
 
 
 def absolute(g: Graph, x: Tensor) -> Tensor:
-    """`|x|` with JAX's derivative at 0, which is 1: so `sqrt(|x|)` and `hypot` have theirs."""
+    """Return `|x|` with JAX's derivative at 0, which is 1. `sqrt(|x|)` and `hypot` then have JAX's derivatives too."""
 
     def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         return (args[0].builder.where(args[0] >= 0.0, tangents[0], -tangents[0]),)
@@ -64,7 +68,10 @@ def absolute(g: Graph, x: Tensor) -> Tensor:
 
 
 def odd_product(g: Graph, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
-    """`sign(x)·y` of a `y` that depends on `|x|`: at 0, where the sign is 0, its derivative is that of `y` above 0."""
+    """Return `sign·y`, where `sign` is the sign of `x` and `y` depends on `|x|`.
+
+    At 0 the sign is 0. The derivative there is that of `y` for positive `x`.
+    """
 
     def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         sign, _ = args
@@ -74,7 +81,10 @@ def odd_product(g: Graph, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
 
 
 def product_with_log(g: Graph, x: Tensor, y: Tensor, result: Tensor, kind: str) -> Tensor:
-    """`result`, which is `x·log(y)` or `x·log1p(y)`, but 0 for x = 0, with the derivative `log(y)` by x there, too."""
+    """Return `result`, with the derivative `log(y)` (or `log1p(y)`) with respect to `x` also at x = 0.
+
+    `result` is `x·log(y)` or `x·log1p(y)`, and 0 if x = 0.
+    """
 
     def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         b, (x, y, _) = args[0].builder, args
@@ -88,7 +98,7 @@ def product_with_log(g: Graph, x: Tensor, y: Tensor, result: Tensor, kind: str) 
 
 
 def logaddexp(g: Graph, x: Tensor, y: Tensor, result: Tensor) -> Tensor:
-    """`result`, which is `log(exp(x) + exp(y))`, with the derivative of `jax.numpy.logaddexp`."""
+    """Return `result`, which is `log(exp(x) + exp(y))`, with the derivative of `jax.numpy.logaddexp`."""
 
     def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         b, pair = args[0].builder, args[:2]
@@ -104,12 +114,12 @@ def _without_infinity(g: Graph, x: Tensor) -> Tensor:
 
 
 def _with_slope(g: Graph, result: Tensor, args: Sequence[Tensor], slope: Callable[..., tuple[Tensor]]) -> Tensor:
-    """A tensor that is a function of others, with the derivative that a rule gives by them."""
+    """Return `result`, a function of `args`, with the derivative that the rule `slope` computes."""
     return g.custom_fn(lambda *xs: xs[-1], *args, g.stop_gradient(result), jvp=slope)
 
 
 def atan2(g: Graph, y: Tensor, x: Tensor) -> Tensor:
-    """The angle of a point, with the derivatives of `torch.atan2`: they are 0 where the square of the distance is 0."""
+    """Return the angle of a point, with the derivatives of `torch.atan2`. They are 0 if the squared distance is 0."""
 
     def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         b, (y, x) = args[0].builder, args
@@ -122,7 +132,7 @@ def atan2(g: Graph, y: Tensor, x: Tensor) -> Tensor:
 
 
 def clamped(g: Graph, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    """`x` between two bounds, with the derivative of `jax.lax.clamp`: at a bound it is 0 by all three."""
+    """Return `x` clamped to two bounds, with the derivatives of `jax.lax.clamp`: all three are 0 at a bound."""
     dims = x.shape.dims
     low, high = (v if v.shape.dims == dims else g.expand(v, dims) for v in (low, high))
 
@@ -137,7 +147,7 @@ def clamped(g: Graph, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
 
 
 def relu6(g: Graph, x: Tensor) -> Tensor:
-    """`x` between 0 and 6, with the derivative 0 at both."""
+    """Return `x` clamped to [0, 6]. The derivative is 0 at both bounds."""
 
     def slope(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor]:
         return (args[0].builder.where((args[0] > 0.0) & (args[0] < 6.0), tangents[0], 0.0),)

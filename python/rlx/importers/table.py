@@ -122,7 +122,7 @@ class Rule:
 
     @classmethod
     def of(cls, build: Callable[..., Any]) -> Rule:
-        """The rule for a function, from its signature."""
+        """Return the rule for a function, derived from its signature."""
         own = inspect.signature(build)
         groups = {n: group for n, p in own.parameters.items() if (group := Group.of(build, p))}
         flat: list[inspect.Parameter] = []

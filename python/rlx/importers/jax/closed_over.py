@@ -57,7 +57,7 @@ def opened(jax: ModuleType, function: Callable[..., Any], args: Sequence[Any]) -
 
 
 def _large(jax: ModuleType, aval: Any, value: Any) -> np.ndarray | None:
-    """A large array as the trace takes it, read-only and without a copy; None of what stays a constant."""
+    """Return a large array as a read-only argument, without a copy; None for a value that stays a constant."""
     if not isinstance(value, (np.ndarray, jax.Array)) or jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return None
     if value.nbytes < LEAST or (value.shape, value.dtype) != (aval.shape, aval.dtype):

@@ -171,7 +171,7 @@ def _is_key(jax: ModuleType, leaf: Any) -> bool:
 
 
 def _key_data(jax: ModuleType, leaf: Any) -> Any:
-    """The bits of a typed key; anything else as it is."""
+    """Return the bits of a typed key; any other leaf unchanged."""
     return jax.random.key_data(leaf) if _is_key(jax, leaf) else leaf
 
 
@@ -198,7 +198,7 @@ def _of_key_data(
 
 
 def _value(jax: ModuleType, leaf: Any) -> np.ndarray | None:
-    """The value of a parameter as the trace takes it; None for a leaf that has only a shape."""
+    """Return the value of a parameter as the trace takes it; None for a leaf that has only a shape."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return None
     try:
@@ -208,7 +208,7 @@ def _value(jax: ModuleType, leaf: Any) -> np.ndarray | None:
 
 
 def _names(jax: ModuleType, args: Sequence[Any], positions: Sequence[int]) -> list[str]:
-    """A name for each leaf of the arguments, by its path."""
+    """Return a name for each leaf of the arguments, from its path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tuple(args))
     names = ["".join([f"arg{positions[path[0].idx]}", *map(_step, path[1:])]) for path, _ in leaves]
     return usable_names(names)

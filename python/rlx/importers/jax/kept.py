@@ -370,7 +370,7 @@ def _is_inexact(aval: Any) -> bool:
 
 
 def _tangent(jax: ModuleType, aval: Any, given: Any) -> Any:
-    """A tangent or cotangent as JAX takes it: those of integers are of a dtype without values."""
+    """Return a tangent or cotangent in the form that JAX accepts. For integers this is a `float0` array."""
     return given if _is_inexact(aval) else np.zeros(aval.shape, jax.dtypes.float0)
 
 
@@ -409,7 +409,7 @@ def _piece(function: Callable[..., Any], avals: Sequence[Any], depth: int) -> Ca
 
 
 def _key_kind(jax: ModuleType, aval: Any) -> str | None:
-    """The name of the generator of a typed key; None for anything else."""
+    """Return the name of the generator of a typed key; None for any other value."""
     if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
         return None
     kinds = ("threefry2x32", "rbg", "unsafe_rbg")

@@ -47,7 +47,7 @@ for _name in sorted(OF_COMPLEX):
 
 @primitives("cholesky")
 def cholesky(g: Graph, a: Tensor) -> Tensor:
-    """The other triangle stays as it is, and all is NaN where there is no factor."""
+    """Return the factor in one triangle, with the other triangle unchanged. All elements are NaN if there is no factor."""
     factor = g.cholesky(a)
     last = factor[..., -1:, -1:] if a.shape.dims[-1] != 0 else factor
     row, column = (g.iota(a.shape.dims[-2:], axis=axis, dtype="i32") for axis in (0, 1))

@@ -15,7 +15,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _heads(g: Graph, x: Tensor, count: int | None) -> Tensor:
-    """[batch, sequence, heads · head_dim] as [batch, heads, sequence, head_dim]; what has four axes stays as it is."""
+    """Return [batch, sequence, heads · head_dim] as [batch, heads, sequence, head_dim]; a rank-4 tensor unchanged."""
     if x.shape.rank == 4:
         return x
     if not count:
@@ -25,7 +25,7 @@ def _heads(g: Graph, x: Tensor, count: int | None) -> Tensor:
 
 
 def _bias(g: Graph, mask: Tensor, dtype: Any, length: Dim) -> Tensor:
-    """What a mask adds to scores; keys beyond its end are masked."""
+    """Return the bias that a mask adds to the scores. Keys beyond the end of the mask are masked."""
     bias = g.where(mask, g.constant(0.0, dtype=dtype), -math.inf) if mask.dtype.is_bool else g.cast(mask, dtype)
     missing = length - bias.shape.dims[-1]
     return (

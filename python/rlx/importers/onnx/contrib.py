@@ -21,7 +21,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _turned(g: Graph, x: Tensor, transposed: int, batch: int) -> Tensor:
-    """With the last two axes exchanged; with the first axis behind those of the batch."""
+    """Return `x` with the last two axes exchanged if `transposed`, and the first axis after the batch axes if `batch`."""
     axes = list(range(x.shape.rank))
     if batch:
         axes = [*axes[1:-1], 0, axes[-1]]
@@ -39,7 +39,7 @@ def fused_matmul(
 
 
 def _activated(g: Graph, x: Tensor, name: str, parameters: Sequence[float] | None) -> Tensor:
-    """An activation that was fused into an op."""
+    """Return the result of an activation that was fused into an op."""
     given: tuple[float, ...] = tuple(parameters or ())
     if name == "LeakyRelu":
         return leaky_relu(g, x, alpha=given[0] if given else 0.01)
@@ -204,7 +204,7 @@ class EmbeddingOperands:
 def embed_layer_normalization(
     g: Graph, tables: EmbeddingOperands, *, outputs: int, epsilon: float = 1e-12, mask_index_type: int = 1
 ) -> list[Tensor]:
-    """The sum of three embeddings, normed; the length of each sequence by its mask; the sum."""
+    """Return the normalised sum of three embeddings, the length of each sequence from its mask, and the sum."""
     total, mask, norm = tables.sum(g), tables.mask, NormAttributes(epsilon=epsilon)
     normed = layer_normalization(g, total, tables.scale, tables.beta, outputs=1, norm=norm)[0]
     batch = tables.ids.shape.dims[0]

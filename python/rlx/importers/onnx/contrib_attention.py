@@ -18,7 +18,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _split_heads(g: Graph, x: Tensor, heads: int) -> Tensor:
-    """[batch, sequence, heads · head_dim] as [batch, heads, sequence, head_dim]."""
+    """Return [batch, sequence, heads · head_dim] as [batch, heads, sequence, head_dim]."""
     batch, length, _ = x.shape.dims
     (width,) = static_dims(x, 2)
     return g.transpose(g.reshape(x, (batch, length, heads, width // heads)), (0, 2, 1, 3))
@@ -48,13 +48,13 @@ def _weighted(g: Graph, scores: Tensor, v: Tensor, bias: Tensor | None, allowed:
 
 
 def _causal(g: Graph, rows: Dim, columns: Dim) -> Tensor:
-    """Which keys a query may see: queries are the last of all positions."""
+    """Return which keys a query may attend to. The queries are the last positions of the sequence."""
     last = g.add(g.iota((rows, 1), 0), extent(g, columns - rows, "i32"))
     return g.le(g.iota((1, columns), 1), last)
 
 
 def _mask_bias(g: Graph, mask: Tensor, total: Dim, filter_value: float, dtype: Any) -> Tensor:
-    """What a mask of 0 and 1 adds to scores: of keys `[batch, total]`, of both `[batch, rows, total]`, or lengths `[batch]`."""
+    """Return the bias for a mask: keys `[batch, total]`, queries and keys `[batch, rows, total]`, or lengths `[batch]`."""
     if mask.shape.rank == 1:
         ends = g.reshape(g.cast(mask, "i32"), (-1, 1, 1, 1))
         seen = g.lt(g.iota((1, 1, 1, total), 3), ends)
@@ -141,7 +141,7 @@ def attention(
     qkv_hidden_sizes: Sequence[int] | None = None,
     rotary_embedding_dim: int = 0,
 ) -> list[Tensor]:
-    """Of one tensor, which a product with joined weights makes queries, keys and values of."""
+    """Return the attention of one tensor. A product with joined weights gives the queries, keys and values."""
     return heads.attention(g, operands, outputs, qkv_hidden_sizes)
 
 
@@ -201,7 +201,7 @@ class MicrosoftRotaryAttributes(RotaryAttributes):
 def microsoft_rotary_embedding(
     g: Graph, x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor, *, rotation: MicrosoftRotaryAttributes
 ) -> Tensor:
-    """Positions are those of each element, or the first one of all sequences."""
+    """Apply rotary embeddings. Positions are given for each element, or as the first position of all sequences."""
     if rotation.is_packed_batching:
         raise UnsupportedError("of packed batches cannot be imported")
     batch, length = x.shape.dims[0], x.shape.dims[1 if x.shape.rank == 3 else 2]
@@ -215,7 +215,7 @@ def microsoft_rotary_embedding(
 
 
 def _cached(g: Graph, past: Tensor | None, new: Tensor, starts: Tensor, room: Dim) -> Tensor:
-    """A cache with new rows behind those of each sequence."""
+    """Return a cache with the new rows of each sequence written at its start position."""
     if past is None:
         return new
     more = room - past.shape.dims[2]
@@ -289,7 +289,7 @@ class GroupQueryAttributes:
 def group_query_attention(
     g: Graph, operands: GroupQueryOperands, *, static: Static, outputs: int, heads: GroupQueryAttributes
 ) -> list[Tensor]:
-    """Causal; `lengths` are those of all sequences with the new rows, less 1. A cache with room is written at its place."""
+    """Return causal attention. `lengths` are total lengths minus 1. New rows are written in place if the cache has room."""
     if heads.smooth_softmax == 1:
         raise UnsupportedError("with a smooth softmax cannot be imported")
     q, k, v = operands.parts(g, heads.num_heads, heads.kv_num_heads)

@@ -89,7 +89,7 @@ def qlinear_where(
 
 
 def _scaled(g: Graph, sums: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Tensor | None) -> Tensor:
-    """Sums of products of integers as floats."""
+    """Return sums of products of integers as scaled floats."""
     columns = sums.shape.rank - 1
     factor = g.mul(for_axis(g, sums, a_scale, max(columns - 1, 0), 0), for_axis(g, sums, b_scale, columns, 0))
     result = g.mul(g.cast(sums, "f32"), factor)
@@ -164,12 +164,12 @@ class QuantizedAttentionOperands:
 def qattention(
     g: Graph, operands: QuantizedAttentionOperands, *, outputs: int, heads: JoinedAttentionAttributes
 ) -> list[Tensor]:
-    """`Attention`, whose product with the weights is one of integers."""
+    """Return the result of `Attention`. The product with the weights is computed on integers."""
     return heads.attention(g, operands.dequantized(g), outputs)
 
 
 def _unpacked(packed: Tensor, g: Graph, bits: int) -> Tensor:
-    """Bytes `[…, n]` as numbers of a few bits, i32 `[…, n · 8 / bits]`: those of the low bits first."""
+    """Unpack bytes `[…, n]` to integers of a few bits, i32 `[…, n · 8 / bits]`. The low bits come first."""
     wide = g.cast(packed, "i32")
     parts = [g.bitwise_and(g.right_shift(wide, bits * i), (1 << bits) - 1) for i in range(8 // bits)]
     if len(parts) == 1:

@@ -64,7 +64,7 @@ def if_(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
 
 
 def _depends(scope: OnnxScope, body: GraphProto, changing: set[str]) -> set[str]:
-    """The names of a body whose values depend on its inputs of the given names, or on tensors from outside."""
+    """Return the names in a body that depend on the inputs `changing`, or on tensors from outside."""
     found = set(changing)
     for node in body.node:
         names = list(names_read(node))
@@ -77,7 +77,7 @@ def _depends(scope: OnnxScope, body: GraphProto, changing: set[str]) -> set[str]
 
 
 def _number(body: GraphProto, step: Any, g: Graph) -> OnnxValue:
-    """The number of a step: a scalar, or one element where the body says so."""
+    """Return the number of a step: a scalar, or one element if the body declares an axis."""
     has_axis = len(body.input[0].type.tensor_type.shape.dim) == 1
     if isinstance(step, int):
         return OnnxValue(known=np.array([step] if has_axis else step, np.int64))
@@ -85,7 +85,7 @@ def _number(body: GraphProto, step: Any, g: Graph) -> OnnxValue:
 
 
 def _names(body: GraphProto) -> tuple[str, ...]:
-    """All names that a body gives, which tell it from others."""
+    """Return all names that a body defines. They identify the body."""
     return tuple(name for node in body.node for name in node.output)
 
 
@@ -127,7 +127,7 @@ def loop(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
 
 
 def _is_regular(scope: OnnxScope, body: GraphProto, carries: Sequence[OnnxValue]) -> bool:
-    """Whether a loop's condition stays as it is, and all that it carries are tensors."""
+    """Return whether a loop's condition never changes and all carries are tensors."""
     passed = {body.input[1].name}
     for node in body.node:
         if node.op_type == "Identity" and node.input[0] in passed:
@@ -164,7 +164,7 @@ def _repeated(
 
 
 def _no_rows(scope: OnnxScope, body: GraphProto, carries: list[OnnxValue]) -> list[OnnxValue]:
-    """What a loop of no steps stacks: no rows, of the shapes that a step would give."""
+    """Return the stacked results of a loop without steps: no rows, with the shapes that a step would return."""
     if len(body.output) == 1 + len(carries):
         return []
     g = scope.g
@@ -255,7 +255,7 @@ def _scan(scope: OnnxScope, body: GraphProto, carries: Sequence[Tensor], xs: Seq
 def _batched_scan(
     scope: OnnxScope, attributes: Mapping[str, Any], values: Sequence[OnnxValue | None]
 ) -> list[OnnxValue]:
-    """That of version 8: for each element of the batch, the first axis of all tensors, along the second."""
+    """Scan of version 8: for each element of the batch, which is the first axis of all tensors, along the second axis."""
     lengths, *others = values
     if lengths is not None or any(attributes.get("directions") or ()):
         raise UnsupportedError("of version 8 with lengths or directions cannot be imported")

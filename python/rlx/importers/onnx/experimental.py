@@ -34,14 +34,17 @@ def parametric_softplus(g: Graph, x: Tensor, *, alpha: float = 1.0, beta: float 
 
 @imports("ImageScaler")
 def image_scaler(g: Graph, x: Tensor, *, bias: Sequence[float] | None = None, scale: float = 1.0) -> Tensor:
-    """A factor for all, and something added for each channel."""
+    """Scale the image by one factor and add a bias to each channel."""
     scaled = g.mul(x, scale)
     return g.add(scaled, g.constant(np.array(bias, np.float32).reshape(-1, 1, 1))) if bias else scaled
 
 
 @imports("Crop")
 def crop(g: Graph, x: Tensor, *, border: Sequence[int], scale: Sequence[int] | None = None) -> Tensor:
-    """Without borders (left, top, right, bottom); with `scale` so many rows and columns from the left and the top on."""
+    """Cut the borders (left, top, right, bottom).
+
+    With `scale`, keep this number of rows and columns from the top left corner of the cut.
+    """
     if x.shape.rank != 4 or len(border) != 4:
         raise UnsupportedError(f"of {x.shape} by {len(border)} borders has no meaning")
     left, top, right, bottom = border

@@ -13,7 +13,7 @@ _REDUCTION = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "m
 
 
 def _from_start(g: Graph, indices: Tensor, size: Dim) -> Tensor:
-    """Indices of which negative ones count from the end."""
+    """Return indices with negative ones counted from the end."""
     return g.where(g.lt(indices, 0), g.add(indices, extent(g, size, indices.dtype)), indices)
 
 
@@ -32,7 +32,7 @@ def gather_elements(g: Graph, x: Tensor, indices: Tensor, *, axis: int = 0) -> T
 
 
 def _rows_from_start(g: Graph, x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """Index tuples of which negative numbers count from the end."""
+    """Return index tuples with negative ones counted from the end."""
     (depth,) = static_dims(indices, -1)
     sizes = [extent(g, d, indices.dtype) for d in x.shape.dims[batch_dims : batch_dims + depth]]
     if all(isinstance(s, int) for s in sizes):

@@ -128,7 +128,10 @@ class TfIdfAttributes:
 
 @imports("TfIdfVectorizer")
 def tf_idf_vectorizer(g: Graph, x: Tensor, *, pool: TfIdfAttributes) -> Tensor:
-    """How often n-grams of a pool occur, with up to so many elements skipped between two; of integers, known or not."""
+    """Count the n-grams of a pool in an integer tensor, with up to `max_skip_count` skipped elements.
+
+    The tensor may be computed at run time.
+    """
     grams = pool.grams()
     rows = g.reshape(x, (1, -1)) if x.shape.rank < 2 else x
     (length,) = static_dims(rows, 1)

@@ -18,7 +18,7 @@ class LossAttributes:
 
 
 def _reduced(g: Graph, log_probs: Tensor, target: Tensor, weight: Tensor | None, loss_of: LossAttributes) -> Tensor:
-    """Minus the logarithm of each target's probability; classes are axis 1."""
+    """Return the negative log-probability of each target. Classes are axis 1."""
     ignore_index, reduction = loss_of.ignore_index, loss_of.reduction
     used = None if ignore_index is None else g.ne(target, ignore_index)
     (classes,) = static_dims(log_probs, 1)

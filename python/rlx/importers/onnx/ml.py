@@ -18,7 +18,7 @@ _MOST_KEYS = 4096  # the largest number of keys; a value is compared with each o
 
 
 def _per_feature(g: Graph, values: Sequence[float]) -> Tensor | float:
-    """One number for all features, or one for each."""
+    """Return one number for all features, or one for each feature."""
     return float(values[0]) if len(values) == 1 else g.constant(np.array(values, np.float32))
 
 
@@ -86,7 +86,7 @@ def linear_regressor(
 
 @imports(f"{_DOMAIN}.FeatureVectorizer")
 def feature_vectorizer(g: Graph, *xs: Tensor, inputdimensions: Sequence[int] | None = None) -> Tensor:
-    """Features side by side, of each operand so many: cut, or followed by zeros."""
+    """Concatenate features. Each operand is cut or zero-padded to its number of columns."""
     parts: list[Tensor] = []
     for i, x in enumerate(xs):
         rows = g.reshape(x, (-1, 1)) if x.shape.rank == 1 else x
@@ -106,7 +106,7 @@ def one_hot_encoder(
     cats_strings: Sequence[str] | None = None,
     zeros: int = 1,
 ) -> Tensor:
-    """A column for each category; of what is none of them, as NaN is, zeros."""
+    """Return a one-hot encoding with a column for each category. Values without a category, such as NaN, give zeros."""
     if not cats_int64s:
         raise UnsupportedError("of texts cannot be imported")
     kinds = g.constant(np.array(cats_int64s, np.int64))
@@ -122,7 +122,7 @@ def zip_map(
     classlabels_int64s: Sequence[int] | None = None,
     classlabels_strings: Sequence[str] | None = None,
 ) -> Tensor:
-    """The tensor itself: its columns are the classes, in the order of their names."""
+    """Return the tensor itself. Its columns are the classes, in the order of their names."""
     return x
 
 
@@ -159,7 +159,7 @@ class LabelTable:
 
 @imports(f"{_DOMAIN}.LabelEncoder")
 def label_encoder(g: Graph, x: Tensor, *, table: LabelTable) -> Tensor:
-    """The value of each key, by a comparison with all of them; NaN is a key as others are."""
+    """Return the value of each key, by comparison with all keys. NaN can be a key."""
     keys, values = table.keys, table.values
     bounded(keys.size, "keys", _MOST_KEYS)
     if keys.dtype.kind not in "iuf" or values.dtype.kind not in "iuf" or not keys.size or keys.shape != values.shape:

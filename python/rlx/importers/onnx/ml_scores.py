@@ -49,7 +49,7 @@ def regressed(g: Graph, result: Tensor, kind: str) -> Tensor:
 
 
 def _inverse_erf(g: Graph, x: Tensor) -> Tensor:
-    """By Winitzki's formula, as ONNX's reference and ONNX Runtime have it."""
+    """Return the inverse of erf by Winitzki's formula, as in ONNX's reference evaluator and ONNX Runtime."""
     log = g.log(g.mul(g.sub(1.0, x), g.add(1.0, x)))
     half = g.add(2 / (math.pi * 0.147), g.mul(log, 0.5))
     root = g.sqrt(g.sub(g.sqrt(g.sub(g.mul(half, half), g.div(log, 0.147))), half))
@@ -106,13 +106,13 @@ class ClassLabels:
 
 
 def rows_of(g: Graph, x: Tensor) -> Tensor:
-    """Features as floats, `[rows, features]`."""
+    """Return features as floats, `[rows, features]`."""
     x = x if x.dtype.is_float else g.cast(x, "f32")
     return g.reshape(x, (1, -1)) if x.shape.rank == 1 else x
 
 
 def kernel(g: Graph, x: Tensor, vectors: np.ndarray, kind: str, parameters: Sequence[float] | None) -> Tensor:
-    """The products of a kernel of rows, `[rows, features]`, and vectors, `[vectors, features]`: `[rows, vectors]`."""
+    """Return the kernel of rows `[rows, features]` and vectors `[vectors, features]`, as `[rows, vectors]`."""
     gamma, offset, degree = tuple(parameters or ()) or (0.0, 0.0, 0.0)
     table = literal_or_weight(g, vectors)
     if kind == "RBF":

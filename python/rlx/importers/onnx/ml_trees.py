@@ -95,7 +95,7 @@ class _Forest:
         return g.scan(step, (start,), (g.iota((self.depth,), 0, "i32"),))[0][0]
 
     def _test(self, g: Graph) -> Any:
-        """A function of values, limits and nodes: whether the comparisons hold."""
+        """Return a function of values, limits and nodes that computes whether the comparisons hold."""
         inner = self.yes != self.no
         kinds = sorted(set(self.modes[inner].tolist())) or [0]
         codes = literal_or_weight(g, self.modes, trainable=False) if len(kinds) > 1 else None
@@ -116,7 +116,7 @@ class _Forest:
 
 
 def _numbers(values: Sequence[float] | None, tensor: np.ndarray | None) -> np.ndarray:
-    """Numbers that are given as a list, or as a tensor."""
+    """Return numbers from a list or a tensor."""
     return np.asarray(tensor) if tensor is not None else np.array(values or (), np.float32)
 
 
@@ -213,7 +213,7 @@ def _with_base(g: Graph, result: Tensor, base: np.ndarray, targets: int) -> Tens
 
 
 def _aggregated(g: Graph, x: Tensor, forest: _Forest, table: np.ndarray, how: str) -> Tensor:
-    """What the leaves of all trees give together, `[rows, targets]`; 0 where none gives anything."""
+    """Return the aggregated weights of the reached leaves, `[rows, targets]`; 0 if no leaf has a weight for a target."""
     if how not in _AGGREGATES:
         raise UnsupportedError(f"with '{how}' of its leaves cannot be imported")
     found = g.gather(literal_or_weight(g, table, trainable=False), forest.leaves(g, x))

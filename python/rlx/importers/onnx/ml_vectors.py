@@ -96,7 +96,7 @@ class SvmClassifierAttributes(SvmAttributes):
 def svm_classifier(
     g: Graph, x: Tensor, *, wanted: Sequence[bool], labels: ClassLabels, svm: SvmClassifierAttributes
 ) -> tuple[Tensor, Tensor]:
-    """By the votes of a comparison of each pair of classes; by the largest score where there are no support vectors."""
+    """Classify by votes from a comparison of each pair of classes; without support vectors, by the largest score."""
     x, counts, kind = g.cast(rows_of(g, x), "f32"), svm.vectors_per_class, svm.post_transform
     classes = bounded(labels.count, "classes", _MOST_CLASSES)
     if classes < 2:
@@ -133,7 +133,7 @@ def _pair_weights(weights: np.ndarray, pairs: Sequence[tuple[int, int]], counts:
 
 
 def _votes(g: Graph, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:
-    """How many comparisons each class has won, `[rows, classes]`."""
+    """Return the number of comparisons that each class has won, `[rows, classes]`."""
     won = np.zeros((len(pairs), classes), np.float32)
     for number, (i, j) in enumerate(pairs):
         won[number, i], won[number, j] = 1, -1
@@ -172,7 +172,7 @@ def _shares(
 
 
 def _coupled(g: Graph, q: Tensor, classes: int) -> Tensor:
-    """The shares for which no step changes much, for a matrix of each row, `[rows, classes, classes]`."""
+    """Return the probabilities at which a step changes little, for a matrix of each row `[rows, classes, classes]`."""
     tolerance = 0.005 / classes
 
     def products(p: Tensor) -> Tensor:

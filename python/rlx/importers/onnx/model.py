@@ -167,7 +167,7 @@ def _check_ops(model: OnnxModel) -> None:
 
 
 def _has_function(model: OnnxModel, node: NodeProto) -> bool:
-    """Whether ONNX defines an op by a function that depends on the node."""
+    """Return whether ONNX defines an op by a function that depends on the node."""
     try:
         version = model.opsets.get(node.domain, 1)
         return model.onnx.defs.get_schema(node.op_type, version, node.domain).has_context_dependent_function
@@ -176,7 +176,7 @@ def _has_function(model: OnnxModel, node: NodeProto) -> bool:
 
 
 def _nodes(graph: GraphProto, depth: int = 0) -> Iterator[Any]:
-    """The nodes of a graph and of those inside of it."""
+    """Yield the nodes of a graph and of its inner graphs."""
     if depth > 64:
         raise Error("graphs are in one another, more than 64 deep")
     for node in graph.node:

@@ -69,7 +69,7 @@ def einsum(g: Graph, *xs: Tensor, equation: str) -> Tensor:
 def padded(
     g: Graph, x: Tensor, padding: list[tuple[Dim, Dim]], value: float = 0
 ) -> tuple[Tensor, list[tuple[int, int]]]:
-    """What is left of the padding of spatial axes; where it depends on sizes that are open, the tensor gets it before."""
+    """Pad the tensor along axes whose padding depends on open sizes. Return it with the remaining padding."""
     if all(isinstance(n, int) for pair in padding for n in pair):
         return x, padding  # type: ignore[return-value]
     return g.pad(x, [(0, 0), (0, 0), *padding], value=value), [(0, 0)] * len(padding)

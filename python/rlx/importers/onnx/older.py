@@ -42,7 +42,7 @@ def newer(
 
 
 def _aligned(g: Graph, operands: Sequence[Any], axis: int | None) -> Sequence[Any]:
-    """The second operand with the axes of the first from one on; without one with the last."""
+    """Align the second operand with the axes of the first from `axis` on, or with its last axes if `axis` is None."""
     x, y = operands
     if axis is None or y.shape.rank == 0:
         return operands

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def names_read(node: NodeProto) -> Iterator[str]:
-    """The names that a node reads, those that the graphs inside of it read or give as results among them."""
+    """Yield the names that a node reads, including the names that its inner graphs read or return."""
     yield from filter(None, node.input)
     for attribute in node.attribute:
         if attribute.type == attribute.GRAPH:

@@ -134,7 +134,7 @@ class UnpoolAttributes:
 def max_unpool(
     g: Graph, x: Tensor, places: Tensor, shape: Tensor | None = None, *, static: Static, pool: UnpoolAttributes
 ) -> Tensor:
-    """The elements at their places in the smaller tensor that the attributes imply; a larger result is padded behind."""
+    """Place the elements in the smaller tensor that the attributes imply. A larger result is padded at the end."""
     dims = (*x.shape.dims[:2], *pool.sizes(x))
     flat = g.zeros((dim.product(dims),), dtype=x.dtype)
     filled = g.scatter_nd(flat, g.reshape(places, (-1, 1)), g.reshape(x, (-1,)), reduction="set")

@@ -19,7 +19,7 @@ _WITH_PRECISION = 23  # the first version whose text specifies the type of the d
 
 
 def for_axis(g: Graph, x: Tensor, values: Tensor, axis: int, block_size: int) -> Tensor:
-    """Scales or zero points, so that they broadcast with the tensor: one, one for each place of an axis, or of its blocks."""
+    """Reshape scales or zero points to broadcast with a tensor: a single one, one per index of an axis, or one per block."""
     if values.shape.rank == 0 or (values.shape.rank == 1 and values.shape.dims[0] == 1):
         return g.reshape(values, ())
     axis = axis % x.shape.rank
@@ -145,7 +145,7 @@ def _precision(scale: DType, precision: Any, opset: int) -> DType:
 
 @imports("DynamicQuantizeLinear")
 def dynamic_quantize_linear(g: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """To u8 by the range of the tensor, which has 0 in it; the scale; the zero point."""
+    """Quantise to u8 by the range of the tensor, extended to include 0. Return the result, its scale and its zero point."""
     low, high = g.minimum(g.min(x), 0.0), g.maximum(g.max(x), 0.0)
     scale = g.div(g.sub(high, low), 255.0)
     scale = g.where(g.eq(scale, 0.0), 1.0, scale)
@@ -154,7 +154,7 @@ def dynamic_quantize_linear(g: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def centred(g: Graph, x: Tensor, zero_point: Tensor | None, axis: int) -> Tensor:
-    """The integers less their zero point, as i32."""
+    """Return the integers minus their zero point, as i32."""
     wide = g.cast(x, "i32")
     return wide if zero_point is None else g.sub(wide, g.cast(for_axis(g, x, zero_point, axis, 0), "i32"))
 

@@ -224,7 +224,7 @@ def gru(
     attributes: LayoutAttributes,
     linear_before_reset: int = 0,
 ) -> list[Tensor]:
-    """Gates in the order update, reset, hidden; with `linear_before_reset` the reset is after the product."""
+    """Run a GRU, gates in the order update, reset, hidden. With `linear_before_reset`, the reset follows the product."""
     cell = Cell(g, operands, attributes, bool(attributes.layout))
     functions = attributes.functions(("sigmoid", "tanh"), cell.directions)
     w, r, b = operands.w, operands.r, operands.b
@@ -266,7 +266,7 @@ class LstmAttributes(LayoutAttributes):
 
 @imports("LSTM")
 def lstm(g: Graph, operands: LstmOperands, *, outputs: int, attributes: LstmAttributes) -> list[Tensor]:
-    """Gates in the order input, output, forget, cell; peepholes in the order input, output, forget."""
+    """Run an LSTM, gates in the order input, output, forget, cell, and peepholes in the order input, output, forget."""
     cell = Cell(g, operands, attributes, bool(attributes.layout))
     return run_lstm(g, cell, operands.peepholes, attributes, bool(attributes.input_forget), outputs)
 

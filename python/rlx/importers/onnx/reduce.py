@@ -75,7 +75,7 @@ def arg_min(g: Graph, x: Tensor, *, axis: int = 0, keepdims: int = 1, select_las
 
 
 def _over(g: Graph, x: Tensor, axis: int | None, opset: int, function: Any) -> Tensor:
-    """Until opset 13 all axes from `axis` on counted as one."""
+    """Apply a function over an axis. Until opset 13, all axes from `axis` on were treated as one axis."""
     if opset >= 13:
         return function(x, -1 if axis is None else axis)
     axis = 1 if axis is None else axis + x.shape.rank if axis < 0 else axis

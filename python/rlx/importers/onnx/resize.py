@@ -89,7 +89,7 @@ def _interpolated(
 
 
 def _along(g: Graph, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray) -> Tensor:
-    """A sum of elements of an axis, for each of the results."""
+    """Return a weighted sum of elements of an axis, for each of the results."""
     (size,) = static_dims(x, axis)
     index = np.clip(taken, 0, size - 1).astype(np.int32)
     if index.shape[1] == 1:

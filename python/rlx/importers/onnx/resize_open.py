@@ -74,7 +74,7 @@ def along_open(g: Graph, x: Tensor, axis: int, count: Dim, scale: float | None, 
 
 
 def _places(g: Graph, mode: str, count: Dim, size: Dim, scale: float | None) -> Tensor:
-    """Where each result is on the axis, f32."""
+    """Return the position of each result on the axis, f32."""
     number = g.cast(g.iota((count,), 0), "f32")
     whole = dim.exact_divide(count, size)
     ratio: Any = scale if scale is not None else float(whole) if isinstance(whole, int) else None
@@ -107,12 +107,12 @@ def _rounded(g: Graph, places: Tensor, rounding: str) -> Tensor:
 
 
 def _within(g: Graph, places: Tensor, size: Dim) -> Tensor:
-    """Places as indices, those outside as the nearest element."""
+    """Return positions as indices, clamped to the axis."""
     return g.minimum(g.maximum(g.cast(places, "i32"), 0), extent(g, size - 1, "i32"))
 
 
 def _weights(g: Graph, share: Tensor, mode: str, a: float) -> list[tuple[int, Tensor]]:
-    """The elements that a result takes, from the one before its place, and the weight of each."""
+    """Return the offsets of the elements of a result, relative to the one before its position, and their weights."""
     if mode == "linear":
         return [(0, g.sub(1.0, share)), (1, share)]
 

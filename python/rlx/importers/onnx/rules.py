@@ -154,7 +154,7 @@ def once(x: Any, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def extent(g: Graph, size: Dim, dtype: Any) -> Any:
-    """A size beside tensors of a dtype: a number where it is known, else a scalar of that dtype."""
+    """Return a size for use with tensors of a dtype: an integer if it is known, else a scalar of that dtype."""
     return size if isinstance(size, int) else g.cast(size_of(g, size), dtype)
 
 

@@ -69,7 +69,7 @@ def col2im(
 
 
 def _read_at(g: Graph, images: Tensor, at: Any) -> Tensor:
-    """Images `[N, C, H, W]` at positions `[N, P]` of the two axes, by linear interpolation, with zeros around: `[N, C, P]`."""
+    """Sample images `[N, C, H, W]` at positions `[N, P]` of both axes, linearly and with zeros outside: `[N, C, P]`."""
     count, channels, *sizes = images.shape.static
     flat = g.reshape(images, (count, channels, -1))
     first = [g.floor(a) for a in at]
@@ -113,7 +113,7 @@ class DeformOperands:
 
 @imports("DeformConv")
 def deform_conv(g: Graph, operands: DeformOperands, *, window: DeformAttributes) -> Tensor:
-    """A convolution whose windows read at their places plus an offset, by linear interpolation."""
+    """Convolve with window elements that are sampled at their position plus an offset, by linear interpolation."""
     x, w, offset, bias, mask = operands.x, operands.w, operands.offset, operands.bias, operands.mask
     batch, channels, *sizes = x.shape.static
     kernel = w.shape.static[2:]
@@ -165,7 +165,7 @@ class RoiAttributes:
 
 @imports("RoiAlign")
 def roi_align(g: Graph, x: Tensor, rois: Tensor, batch_indices: Tensor, *, opset: int, cells: RoiAttributes) -> Tensor:
-    """The mean or the maximum of samples in each cell of regions; a sample more than one element outside is 0."""
+    """Return the mean or maximum of samples in each cell of regions. A sample more than one element outside is 0."""
     sampling_ratio, output_height, output_width = cells.sampling_ratio, cells.output_height, cells.output_width
     if not sampling_ratio:
         raise UnsupportedError("whose number of samples depends on the regions cannot be imported")

@@ -373,7 +373,7 @@ def _of_shape(op: str, sizes: Sequence[Dim], attributes: Mapping[str, Any]) -> n
 
 
 def _measured(g: Graph, sizes: SymbolicArray) -> Tensor:
-    """The tensor of sizes, of which some are only known when the graph runs."""
+    """Return a tensor of sizes. Some are known only at run time."""
     elements = [size_of(g, d) for d in sizes.array.reshape(-1).tolist()]
     parts = [g.constant(np.int64(e)) if isinstance(e, int) else g.cast(e, "i64") for e in elements]
     return g.cast(g.reshape(g.stack(parts, 0), sizes.array.shape), sizes.dtype)

@@ -119,7 +119,7 @@ def split_to_sequence(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
 
 @structural("SequenceMap")
 def sequence_map(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
-    """The body for each item of the first sequence, of others the item at the same place; tensors stay as they are."""
+    """Apply the body to each item of the first sequence, with items of other sequences at the same index."""
     first, *others = scope.operands(node)
     body = scope.attributes(node)["body"]
     columns: list[list[OnnxValue]] = []
@@ -151,7 +151,7 @@ def optional_get_element(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
 
 @structural("Identity")
 def identity(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
-    """A weight stays one, a known value known."""
+    """Return the operand itself, so that weights and known values are preserved."""
     value = scope.operands(node)[0]
     assert value is not None
     return [value]

@@ -67,7 +67,7 @@ def constant_of_shape(g: Graph, shape: Tensor, *, static: Static, value: np.ndar
 
 @imports("Shape")
 def shape_of(g: Graph, x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
-    """Of a tensor that is known; of all others the scope has it."""
+    """Return the shape of a known tensor. The scope handles all other tensors."""
     return g.constant(np.array(x.shape.static[start:end], np.int64))
 
 

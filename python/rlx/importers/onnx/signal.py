@@ -21,7 +21,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _complex(g: Graph, x: Tensor) -> Tensor:
-    """A tensor with real numbers, or pairs of them, along the last axis, as complex ones."""
+    """Return a tensor with real numbers, or (real, imaginary) pairs, along the last axis as a complex tensor."""
     parts = [g.squeeze(g.narrow(x, -1, i, 1), -1) for i in range(static_dims(x, -1)[0])]
     parts = [g.cast(p, "f32") for p in parts]
     return g.complex(parts[0], parts[1] if len(parts) > 1 else g.zeros_like(parts[0]))
@@ -32,7 +32,7 @@ def _pairs(g: Graph, x: Tensor, dtype: Any) -> Tensor:
 
 
 def _fitted(g: Graph, x: Tensor, axis: int, length: int) -> Tensor:
-    """An axis cut, or filled with zeros, to a length."""
+    """Return the tensor with an axis cut or zero-padded to a length."""
     (size,) = static_dims(x, axis)
     if length <= size:
         return g.narrow(x, axis, 0, length)

@@ -27,7 +27,7 @@ def mulhi(g: Graph, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _upper_half(g: Graph, a: Tensor, b: Tensor) -> Tensor:
-    """Of integers of 64 bits, by the products of their halves (Warren, "Hacker's Delight", 8-2)."""
+    """Return the upper half of a product of 64-bit integers, from products of halves (Warren, "Hacker's Delight", 8-2)."""
     kind, half = a.dtype, 32
 
     def low(x: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def _upper_half(g: Graph, a: Tensor, b: Tensor) -> Tensor:
 
 @imports("chlo.bessel_i1e")
 def bessel_i1e(g: Graph, x: Tensor) -> Tensor:
-    """`exp(-|x|)·I1(x)`, in f64, to the last digits."""
+    """Return `exp(-|x|)·I1(x)`, computed in f64 to nearly full precision."""
     wide = g.cast(x, "f64")
     size = g.abs(wide)
     is_near = size <= _NEAR
@@ -57,7 +57,7 @@ def bessel_i1e(g: Graph, x: Tensor) -> Tensor:
 
 
 def _chebyshev(g: Graph, coefficients: np.ndarray, double: Tensor) -> Tensor:
-    """A series of Chebyshev polynomials at half of `double`, by Clenshaw's rule."""
+    """Evaluate a series of Chebyshev polynomials at half of `double`, by Clenshaw's rule."""
     last: Any = g.zeros(double.shape.dims, "f64")
     before: Any = last
     for coefficient in coefficients[:0:-1]:

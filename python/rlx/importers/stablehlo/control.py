@@ -23,7 +23,7 @@ def if_(g: Graph, condition: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
 
 @imports("case")
 def case(g: Graph, index: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
-    """Of an index out of range the last branch."""
+    """Import `case`. An index out of range selects the last branch."""
 
     def chosen(first: int, rest: Sequence[Any]) -> list[Tensor]:
         if len(rest) == 1:

@@ -103,7 +103,7 @@ def minimum(g: Graph, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _before(g: Graph, a: Tensor, b: Tensor) -> Tensor:
-    """Whether a complex number is smaller: by the real parts, and where they are equal by the others."""
+    """Return whether `a < b` for complex numbers, in lexicographic order of real and imaginary part."""
     real, other = (g.real(a), g.real(b)), (g.imag(a), g.imag(b))
     return (real[0] < real[1]) | (g.eq(*real) & (other[0] < other[1]))
 

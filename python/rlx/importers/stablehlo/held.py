@@ -50,14 +50,14 @@ class Held:
         return [s if q is None else s.with_dtype(q.expressed) for s, q in zip(shapes, types, strict=True)]
 
     def opened(self, g: Graph, operands: Sequence[Tensor]) -> list[Tensor]:
-        """The operands as the rule takes them: quantised ones as the numbers that they stand for."""
+        """Return the operands for the rule: quantised ones are dequantised."""
         if not self._floats:
             return list(operands)
         types = [quantised(v.type) for v in self._op.operands]
         return [t if q is None else q.numbers(g, t) for t, q in zip(operands, types, strict=True)]
 
     def closed(self, g: Graph, results: Sequence[Tensor]) -> list[Tensor]:
-        """The results as they are held, from those that the rule gave."""
+        """Return the results in their storage types, given the results of the rule."""
         if not self._floats:
             return list(results)
         types = [quantised(r.type) for r in self._op.results]

@@ -31,7 +31,7 @@ def dynamic_update_slice(g: Graph, x: Tensor, update: Tensor, *starts: Tensor) -
 
 
 def _natural(g: Graph, start: Tensor) -> Tensor:
-    """A start as an index that does not count from the end."""
+    """Return a start as an i64 index. It is at least 0, so that it does not count from the end."""
     start = g.cast(start, "i64")
     return g.maximum(start, 0)
 
@@ -245,5 +245,5 @@ class _Places:
 
 
 def _along(g: Graph, rank: int, axis: int, size: Dim) -> Tensor:
-    """0, 1, … along one of the axes."""
+    """Return 0, 1, … along one of the axes."""
     return g.reshape(g.iota((size,), 0, "i64"), [size if i == axis else 1 for i in range(rank)])

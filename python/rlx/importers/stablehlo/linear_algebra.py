@@ -43,7 +43,7 @@ class SolveAttributes:
 
 @imports("triangular_solve")
 def triangular_solve(g: Graph, a: Tensor, b: Tensor, *, system: SolveAttributes) -> Tensor:
-    """By RLX's op; of complex matrices by substitution, a row in each step."""
+    """Solve by RLX's op. Complex matrices are solved by substitution, one row per step."""
     left_side, lower, unit_diagonal, transpose_a = (
         system.left_side,
         system.lower,
@@ -67,7 +67,7 @@ def triangular_solve(g: Graph, a: Tensor, b: Tensor, *, system: SolveAttributes)
 
 
 def _substituted(g: Graph, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tensor:
-    """The x with `a·x = b` for a lower triangular matrix `[…, n, n]` and `b […, n, m]`."""
+    """Return x with `a·x = b`, for a lower triangular matrix `[…, n, n]` and `b […, n, m]`."""
     *batch, n, m = b.shape.static
     if 0 in (*batch, n, m):
         return b
@@ -93,7 +93,10 @@ def _substituted(g: Graph, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tens
 
 @imports("cholesky")
 def cholesky(g: Graph, a: Tensor, *, lower: bool = False, results: list[Shape]) -> Tensor:
-    """By RLX's op; of complex matrices a column in each step. The other triangle is zero, and all is NaN without a factor."""
+    """Return the Cholesky factor. Real matrices use RLX's op; complex ones are factored one column per step.
+
+    The other triangle is zero. All elements are NaN if there is no factor.
+    """
     *batch, n, _ = a.shape.static
     if 0 in (*batch, n):
         return a

@@ -50,7 +50,7 @@ def _bits(kind: DType) -> int:
 
 
 def _complex_bitcast(g: Graph, x: Tensor, kind: DType) -> Tensor:
-    """Pairs of c64 as c128, or back: the bits of a part of the wider one are a number of the narrower one."""
+    """Cast the bits of pairs of c64 to c128, or back. One part of a c128 has the bits of one c64."""
     pair = Shape((*x.shape.dims, 2), kind.part)
     if kind.bits < x.dtype.bits:
         halves = [bitcast_convert(g, part, results=[pair]) for part in (g.real(x), g.imag(x))]
@@ -62,7 +62,7 @@ def _complex_bitcast(g: Graph, x: Tensor, kind: DType) -> Tensor:
 
 @imports("reduce_precision")
 def reduce_precision(g: Graph, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
-    """To the nearest float of fewer bits. The derivative is rounded in the same way, as in JAX."""
+    """Round to the nearest float with fewer bits. The derivative is rounded in the same way, as in JAX."""
     # XLA computes in f16, which has their small numbers, with f8e5m2 and f8e5m2fnuz, and in f32 with other storage floats.
     layout = x.dtype.float_format
     in_half = x.dtype.storage and layout is not None and layout.exponent == 5
@@ -82,7 +82,7 @@ def reduce_precision(g: Graph, x: Tensor, *, exponent_bits: int, mantissa_bits: 
 
 @in_compute
 def _reduced(g: Graph, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
-    """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
+    """Round to the nearest float with fewer bits, ties to even. Overflow gives infinity, underflow gives zero."""
     kind, word = x.dtype, x.dtype.signed_word
     layout = kind.float_format
     assert layout is not None
@@ -115,7 +115,7 @@ def _reduced(g: Graph, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Ten
 
 @imports("count_leading_zeros")
 def count_leading_zeros(g: Graph, x: Tensor) -> Tensor:
-    """The zeros that are left when every bit behind the first one is set."""
+    """Return the number of leading zeros, as the remaining zero bits after all bits below the first set bit are set."""
     width, kind = x.dtype.bits, x.dtype
     if kind.packed:  # the width 2 does not fit in i2 and wraps
         x = g.cast(x, f"u{width}")

@@ -21,7 +21,7 @@ _DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
 
 @imports("sort")
 def sort(g: Graph, *xs: Tensor, dimension: int = -1, is_stable: bool = False, regions: Sequence[Any]) -> list[Tensor]:
-    """By `argsort` where the region compares a function of one operand, else by comparisons of all pairs."""
+    """Sort. Use `argsort` if the region compares a key function of one operand, else compare all pairs."""
     if xs[0].rank == 0 or xs[0].shape.static[dimension] < 2:
         return list(xs)
     axis = dimension % xs[0].rank
@@ -32,7 +32,7 @@ def sort(g: Graph, *xs: Tensor, dimension: int = -1, is_stable: bool = False, re
 
 
 def _by_key(g: Graph, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | None:
-    """The order by one key, which is the same function of both elements; None of another region."""
+    """Return the order by one key, which is the same function of both elements; None for another region."""
     arguments = list(region.block.arguments)
     compare = defining_op(ending(region.block)[0], "stablehlo.compare")
     if compare is None:
@@ -99,7 +99,7 @@ def _kind(value: mlir.OpResult) -> Any:
 
 
 def _by_pairs(g: Graph, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
-    """The order from how many elements come before each, those that are equal in the order in which they stand."""
+    """Return the order from the number of elements that come before each. Equal elements keep their order."""
     size = xs[0].shape.static[axis]
     if size > _MOST_PAIRS:
         raise UnsupportedError(
@@ -135,7 +135,7 @@ def total_order(g: Graph, x: Tensor) -> Tensor:
 
 @imports("chlo.top_k")
 def top_k(g: Graph, x: Tensor, *, k: int) -> list[Tensor]:
-    """The largest in the total order of floats, in which NaN is above all numbers."""
+    """Return the largest elements in the total order of floats. NaN is greater than all numbers in this order."""
     if not x.dtype.is_float and not x.dtype.is_bool:
         return list(g.topk(x, k))
     _, places = g.topk(g.cast(x, "u8") if x.dtype.is_bool else total_order(g, x), k)

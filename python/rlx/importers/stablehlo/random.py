@@ -59,7 +59,7 @@ class _PhiloxWords:
 
 @imports("rng_bit_generator")
 def rng_bit_generator(g: Graph, state: Tensor, *, rng_algorithm: str, results: list[Shape]) -> list[Tensor]:
-    """The default algorithm is Philox, as it is of XLA for CPUs and GPUs."""
+    """Generate random bits. The default algorithm is Philox, as in XLA for CPUs and GPUs."""
     words, kind = _PhiloxWords(g), results[1].dtype
     sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}[rng_algorithm]
     if state.shape.static not in [(size,) for size in sizes]:

@@ -62,7 +62,7 @@ def reduce(
 
 
 def _in_halves(g: Graph, rows: Tensors, join: Join) -> list[Tensor]:
-    """Rows joined to one, in their order."""
+    """Reduce rows to one row, in their order."""
     rows = list(rows)
     while (length := rows[0].shape.static[0]) > 1:
         half = length // 2

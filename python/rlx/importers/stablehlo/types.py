@@ -49,12 +49,12 @@ class Quantised:
     most: int
 
     def numbers(self, g: Graph, stored: Tensor) -> Tensor:
-        """What stored integers stand for."""
+        """Return the values of stored integers."""
         scale, zero_point = self._along(g, stored)
         return (g.cast(stored, self.expressed) - zero_point) * scale
 
     def stored(self, g: Graph, numbers: Tensor) -> Tensor:
-        """The stored integers that are nearest to numbers, even at a tie."""
+        """Return the stored integers nearest to values, ties to even."""
         scale, zero_point = self._along(g, numbers)
         steps = g.round(g.cast(numbers, self.expressed) / scale) + zero_point
         return g.cast(g.minimum(g.maximum(steps, float(self.least)), float(self.most)), self.storage)

@@ -63,7 +63,7 @@ def reduce_window(
 
 
 def _without_paddings(g: Graph, join: Join) -> Join:
-    """A join that skips paddings. The last tensor says where there are elements; the others are not read elsewhere."""
+    """Return a join that skips padding. The last tensor marks elements. Other tensors are read only where it is true."""
 
     def joined(first: Tensors, second: Tensors) -> list[Tensor]:
         (*left, has_left), (*right, has_right) = first, second
@@ -85,7 +85,7 @@ class AxisWindow:
 
 
 def windows_joined(g: Graph, xs: Tensors, join: Join, window: AxisWindow) -> list[Tensor]:
-    """The joins of all windows along one axis, in as many steps as the size has binary digits, twice at most."""
+    """Combine all windows along one axis. The number of steps is at most twice the number of binary digits of the size."""
     axis, size, dilation, stride = window.axis, window.size, window.dilation, window.stride
     length = xs[0].shape.static[axis]
     count = (length - (size - 1) * dilation - 1) // stride + 1 if size and length > (size - 1) * dilation else 0
@@ -124,7 +124,7 @@ def edges(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def padded(g: Graph, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int], holes: Sequence[int]) -> Tensor:
-    """StableHLO's `pad`: elements between those of each axis, then before and after it; less than none are taken away."""
+    """Pad as in StableHLO: insert elements between those of each axis, then before and after; negative numbers remove."""
     fill = scalar_of(value)
 
     def put(t: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
@@ -158,7 +158,7 @@ def padded(g: Graph, x: Tensor, value: Tensor, low: Sequence[int], high: Sequenc
 
 
 def _padded_by_any(g: Graph, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
-    """A tensor with anything around it."""
+    """Return a tensor padded with arbitrary values."""
     if not x.dtype.is_complex:
         return g.pad(x, pairs, value=0 if x.dtype.has_zero else 1)
     return g.complex(g.pad(g.real(x), pairs), g.pad(g.imag(x), pairs))

@@ -71,7 +71,7 @@ def hardshrink(g: Graph, x: Tensor, lambd: float = 0.5) -> Tensor:
 
 @aten("softplus")
 def softplus(g: Graph, x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """Beyond the threshold PyTorch takes x itself, which in f32 is the same from 20 on."""
+    """Return softplus. PyTorch returns x itself above the threshold; in f32 both are equal from 20 on."""
     soft = g.softplus(x, float(beta))
     if threshold >= 20 and x.dtype.name != "f64":
         return soft
@@ -106,7 +106,7 @@ def log_softmax(g: Graph, x: Tensor, dim: int, half_to_float: bool | None = None
 
 @aten("_safe_softmax")
 def safe_softmax(g: Graph, x: Tensor, dim: int, dtype: object = None, *, results: Results) -> Tensor:
-    """Zeros where all is -inf."""
+    """Return softmax, with zeros where all elements are -inf."""
     made = softmax(g, x, dim, results=results)
     some = g.any(g.gt(x, -float("inf")), axis_of(dim, x.rank), True)
     return g.where(some, made, g.cast(0.0, made.dtype))

@@ -69,6 +69,6 @@ def map_(g: Graph, function: Any, xs: Sequence[Tensor], more: Sequence[Any] = ()
 
 @imports("wrap_with_set_grad_enabled")
 def with_grad_enabled(g: Graph, enabled: bool, body: Any, *operands: Any) -> Sequence[Tensor]:
-    """What is computed with it off has no derivative."""
+    """Run a graph. With gradients disabled, its results have no derivative."""
     made = body(*operands)
     return made if enabled else [g.stop_gradient(t) if t.dtype.is_inexact else t for t in made]

@@ -28,7 +28,7 @@ def _filled(g: Graph, value: Operand, results: Results) -> Tensor:
 
 @aten("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided", "empty_permuted")
 def zeros(g: Graph, *rest: Any, dtype: object = None, physical_layout: object = None, results: Results) -> Tensor:
-    """PyTorch does not say what is in an empty tensor."""
+    """Return zeros, also for empty tensors, whose content PyTorch does not define."""
     return _filled(g, 0, results)
 
 
@@ -44,7 +44,7 @@ def ones(g: Graph, *rest: Any, dtype: object = None, results: Results) -> Tensor
 
 @aten("full", "full_like", "new_full", "fill")
 def full(g: Graph, like: Any, *rest: Any, dtype: object = None, fill_value: Any = None, results: Results) -> Tensor:
-    """The value is the last by position."""
+    """Return a constant tensor. Its value is the last positional argument."""
     return _filled(g, rest[-1] if rest else fill_value, results)
 
 
@@ -93,7 +93,7 @@ class SpacedInterval:
 
 @aten("linspace")
 def linspace(g: Graph, interval: SpacedInterval, *, dtype: object = None, results: Results) -> Tensor:
-    """From both ends to the middle, as PyTorch does."""
+    """Return evenly spaced numbers, computed from both ends to the middle as in PyTorch."""
     kind, count = results[0].dtype, known(results[0].dims[0], "number of steps")
     first, last = interval.ends
     step = (last - first) / max(count - 1, 1)

@@ -80,13 +80,13 @@ def detach(g: Graph, x: Tensor) -> Tensor:
 
 @aten("_to_copy", "to", "type_as")
 def to(g: Graph, x: Tensor, *rest: Any, dtype: object = None, results: Results) -> Tensor:
-    """All that converts: PyTorch has found the dtype."""
+    """Convert to the result dtype from PyTorch."""
     return as_tensor(g, x, results[0].dtype)
 
 
 @aten("copy")
 def copy(g: Graph, x: Tensor, source: Tensor, non_blocking: bool = False, *, results: Results) -> Tensor:
-    """What `x.copy_(source)` leaves in `x`."""
+    """Return the value of `x` after `x.copy_(source)`."""
     return g.expand(as_tensor(g, source, results[0].dtype), results[0].dims)
 
 
@@ -164,7 +164,7 @@ def absolute(g: Graph, x: Tensor) -> Tensor:
 
 @aten("heaviside")
 def heaviside(g: Graph, x: Tensor, values: Tensor, *, results: Results) -> Tensor:
-    """Of NaN it is 0, as PyTorch's `sign`."""
+    """Return the Heaviside function. It is 0 for NaN, like PyTorch's `sign`."""
     return g.where(g.eq(x, as_tensor(g, 0, x.dtype)), values, as_tensor(g, g.gt(x, as_tensor(g, 0, x.dtype)), x.dtype))
 
 
@@ -253,7 +253,7 @@ def logaddexp2(g: Graph, x: Tensor, y: Tensor, *, results: Results) -> Tensor:
 
 @aten("lerp")
 def lerp(g: Graph, start: Tensor, end: Tensor, weight: Operand, *, results: Results) -> Tensor:
-    """From the nearer end, as PyTorch does, so that both ends are met."""
+    """Interpolate from the nearer end, as in PyTorch, so that both ends are exact."""
     start, end, weight_ = as_tensors(g, results[0].dtype, start, end, weight)
     span = g.sub(end, start)
     near = g.add(start, g.mul(weight_, span))

@@ -13,7 +13,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _all_well(g: Graph, results: Results) -> list[Tensor]:
-    """The codes that say that nothing went wrong."""
+    """Return the status codes for success."""
     return [g.zeros(r.dims, dtype=r.dtype) for r in results]
 
 
@@ -60,12 +60,12 @@ def eigvalsh(g: Graph, a: Tensor, uplo: str = "L") -> Tensor:
 
 
 def _lower(g: Graph, a: Tensor, uplo: str) -> Tensor:
-    """A matrix whose lower triangle is the one that is read."""
+    """Return a matrix with the selected triangle as its lower triangle."""
     return a if uplo.upper() == "L" else g.swapaxes(a, -1, -2)
 
 
 def _factored(g: Graph, a: Tensor) -> list[Tensor]:
-    """Both factors in one matrix, and the rows that were exchanged, counted from 1."""
+    """Return both factors in one matrix, and the exchanged rows, counted from 1."""
     packed, pivots, _ = g.lu(a)
     return [packed, g.add(pivots, 1)]
 
@@ -83,7 +83,7 @@ def _with_pivots(pivot: bool) -> None:
 
 @aten("linalg_lu")
 def lu(g: Graph, a: Tensor, *, pivot: bool = True) -> list[Tensor]:
-    """The permutation and the two factors."""
+    """Return the permutation and the two factors."""
     _with_pivots(pivot)
     packed, _, order = g.lu(a)
     rows, columns = static_size(a, a.rank - 2), static_size(a, a.rank - 1)

@@ -28,7 +28,7 @@ def _wrapped(g: Graph, index: Tensor, size: Dim) -> Tensor:
 
 
 def _ranked(g: Graph, *tensors: Tensor) -> list[Tensor]:
-    """Tensors of rank 0 with an axis of size 1."""
+    """Return tensors, with an axis of size 1 added to those of rank 0."""
     return [g.reshape(t, (1,)) if t.rank == 0 else t for t in tensors]
 
 
@@ -69,7 +69,7 @@ class BagArguments:
 def embedding_bag(
     g: Graph, table: Tensor, index: Tensor, offsets: Tensor, by: BagArguments, *, results: Results
 ) -> list[Tensor]:
-    """Sums, means or maxima of the rows of each bag. The other results are what PyTorch's derivative reads, and stay zeros."""
+    """Return sums, means or maxima of the rows of each bag. The other results, which only derivatives read, are zeros."""
     if by.scale_grad_by_freq:
         raise UnsupportedError("with scale_grad_by_freq cannot be imported: gradients do not count their rows")
     mode, weights, padding_idx = by.mode, by.weights, by.padding_idx
@@ -109,7 +109,7 @@ def take(g: Graph, x: Tensor, index: Tensor) -> Tensor:
 
 
 def _positions(g: Graph, x: Tensor, axis: int, index: Tensor) -> Tensor:
-    """For each element of `index` the place of the element of `x` that it means, along a last axis."""
+    """Return the position in `x`, along a new last axis, for each element of `index`."""
     dims = index.shape.dims
     columns = [as_tensor(g, index, i64) if a == axis else g.iota(dims, a, "i64") for a in range(x.rank)]
     return g.concat([g.expand_dims(c, -1) for c in columns], axis=-1) if x.rank > 1 else g.expand_dims(columns[0], -1)
@@ -181,7 +181,7 @@ def _scatter_mean(g: Graph, x: Tensor, dim: int, index: Tensor, source: Tensor, 
 
 
 def _rows(g: Graph, x: Tensor, dim: int, index: Tensor, source: Tensor, kind: str) -> Tensor:
-    """Slices of an axis combined with others at places of it."""
+    """Combine slices of an axis with other slices at index positions."""
     whole = x.shape.dims
     x, source, index = _ranked(g, x, source, index)
     axis = axis_of(dim, x.rank)
@@ -211,7 +211,7 @@ def index_fill(g: Graph, x: Tensor, dim: int, index: Tensor, value: Operand) -> 
 
 
 def _as_masks(g: Graph, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Indices, of which those of u8 are masks, as they are to PyTorch."""
+    """Return indices with u8 tensors converted to masks, as in PyTorch."""
     return [t if t is None or t.dtype != u8 else as_tensor(g, t, bool_) for t in indices]
 
 
@@ -223,7 +223,7 @@ def _without_masks(indices: Sequence[Tensor | None]) -> None:
 
 
 def _indexed(g: Graph, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor], tuple[Dim, ...]]:
-    """The axes that are indexed, their indices of one shape, and that shape."""
+    """Return the indexed axes, their indices broadcast to one shape, and that shape."""
     axes = [a for a, t in enumerate(indices) if t is not None]
     wrapped = [_wrapped(g, indices[a], x.shape.dims[a]) for a in axes]  # pyright: ignore[reportArgumentType]
     whole = wrapped[0]
@@ -234,8 +234,9 @@ def _indexed(g: Graph, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[lis
 
 @aten("index", "_unsafe_index")
 def index(g: Graph, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """Tensors at some axes, of one shape after broadcasting: where the axes are neighbours its axes stand in their place, else
-    in front.
+    """Index some axes with tensors that broadcast to one shape.
+
+    If the indexed axes are adjacent, the axes of the indices replace them. Otherwise they come first.
     """
     indices = _as_masks(g, indices)
     _without_masks(indices)
@@ -352,7 +353,7 @@ def bincount(g: Graph, x: Tensor, weights: Tensor | None = None, minlength: int 
 
 @aten("histc")
 def histc(g: Graph, x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements lie in each part of an interval, of which the last one is closed; others, and NaN, count nowhere."""
+    """Count the elements in each bin of an interval. The last bin is closed. Elements outside, and NaN, are not counted."""
     if min >= max:
         raise UnsupportedError("of an interval that is taken from the values cannot be imported", hint="give min < max")
     flat = g.reshape(widened(g, x), (product(x.shape.dims),))

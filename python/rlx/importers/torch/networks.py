@@ -37,7 +37,7 @@ def convolution(g: Graph, x: Tensor, w: Tensor, bias: Tensor | None, by: ConvArg
 
 @aten("conv1d", "conv2d", "conv3d")
 def conv(g: Graph, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
-    """`rlx.ops.conv2d` and its kin have PyTorch's arguments."""
+    """Return the convolution. `rlx.ops.conv2d` and the other convolutions have PyTorch's arguments."""
     count = w.rank - 2
     return getattr(g, f"conv{count}d")(x, w, *(_for_all(value, count) for value in rest))
 
@@ -54,7 +54,7 @@ def _for_all(value: Any, count: int) -> Any:
 
 
 def _normed(g: Graph, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
-    """A norm over the last axes, as one axis."""
+    """Normalise over the last axes, reshaped to one axis."""
     count = product(shape)
     rows = x if len(shape) == 1 else g.reshape(x, (*x.shape.dims[: x.rank - len(shape)], count))
     flat = [None if w is None else g.reshape(as_tensor(g, w, x.dtype), (count,)) for w in weights]
@@ -87,7 +87,7 @@ def native_layer_norm(
 
 
 def _statistics(g: Graph, x: Tensor, count: int, eps: float) -> list[Tensor]:
-    """The mean over the last axes, and one over the standard deviation."""
+    """Return the mean over the last axes, and the reciprocal of the standard deviation."""
     axes, wide = tuple(range(x.rank - count, x.rank)), widened(g, x)
     mean = g.mean(wide, axes, True)
     inverse = g.rsqrt(g.add(g.mean(g.square(g.sub(wide, mean)), axes, True), eps))

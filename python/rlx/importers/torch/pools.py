@@ -17,14 +17,14 @@ Axes = int | Sequence[int]
 
 
 def batched(g: Graph, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """What a function gives of a batch; an image alone is a batch of one."""
+    """Apply a function of a batch. A single image is treated as a batch of one."""
     if x.rank > rank:
         return function(x)
     return g.squeeze(function(g.expand_dims(x, 0)), 0)
 
 
 def _windows(rank: int, kernel: Axes, stride: Axes | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Without a stride, windows lie side by side."""
+    """Return kernel and stride. The default stride is the kernel size."""
     return each(kernel, rank), each(kernel if stride is None or stride in ((), []) else stride, rank)
 
 
@@ -111,7 +111,7 @@ class Resampling:
 
 
 def _resized(g: Graph, x: Tensor, how: Resampling, scales: Sequence[float | None], to: Shape) -> Tensor:
-    """To the sizes that PyTorch has found. Where scales are given, PyTorch maps positions by these and not by the sizes."""
+    """Resize to the sizes from PyTorch. If scales are given, positions are computed from the scales instead of the sizes."""
     rank = x.rank - 2
     sizes = to.dims[2:]
     if how.align:

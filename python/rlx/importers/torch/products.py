@@ -12,7 +12,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _product(g: Graph, x: Tensor, y: Tensor) -> Tensor:
-    """NumPy's and PyTorch's product: a vector is a row on the left and a column on the right."""
+    """Return the product as in NumPy and PyTorch: a vector is a row on the left and a column on the right."""
     rows = g.expand_dims(x, 0) if x.rank == 1 else x
     columns = g.expand_dims(y, 1) if y.rank == 1 else y
     made = g.matmul(rows, columns)
@@ -136,7 +136,7 @@ def vecdot(g: Graph, x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 @aten("_cdist_forward", "cdist")
 def cdist(g: Graph, x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
-    """Distances of all pairs of rows, by their differences, which is the most exact of PyTorch's ways."""
+    """Return distances of all pairs of rows, from their differences. This is the most accurate of PyTorch's modes."""
     apart = g.sub(g.expand_dims(x, -2), g.expand_dims(y, -3))
     return g.norm(apart, float(p), apart.rank - 1)
 

@@ -35,7 +35,7 @@ def _run(
     layer: Layer,
     options: RecurrentOptions,
 ) -> list[Tensor]:
-    """All layers. The states are `[layers·directions, B, H]`; a sequence alone is a batch of one."""
+    """Run all layers. The states are `[layers·directions, B, H]`. An unbatched sequence is treated as a batch of one."""
     num_layers, batch_first = options.num_layers, options.batch_first
     if options.train and options.dropout > 0 and num_layers > 1:
         raise UnsupportedError("with dropout cannot be imported", hint="module.eval() before it")

@@ -25,7 +25,7 @@ def _reduced(g: Graph, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tens
 
 
 def _typed(method: str) -> Callable[..., Any]:
-    """Of the dtype of the result, as a sum of i32 is i64."""
+    """Return a rule that reduces in the dtype of the result: a sum of i32 is i64."""
 
     def rule(
         g: Graph, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: object = None, results: Results
@@ -124,7 +124,7 @@ aten("logcumsumexp")(_running("logcumsumexp"))
 
 
 def _running_extreme(method: str, compare: str) -> Callable[..., Any]:
-    """Positions are those of the last element that is as great: the running maximum of the positions of all such."""
+    """Return the rule of a running extreme. Positions are those of the last equal element."""
 
     def rule(g: Graph, x: Tensor, dim: int, *, results: Results) -> list[Tensor]:
         if not x.rank:
@@ -152,7 +152,7 @@ def diff(
 
 
 def _squares(g: Graph, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """The sum of the squared distances from the mean, with the reduced axes; of f16 and bf16 in f32."""
+    """Return the sum of the squared distances from the mean, with reduced axes kept. f16 and bf16 are computed in f32."""
     x = widened(g, x)
     centred = g.sub(x, g.mean(x, axes, True))
     return g.sum(g.square(g.abs(centred)) if x.dtype.is_complex else g.square(centred), axes, True)
@@ -174,7 +174,7 @@ def _variance(g: Graph, x: Tensor, dim: Axes, correction: Any, keepdim: bool, re
 
 
 def _spread(of_root: bool, with_mean: bool) -> Callable[..., Any]:
-    """`var` and `std`: the correction is 1 unless it is given, by name or as `unbiased`."""
+    """Return the rule of `var` or `std`. The correction is 1 unless it is passed by name or as `unbiased`."""
 
     def rule(
         g: Graph, x: Tensor, *rest: Any, correction: Any = None, keepdim: bool = False, results: Results
@@ -227,7 +227,7 @@ def dist(g: Graph, x: Tensor, y: Tensor, p: float = 2, *, results: Results) -> T
 
 
 def _lower_median(g: Graph, x: Tensor, axis: int, of_numbers: bool) -> list[Tensor]:
-    """The lower of the two in the middle; NaN where there is one, or the median of the others."""
+    """Return the lower median; NaN if there is a NaN, or the median of the numbers if `of_numbers`."""
     size = x.shape.dims[axis]
     order = g.argsort(x, axis=axis)  # NaN is last
     if x.dtype.is_float:

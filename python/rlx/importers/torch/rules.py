@@ -50,7 +50,7 @@ def _dtype_named(name: str) -> DType:
 
 
 def dtype_of(kind: object) -> DType:
-    """The dtype of RLX for one of PyTorch's.
+    """Return RLX's dtype for a PyTorch dtype.
 
     Raises:
         UnsupportedError: RLX does not have it.
@@ -59,7 +59,7 @@ def dtype_of(kind: object) -> DType:
 
 
 def as_tensor(g: Graph, value: Operand, kind: DType) -> Tensor:
-    """A tensor or a number as a tensor of a dtype. Numbers wrap as PyTorch's do: -1 is 255 in u8."""
+    """Return a tensor or a number as a tensor of a dtype. Numbers wrap as in PyTorch: -1 is 255 in u8."""
     if isinstance(value, Tensor):
         return value if value.dtype == kind else g.cast(value, kind)
     if isinstance(value, DimExpr):
@@ -69,7 +69,7 @@ def as_tensor(g: Graph, value: Operand, kind: DType) -> Tensor:
 
 
 def as_tensors(g: Graph, kind: DType, *values: Operand) -> list[Tensor]:
-    """Tensors and numbers as tensors of one dtype."""
+    """Return tensors and numbers as tensors of one dtype."""
     return [as_tensor(g, v, kind) for v in values]
 
 

@@ -43,7 +43,7 @@ _LAST = 2**63 - 1  # PyTorch's value for the end of an axis
     *("squeeze", "squeeze_copy", "unsqueeze", "unsqueeze_copy"),
 )
 def reshape(g: Graph, x: Tensor, *rest: Any, results: Results) -> Tensor:
-    """All that keeps the elements in their order."""
+    """Reshape. This rule imports all ops that keep the order of elements."""
     return x if x.shape.dims == results[0].dims else g.reshape(x, results[0].dims)
 
 
@@ -89,7 +89,7 @@ def movedim(g: Graph, x: Tensor, source: Any, destination: Any) -> Tensor:
 
 @aten("cat", "concat", "concatenate")
 def cat(g: Graph, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> Tensor:
-    """Empty tensors of rank 1 are nothing beside others, as PyTorch has it."""
+    """Concatenate. Empty tensors of rank 1 are ignored, as in PyTorch."""
     rank = results[0].rank
     parts = [as_tensor(g, x, results[0].dtype) for x in xs if x.rank == rank]
     return g.concat(parts, axis=dim) if len(parts) > 1 else parts[0]
@@ -105,7 +105,7 @@ def stack(g: Graph, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> 
     *("tensor_split", "unsafe_split_with_sizes"),
 )
 def split(g: Graph, x: Tensor, pieces: Any, dim: int = 0, *, results: Results) -> list[Tensor]:
-    """Parts side by side, whose sizes PyTorch has found."""
+    """Split into consecutive parts, with sizes from PyTorch."""
     axis, start, parts = axis_of(dim, x.rank), 0, []
     for part in results:
         parts.append(g.narrow(x, axis, start, part.dims[axis]))
@@ -215,7 +215,7 @@ def diagonal_scatter(g: Graph, x: Tensor, source: Tensor, offset: int = 0, dim1:
 
 @aten("repeat", "tile")
 def repeat(g: Graph, x: Tensor, repeats: Sequence[Any], *, results: Results) -> Tensor:
-    """Each axis beside a new one in front of it, which is expanded and joined to it."""
+    """Repeat a tensor. A new axis is inserted before each axis, expanded, and merged with it."""
     target = results[0].dims
     dims = (1,) * (len(target) - x.rank) + x.shape.dims
     repeats = (1,) * (len(target) - len(repeats)) + tuple(repeats)
@@ -288,7 +288,7 @@ def diag_embed(g: Graph, x: Tensor, offset: int = 0, dim1: int = -2, dim2: int =
 
 @aten("unfold", "unfold_copy")
 def unfold(g: Graph, x: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows along an axis, whose elements are the last axis."""
+    """Return windows along an axis. The elements of a window are the last axis."""
     if x.rank == 0:
         return g.reshape(x, (1,)) if size else g.reshape(x, (1,))[:0]
     axis = axis_of(dimension, x.rank)
@@ -299,7 +299,7 @@ def unfold(g: Graph, x: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 @aten("constant_pad_nd")
 def constant_pad_nd(g: Graph, x: Tensor, pad: Sequence[Any], value: Operand = 0) -> Tensor:
-    """From the last axis on, a pair for each; a negative number cuts."""
+    """Pad with a constant. Pairs start at the last axis, and a negative number cuts."""
     return _padded(g, x, pad, "constant", value)
 
 
