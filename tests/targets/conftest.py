@@ -1,4 +1,4 @@
-"""Compiled programs that the tests of executables share."""
+"""Compiled programs for the tests of executables."""
 
 from __future__ import annotations
 

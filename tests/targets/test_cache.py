@@ -1,4 +1,4 @@
-"""The disk cache keeps what it is given; whatever the disk does, it is never wrong and never raises."""
+"""The disk cache stores entries. With any disk error it never returns a wrong entry, and never raises."""
 
 from __future__ import annotations
 

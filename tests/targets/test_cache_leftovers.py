@@ -1,4 +1,4 @@
-"""The cache on disk after writers that died, and on a full disk."""
+"""The disk cache after killed writers, and on a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes out of the cache is run: nobody else can have put it there, and nothing that lies there hurts."""
+"""Cache entries are executed, so other users must not be able to write them, and invalid files must be harmless."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def entry(cache: DiskCache) -> Path:
 
 
 def no_home(patch: pytest.MonkeyPatch, path: Path) -> Path:
-    """As in a container where the user has no home: the folder lies where everybody may write."""
+    """As in a container where the user has no home: the folder is in a place that everyone may write to."""
     shared = path / "tmp"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -74,7 +74,7 @@ WAYS: dict[str, Callable[[pytest.MonkeyPatch, Path], Path]] = {
 
 @pytest.fixture(params=WAYS)
 def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The folder that each way of choosing one gives, not made yet."""
+    """The folder for each way of choosing it. It does not exist yet."""
     for name in ("RLX_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     path = WAYS[request.param](monkeypatch, tmp_path)
@@ -111,7 +111,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(chosen: Path, caplog: pyt
 def test_another_users_folder_is_not_used(
     chosen: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """He made it before we did, under the name that he knew it would have."""
+    """The other user created the folder first, under its predictable name."""
     assert works(DiskCache())
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, logger="rlx"):
         patched.setattr(os, "geteuid", lambda: os.getuid() + 12345)
@@ -132,7 +132,7 @@ def test_a_folder_that_is_given_is_held_to_the_same(give: Any, tmp_path: Path) -
     ("bits", "fine"), [(0o777, False), (0o1777, True), (0o775, False), (0o1775, True), (0o755, True), (0o711, True)]
 )
 def test_the_way_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bits: int, fine: bool) -> None:
-    """Who can write to a folder on the way can put another folder in the place of ours."""
+    """A user who can write to a folder on the path can replace the cache folder."""
     monkeypatch.setattr(private, "_is_own_group", lambda _: False)
     way = tmp_path / "way"
     (way / "between").mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_the_way_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bits: in
 
 
 def test_a_users_own_group_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where everybody has a group of his own, folders are writable by the group by default."""
+    """On systems with a group for each user, folders are writable by the group by default."""
     (tmp_path / "way").mkdir()
     cache = DiskCache(tmp_path / "way" / "cache")
     assert works(cache)
@@ -163,7 +163,7 @@ def test_a_cache_of_before_is_closed_to_others_and_used(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_holds_other_things_keeps_its_permissions(tmp_path: Path) -> None:
-    """Such as the present directory, which somebody gives as the cache."""
+    """For example, the user may pass the current directory as the cache folder."""
     (tmp_path / "mine").write_text("others read this")
     tmp_path.chmod(0o755)
     cache = DiskCache(tmp_path)
@@ -180,7 +180,7 @@ def test_links_are_followed_where_nobody_else_can_change_them(tmp_path: Path) ->
     open_to_all = tmp_path / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
-    (open_to_all / "link").symlink_to(tmp_path / "disk")  # which anybody may replace
+    (open_to_all / "link").symlink_to(tmp_path / "disk")  # everyone may replace it
     (tmp_path / "there").symlink_to(open_to_all)
     for path in (open_to_all / "link" / "cache", tmp_path / "there" / "cache", tmp_path / "there"):
         assert not works(DiskCache(path)), path
@@ -190,7 +190,7 @@ def test_links_are_followed_where_nobody_else_can_change_them(tmp_path: Path) ->
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
 def test_of_files_that_are_given_to_another_user(tmp_path: Path) -> None:
-    """The same as with a user that is made up, with one that is real: links, folders on the way, and entries."""
+    """Links, folders on the path, and entries of a real other user instead of a fictitious one."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to("disk")
     assert works(DiskCache(tmp_path / "link" / "cache"))
@@ -205,7 +205,7 @@ def test_of_files_that_are_given_to_another_user(tmp_path: Path) -> None:
 
 
 def test_in_a_container_root_may_be_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All on the way belongs to a user without a number; in a folder where everybody may make things that could be anybody."""
+    """All folders on the path belong to the overflow user. In a sticky folder, this user could be anyone."""
     real, stranger = os.fstat, 65534
 
     def fstat(handle: int) -> os.stat_result:
@@ -302,7 +302,7 @@ def test_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def packed(payload: bytes, key: str, length: int | None = None) -> bytes:
-    """An entry that is intact."""
+    """An intact entry."""
     digest = hashlib.sha256(key.encode() + payload).digest()
     return struct.pack("<4sIQ32s", b"RLXC", 2, len(payload) if length is None else length, digest) + payload
 
@@ -372,7 +372,7 @@ def test_an_entry_that_is_larger_than_the_cache_is_not_read(tmp_path: Path) -> N
 
 
 def test_an_intact_entry_of_something_else_is_compiled_again(tmp_path: Path) -> None:
-    """Whatever its bytes are, and whichever program they are of."""
+    """For any bytes, and for a program of another graph."""
     pytest.importorskip("jax")
     graphs = []
     for size in (2, 3):

@@ -1,4 +1,4 @@
-"""Policies that choose which composite ops a target lowers by rules of its own."""
+"""Policies for the composite ops that a target lowers with its own rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlx.targets.registry import target_of
 
 
 def model() -> Any:
-    """A softmax, which both lowerings for CPUs could take whole, and a norm, which none of them takes."""
+    """A softmax, which both CPU lowerings have a rule for, and a norm, which neither has a rule for."""
     g = rlx.Graph("model")
     x, scale = g.input("x", (3, 8)), g.input("scale", (8,))
     g.set_outputs({"y": g.softmax(x, -1), "z": g.rms_norm(x, scale)})

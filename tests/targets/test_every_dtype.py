@@ -1,4 +1,4 @@
-"""Every dtype in programs for the CPU: inputs, parameters, states, constants and results, and casts of storage floats."""
+"""Every dtype in CPU programs: inputs, parameters, states, constants and results, and casts of storage floats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKED = [kind for kind in DTYPES if kind.packed]
 
 
 def _any(kind: DType, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Elements of any bits."""
+    """Elements with random bits."""
     raw = np.random.default_rng(seed).integers(0, 256, (*shape, kind.itemsize), dtype=np.uint8)
     if kind.is_bool or kind.packed:
         raw &= (1 << (1 if kind.is_bool else kind.bits)) - 1
@@ -41,7 +41,7 @@ def _stored(shape: tuple[int, ...]) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
         w = graph.param(f"w_{kind.name}", shape, kind, value=_any(kind, shape, 100 + i))
         state = graph.state(f"s_{kind.name}", shape, kind, init=1)
         results.append(graph.concat([x, w, graph.constant(_any(kind, shape, 200 + i)), state], 0))
-        # A parameter that is made of another one when the program is loaded.
+        # A parameter that is computed from another one when the program is loaded.
         results.append(graph.transpose(w, list(range(len(shape)))[::-1]))
         graph.update(state, x)
     graph.set_outputs(results)
@@ -57,7 +57,7 @@ def test_stored(shape: tuple[int, ...], level: str, tmp_path: Path) -> None:
     assert [(a.dtype, a.shape, a.tobytes()) for a in program(arrays)] == expected
     for joined, kind in zip(
         program(arrays)[::2], DTYPES, strict=True
-    ):  # the second run reads what the first one stored
+    ):  # the second run reads the states stored by the first run
         assert joined[3 * shape[0] :].tobytes() == arrays[f"x_{kind.name}"].tobytes()
     program.save(tmp_path / "program.rlxa", params=True)
     loaded = rlx.load(tmp_path / "program.rlxa")
@@ -85,7 +85,7 @@ def test_packed_arrays(kind: DType) -> None:
         assert unpacked(content, kind, shape).tobytes() == array.tobytes()
     archive = written({"w": _any(kind, (100, 100), 1)})
     assert kind.nbytes(10_000) <= archive.size <= kind.nbytes(10_000) + 4096  # it ends with a page
-    if kind.packed:  # the first element is in the low bits
+    if kind.packed:  # the first element is in the lowest bits
         first = np.zeros(8 // kind.bits, np.uint8)
         first[0] = 1
         assert packed(first.view(kind.numpy)).tolist() == [1]
@@ -93,7 +93,7 @@ def test_packed_arrays(kind: DType) -> None:
 
 @at_any_level()
 def test_products_of_packed_parameters(level: str) -> None:
-    """Also of sizes of which no row ends with a byte, of a large constant, and of gathered rows."""
+    """Products of packed parameters, also with rows that do not fill whole bytes, a large constant, and gathered rows."""
     graph, results = rlx.Graph("main"), []
     for i, kind in enumerate(PACKED):
         for n in (32, 7):
@@ -113,7 +113,7 @@ def test_products_of_packed_parameters(level: str) -> None:
 
 
 def _numbers(kind: DType) -> np.ndarray:
-    """The finite numbers of a float dtype that are not negative, in order, and the one that would follow."""
+    """The non-negative finite numbers of a float dtype in order, and the number that would follow."""
     values = np.arange(1 << kind.bits, dtype=np.uint8).view(kind.numpy).astype(np.float64)
     found = np.unique(np.abs(values[np.isfinite(values)]))
     layout = kind.float_format
@@ -122,7 +122,7 @@ def _numbers(kind: DType) -> np.ndarray:
 
 
 def _corners(kind: DType, of: type[np.floating[Any]]) -> np.ndarray:
-    """Numbers, halves between them and their neighbours, of both signs, and what is beyond."""
+    """Numbers of both signs, midpoints of adjacent ones with their neighbours, and numbers out of range."""
     numbers = _numbers(kind)
     halves = (numbers[1:] + numbers[:-1]) / 2
     with np.errstate(over="ignore"):
@@ -135,20 +135,20 @@ def _corners(kind: DType, of: type[np.floating[Any]]) -> np.ndarray:
 
 
 def _nearest(kind: DType, x: np.ndarray) -> np.ndarray:
-    """The codes of the numbers nearest to finite ones that are not 0, by comparison with all halves; the sign is left out."""
+    """The codes of the numbers nearest to finite non-zero numbers, without sign, by comparison with all midpoints."""
     numbers = _numbers(kind).astype(np.longdouble)
     size = np.abs(x.astype(np.longdouble))
     halves = (numbers[1:] + numbers[:-1]) / 2
     low, high = np.searchsorted(halves, size, "left"), np.searchsorted(halves, size, "right")
     layout = kind.float_format
     assert layout is not None
-    up = (low % 2 == 1) if layout.mantissa else np.ones(low.shape, bool)  # a code and its last bit; without one, up
+    up = (low % 2 == 1) if layout.mantissa else np.ones(low.shape, bool)  # ties to even; up without mantissa
     return np.where(up, high, low)
 
 
 @at_any_level()
 def test_decoding_and_encoding(level: str) -> None:
-    """All codes, all f16 numbers, and f32 numbers around all numbers and halves, against ml_dtypes."""
+    """All codes, all f16 numbers, and f32 numbers near all numbers and midpoints, compared with ml_dtypes."""
     graph, arrays, results, expected = rlx.Graph("main"), dict[str, np.ndarray](), [], []
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     for kind in STORAGE_FLOATS:
@@ -177,12 +177,12 @@ def test_decoding_and_encoding(level: str) -> None:
 
 @at_any_level()
 def test_wide_numbers_are_rounded_once(level: str) -> None:
-    """f64 and integers, against a search for the nearest number."""
+    """f64 and integers, compared with a search for the nearest number."""
     graph, arrays, results = rlx.Graph("main"), dict[str, np.ndarray](), []
     rng = np.random.default_rng(0)
     for kind in STORAGE_FLOATS:
         corners = _corners(kind, np.float64)
-        least = 2.0**-126 if kind.name == "f8e8m0fnu" else 0.0  # between its two smallest ml_dtypes rounds up
+        least = 2.0**-126 if kind.name == "f8e8m0fnu" else 0.0  # ml_dtypes rounds up between the two smallest numbers
         corners = corners[np.isfinite(corners) & (np.abs(corners) > least)]
         whole = np.unique(np.trunc(np.clip(corners, -(2.0**62), 2.0**62)).astype(np.int64))
         whole = np.concatenate(
@@ -220,7 +220,7 @@ def test_wide_numbers_are_rounded_once(level: str) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "xla"])
 def test_reductions_of_nothing(device: str) -> None:
-    """Compilers fold them to constants, by conversions of their own."""
+    """Compilers fold reductions of empty tensors to constants, with their own conversions."""
     graph, arrays, results = rlx.Graph("main"), dict[str, np.ndarray](), []
     for kind in (kind for kind in DTYPES if not kind.is_bool):
         name, shape = kind.name, (0, 3)

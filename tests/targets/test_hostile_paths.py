@@ -1,4 +1,4 @@
-"""IREE runs its linker through a shell and quotes nothing: no path may be more than a path there."""
+"""IREE runs its linker through a shell without quotes: the shell must not interpret paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A target's pipeline is text: `rlx-opt` makes of a module the LIR that `rlx compile` compiles, to the byte."""
+"""A target's pipeline is text: `rlx-opt` converts a module to exactly the LIR that `rlx compile` compiles."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rlx.targets.registry import RLX, backends, target_of
 from rlx.targets.stages import check_of
 from tests.drawing import drawn
 
-# Those that come with RLX; more may be installed where the tests run.
+# The targets that come with RLX. Others may be installed as well.
 BACKENDS = [backend for backend in backends() if backend.origin == RLX]
 TARGETS = list(dict.fromkeys(target_of(name).name for backend in BACKENDS for name in backend.targets))
 
 
 def encoder() -> Any:
-    """A block, whose policy matters."""
+    """A block, which depends on the policy."""
 
     def build(m: Any) -> Any:
         row, square = (8,), (8, 8)
@@ -62,7 +62,7 @@ def gradient() -> Any:
 
 
 def integers() -> Any:
-    """What targets without floats take."""
+    """A graph for targets without floats."""
     g: Any = rlx.Graph("integers")
     w = g.constant(np.arange(-12, 12, dtype=np.int8).reshape(8, 3))
     total = g.q_matmul(g.input("x", ("n", 8), "i8"), w, x_zero_point=3, dtype="i32")
@@ -92,7 +92,7 @@ def called(command: Callable[[list[str]], int], *words: str) -> tuple[int, str]:
 
 
 def same_lir(file: Path, *options: str) -> bool:
-    """Whether both commands make the same; both must refuse a graph that the target cannot take."""
+    """Whether both commands have the same result. Both must reject a graph that the target does not support."""
     code, text = called(rlx_command.main, "compile", str(file), *options, "--dump-pipeline")
     assert code == 0
     compiled = called(rlx_command.main, "compile", str(file), *options, "--emit=lir", "-o", "-")
@@ -141,7 +141,7 @@ def test_the_library_uses_the_same() -> None:
         try:
             expected = str(rlx.passes.run(graph, compilation.pipeline_text))
         except rlx.UnsupportedError:
-            # Which have no bf16.
+            # These have no bf16.
             assert has_no_floats(name) or name in ("vulkan", "metal", "vmvx", "cortexm", "c")
             continue
         assert str(compilation.lir) == str(result.lir) == expected
@@ -149,7 +149,7 @@ def test_the_library_uses_the_same() -> None:
 
 
 class _Reached(Exception):
-    """A graph at MIR and at LIR, where fused ops are decomposed again."""
+    """Raised with a graph at MIR and at LIR, where fused ops are decomposed again."""
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ class _Reached(Exception):
 def test_a_session_takes_a_module_as_its_graph(
     options: dict[str, Any], declared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the option and the declared policy, a session and a pipeline make the same of a module and its graph."""
+    """For any option and declared policy, sessions and pipelines have the same result for a module and its graph."""
 
     def reached(compilation: Compilation, **_: Any) -> Any:
         raise _Reached(stages(compilation))

@@ -1,4 +1,4 @@
-"""Every back end has all that the protocol says."""
+"""Every back end implements the protocol."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rlx.targets.registry import RLX, Registered, backend_of, backends, runtime_
 from rlx.targets.tpu import backend as tpu
 from rlx.targets.xla import backend as xla
 
-COMPILERS: list[Compiler] = [iree, xla, tpu, c, fpga]  # by the type checker
+COMPILERS: list[Compiler] = [iree, xla, tpu, c, fpga]  # checked by the type checker
 RUNTIMES: list[Runtime | None] = [iree_program, xla, None, c, fpga]
-BACKENDS = [backend for backend in backends() if backend.origin == RLX]  # more may be installed where the tests run
+BACKENDS = [backend for backend in backends() if backend.origin == RLX]  # others may be installed as well
 
 
 def ids(backend: Registered) -> str:

@@ -1,4 +1,4 @@
-"""Back ends of other packages: each test has processes of its own, in which packages with entry points are installed."""
+"""Back ends of other packages. Each test has separate processes, with packages that have entry points."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_example(tmp_path: Path) -> None:
     assert any(line.split()[:3] == ["toy", "toy", "yes"] for line in out.splitlines())
     assert "toy of toy-backend 1.0: toy" in out
     assert '"what": "device toy",\n  "ok": true,\n  "found": "compiled in ' in out
-    assert re.search(r"stablehlo,.* toy\b.* \(default: cpu\)", " ".join(out.split()))  # and others that are installed
+    assert re.search(r"stablehlo,.* toy\b.* \(default: cpu\)", " ".join(out.split()))  # and other installed targets
 
 
 _FILES = """
@@ -118,7 +118,7 @@ def files(artifact):
 
 
 def test_a_program_of_several_files(tmp_path: Path) -> None:
-    """A folder of them for a kind of file; of a device's program too, if the code alone is asked for."""
+    """A target that writes files writes a folder. A device target does too, if only the code is requested."""
     install(tmp_path, "toy-backend", "toy_backend", TOY.read_text() + _FILES, "toy")
     only_files = TOY.read_text().replace('("toy",)', '("paper",)').partition("class Program:")[0]
     install(tmp_path, "paper-backend", "paper_backend", only_files + _FILES)
@@ -191,7 +191,7 @@ def test_a_kind_of_file_is_no_device(name: str) -> None:
         rlx.Session(name)
 
 
-# By the name of the target: a text of the example, the mistake that stands there instead, and what is said of it.
+# By the name of the target: a text of the example, its replacement with a mistake, and the expected error.
 _BREACHES = {
     "exits": ("import json\n", "import sys; sys.exit('no licence')\n", "is left out: SystemExit: no licence"),
     "letters": (

@@ -1,4 +1,4 @@
-"""Files of compiled programs: whole, sensible and the one that was meant, or an `rlx.Error`. Nothing else, for any bytes."""
+"""Files of compiled programs. Reading any bytes returns a complete, consistent and expected program, or raises `rlx.Error`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TARGETS = ["cpu", "xla"]
 
 @cache
 def written(target: str, which: int) -> bytes:
-    """A file: of fixed sizes, with a parameter and a state (0), or with symbols, requirements and a donated input (1)."""
+    """A file: static sizes, a parameter and a state (0), or symbols, requirements and a donated input (1)."""
     if target == "xla":
         pytest.importorskip("jax")
     fuzzed.KIND.prepare()
@@ -44,7 +44,7 @@ def members(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def sealed(manifest: Any, others: dict[str, bytes]) -> bytes:
-    """A file whose checksums are right, whatever is in it."""
+    """A file with correct checksums and any content."""
     if isinstance(manifest, dict):
         manifest = fuzzed.sealed(manifest, others)
     return packed({"manifest.json": json.dumps(manifest).encode(), **others})
@@ -83,7 +83,7 @@ def test_values_that_json_has_no_numbers_for_are_kept() -> None:
     assert "Infinity" not in json.dumps(members(written("cpu", 1))[0])
 
 
-# --- the file that was meant --------------------------------------------------------------------------
+# --- the expected file --------------------------------------------------------------------------------
 
 
 def test_the_expected_hash(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_expected_hash(tmp_path: Path) -> None:
         for none in ("", right[:-1], right + "0", "g" * 64, right.encode(), 7):
             with pytest.raises(rlx.Error, match="64 hexadecimal digits"):
                 load(path, expected_sha256=none)  # type: ignore[arg-type]
-    # Before anything else of it is looked at.
+    # The hash is checked before all other contents.
     path.write_bytes(b"no artifact")
     with pytest.raises(rlx.Error, match="another file than expected"):
         rlx.load(path, expected_sha256=right)
@@ -116,7 +116,7 @@ def test_damage_is_found_wherever_it_is(target: str) -> None:
     for position in range(0, len(data), step):
         damaged = bytearray(data)
         damaged[position] ^= 1 << (position % 8)
-        with contextlib.suppress(rlx.Error):  # or it was a date, or something else that says nothing
+        with contextlib.suppress(rlx.Error):  # the damaged byte may be irrelevant, such as a date
             assert Artifact.from_bytes(bytes(damaged)).to_bytes() == data, position
     for length in range(0, len(data), step):
         with pytest.raises(rlx.Error):
@@ -165,12 +165,12 @@ def _renamed(name: bytes) -> bytes:
 
 
 def _twice() -> bytes:
-    """An archive in whose table one member stands twice."""
+    """An archive whose table has one member twice."""
     return packed({"manifest.json": b"{}", "manifest.jsom": b"{}"}).replace(b"manifest.jsom", b"manifest.json")
 
 
 def _elsewhere() -> bytes:
-    """An archive whose two members are said to lie at the same place."""
+    """An archive whose table has the same offset for two members."""
     data = bytearray(packed({"manifest.json": b"{}", "program": b"{}"}))
     at = data.rindex(b"PK\x01\x02")
     data[at + 42 : at + 46] = bytes(4)
@@ -238,8 +238,8 @@ VALUES = (None, True, -1, 2**63, 0.5, "", "-n", "\0", "\ud800", [], [None, 0], {
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_any_value_at_any_place(target: str) -> None:
-    """With a checksum that is right, the file is refused, or it is a program that runs."""
-    manifest, others = members(written(target, int(target == "cpu")))  # XLA would compile the other each time
+    """With a correct checksum, the file is rejected, or the program runs."""
+    manifest, others = members(written(target, int(target == "cpu")))  # XLA would compile the other file each time
     for place in range(len(places(manifest))):
         for value in (*VALUES, ...):
             changed = copy.deepcopy(manifest)
@@ -253,7 +253,7 @@ def test_any_value_at_any_place(target: str) -> None:
 
 
 def changes() -> dict[str, Callable[[dict[str, Any]], None]]:
-    """What makes a signature that is sensible, and of another program than the one it comes with."""
+    """Changes that make a signature consistent, but different from that of its program."""
 
     def argument(which: int, **values: Any) -> Callable[[dict[str, Any]], None]:
         return lambda m: m["signature"]["arguments"][which].update(values)
@@ -283,7 +283,7 @@ def changes() -> dict[str, Callable[[dict[str, Any]], None]]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", changes())
 def test_a_signature_of_another_program(target: str, name: str) -> None:
-    """It would have the program read and write where nothing is: it is refused when it is loaded, before it runs."""
+    """The program would access memory out of bounds. Loading the file raises an error."""
     manifest, others = members(written(target, 1))
     changes()[name](manifest)
     artifact = Artifact.from_bytes(sealed(manifest, others))
@@ -306,7 +306,7 @@ def test_the_program_of_another_artifact(target: str) -> None:
 
 
 def test_what_a_call_relies_on_belongs_to_the_program() -> None:
-    """That a program only reads its arguments, and which sizes it can take."""
+    """The facts that a program only reads its arguments, and that it accepts certain sizes."""
     manifest, others = members(written("cpu", 1))
     assert manifest["programs"][0]["info"]["requirements"]
     for entry, value in (("requirements", []), ("borrow", not manifest["programs"][0]["info"]["borrow"])):
@@ -339,7 +339,7 @@ def test_options_in_a_file_are_those_that_touch_nothing(option: Any, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-# --- a sample of what the fuzzers try -----------------------------------------------------------------
+# --- a sample of the fuzzers' inputs ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "count"), [(fuzzed.KIND, 80), (fuzzed_files.KIND, 200)], ids=["artifacts", "files"])

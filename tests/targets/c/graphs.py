@@ -1,4 +1,4 @@
-"""Random graphs of integers, drawn by a seed: chains of the ops that the back end for C claims."""
+"""Random integer graphs from a seed: chains of the ops that the C back end supports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Case:
 
     Args:
         g: The graph.
-        rng: What draws.
+        rng: The random generator.
         name: The prefix of its inputs and outputs.
     """
 
@@ -28,13 +28,13 @@ class Case:
         self.values: list[Any] = []
 
     def input(self, dims: tuple[int, ...], dtype: str) -> Any:
-        """A new input with values, the ends of its dtype among them."""
+        """A new input with values, including the limits of its dtype."""
         name = f"{self.name}x{len(self.inputs)}"
         self.inputs[name] = numbers(self.rng, dims, dtype)
         return self.g.input(name, dims, dtype)
 
     def pick(self, *dtypes: str, rank: int | None = None) -> Any:
-        """A value that there is, or a new input."""
+        """An existing value, or a new input."""
         found = [v for v in self.values if v.dtype.name in dtypes and rank in (None, v.rank)]
         if found and self.rng.random() < 0.9:
             return found[-1] if self.rng.random() < 0.6 else found[self.rng.integers(len(found))]
@@ -50,7 +50,7 @@ class Case:
         if result is not None and int(np.prod(result.shape.static)) <= 4096:
             self.values.append(result)
 
-    # --- pieces -------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------
 
     def integer(self, low: int, high: int) -> int:
         return int(self.rng.integers(low, high + 1))
@@ -65,7 +65,7 @@ class Case:
         return self.constant(dims, low, bound)
 
     def requantized(self, x: Any, channels: tuple[int, ...], likely: float) -> Any:
-        """A sum of about `likely` as 8 bits, with factors for each channel or one for all."""
+        """Requantise a sum of about `likely` to 8 bits, with factors for each channel or one factor."""
         mode = MODES[self.rng.integers(3)]
         dims = channels if self.rng.random() < 0.7 else ()
         scale = self.rng.uniform(0.3, 3.0, dims) * 100.0 / max(likely, 1.0)
@@ -79,7 +79,7 @@ class Case:
 
 
 def numbers(rng: np.random.Generator, dims: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Integers of a dtype, its ends among them; i32 are mostly small."""
+    """Integers of a dtype, including its limits. i32 numbers are mostly small."""
     kind = rlx.dtype(dtype)
     if kind.is_bool:
         return rng.integers(0, 2, dims).astype(bool)
@@ -121,7 +121,7 @@ def conv(c: Case) -> Any:
 
 
 def block(c: Case) -> Any:
-    """A convolution whose result is added to what it reads, to what is computed of that, or to another value."""
+    """A convolution whose result is added to its input, to a function of its input, or to another value."""
     x = c.pick("i8", rank=4)
     channels = x.shape.static[1]
     kernel = int(c.rng.choice([1, 3]))
@@ -149,7 +149,7 @@ def dense(c: Case) -> Any:
 
 
 def residual(c: Case) -> Any:
-    """`requantize(requantize(x - a) + requantize(y - b))`, as quantised sums are."""
+    """`requantize(requantize(x - a) + requantize(y - b))`, the form of quantised sums."""
     x = c.pick("i8")
     y = c.pick("i8") if c.rng.random() < 0.7 else c.input(x.shape.static, "i8")
     if y.shape.dims != x.shape.dims:
@@ -309,7 +309,7 @@ STEPS: list[Callable[[Case], Any]] = [
 
 
 def random_graph(seed: int, cases: int = 1, longest: int = 8) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
-    """A graph with some independent chains of ops, and values for its inputs."""
+    """A graph with several independent chains of ops, and values for its inputs."""
     rng = np.random.default_rng(seed)
     g = rlx.Graph(f"random_{seed}")
     inputs: dict[str, np.ndarray] = {}

@@ -1,4 +1,4 @@
-"""Programs in C with their inputs and expected outputs in them, for compilers and sanitizers."""
+"""C programs with embedded inputs and expected outputs, for compilers and sanitizers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _bytes(name: str, array: np.ndarray) -> str:
 
 
 def main_of(program: CSource, inputs: Mapping[str, np.ndarray], expected: Sequence[np.ndarray]) -> str:
-    """A main function that calls a program once, with memory of just the right sizes, and compares what it gives."""
+    """A main function that calls a program once, with memory of exactly the required sizes, and compares the results."""
     arrays = [inputs[a.name] for a, _ in program.arguments if a.kind == "input"]
     lines = ["#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>", "#include <stddef.h>"]
     lines += ["extern const size_t rlx_layout[];", "void rlx_init(void *state);"]
@@ -51,7 +51,7 @@ def main_of(program: CSource, inputs: Mapping[str, np.ndarray], expected: Sequen
 
 
 def write(program: CSource, folder: Path, main: str = "") -> list[str]:
-    """Write the files of a program; the names of its sources."""
+    """Write the files of a program, and return the names of its sources."""
     files = {**files_of(program), **({SOURCE: harness(program), "main.c": main} if main else {})}
     for name, text in files.items():
         (folder / name).write_text(text)

@@ -1,4 +1,4 @@
-"""The back end for C: what it writes, what it refuses, and that states, parameters and floats work."""
+"""The C back end: written files, rejected graphs, states, parameters and floats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.targets.c.programs import program_of
 
 
 def layer(bits: int = 8, channels: int = 4, size: int = 6, name: str = "layer") -> tuple[Any, dict[str, np.ndarray]]:
-    """A convolution with what follows it, and an input."""
+    """A convolution with an epilogue, and an input."""
     rng = np.random.default_rng(bits)
     bound = {8: 127, 4: 7, 2: 1}[bits]
     g: Any = rlx.Graph(name)
@@ -36,14 +36,14 @@ def layer(bits: int = 8, channels: int = 4, size: int = 6, name: str = "layer") 
 
 
 def same(graph: Any, inputs: dict[str, np.ndarray], **options: Any) -> None:
-    """The session on `c` gives what the evaluator gives."""
+    """Check that a session on `c` agrees with the evaluator."""
     got = rlx.Session("c").compile(graph, cache=False, **options).run(inputs)
     for one, other in zip(got, rlx.evaluate(graph, inputs), strict=True):
         assert one.dtype == other.dtype
         assert np.array_equal(one, other)
 
 
-# --- what is written --------------------------------------------------------------------------------------
+# --- written files ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bits", [8, 4, 2])
@@ -136,7 +136,7 @@ def test_names_of_users_cannot_leave_comments() -> None:
     ["c", "i", "sum", "row", "channel", "channels", "saturate_i8", "finish_y", "IN_ARENA", "k", "high", "r0", "state"],
 )
 def test_names_of_users_do_not_clash(name: str) -> None:
-    """Inputs and outputs with the names of variables, functions and macros of the kernels."""
+    """Inputs and outputs may have the names of variables, functions and macros of the kernels."""
     rng = np.random.default_rng(3)
     g: Any = rlx.Graph(name)
     x = g.input(name, (1, 3, 5, 5), "i8")
@@ -148,7 +148,7 @@ def test_names_of_users_do_not_clash(name: str) -> None:
     same(g, {name: rng.integers(-128, 128, (1, 3, 5, 5)).astype(np.int8)})
 
 
-# --- what runs ------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------------------
 
 
 def test_states_and_parameters() -> None:
@@ -221,7 +221,7 @@ def test_empty_tensors() -> None:
 
 
 def test_a_sum_is_not_written_over_what_is_read_later() -> None:
-    """The result of a convolution with what follows it does not lie in the bytes of what it reads."""
+    """The result of a convolution with an epilogue does not share memory with its inputs."""
     rng = np.random.default_rng(2)
     g: Any = rlx.Graph("residual")
     x = g.maximum(g.input("x", (1, 3, 5, 5), "i8"), g.constant(np.array(-100, np.int8)))
@@ -231,7 +231,7 @@ def test_a_sum_is_not_written_over_what_is_read_later() -> None:
     same(g, {"x": rng.integers(-128, 128, (1, 3, 5, 5)).astype(np.int8)})
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- rejected graphs --------------------------------------------------------------------------------------------
 
 
 def test_ops_that_are_not_claimed_are_all_listed() -> None:

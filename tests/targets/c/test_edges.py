@@ -1,7 +1,7 @@
-"""What is rare in graphs and has to be right in C.
+"""Rare cases in C programs.
 
-Tensors without elements, constants of one text and several types, names of macros, windows of padding alone, the headers of
-other compilers.
+They include empty tensors, constants with the same text and several types, names of macros, windows with only padding, and the
+headers of other compilers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def ends_of(dtype: str) -> tuple[int, int]:
 
 
 def check(graph: Any, inputs: dict[str, np.ndarray], folder: Path) -> None:
-    """Every compiler that is there takes it without a warning, and it gives what the evaluator gives."""
+    """Check that every installed compiler compiles a graph without warnings, and that results agree with the evaluator."""
     sources = write(program_of(graph), folder)
     commands = [[c] for c in ("gcc", "arm-none-eabi-gcc") if shutil.which(c)]
     commands += [[*zig] for zig in (toolchain.zig(),) if zig]
@@ -43,7 +43,7 @@ def check(graph: Any, inputs: dict[str, np.ndarray], folder: Path) -> None:
 
 
 def test_constants_of_one_text_and_several_types(tmp_path: Path) -> None:
-    """Results and tables that read the same in C, but not in bytes."""
+    """Results and tables may have the same text in C, but different bytes."""
     g: Any = rlx.Graph("same_text")
     numbers = np.array([1, 0, 1, 1, 0])
     outputs = {d: g.constant(numbers.astype(rlx.dtype(d).numpy)) for d in DTYPES}
@@ -72,7 +72,7 @@ def test_tensors_without_elements(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["max", "min"])
 def test_extremes_of_nothing_are_not_within_the_bounds_of_elements(kind: str, tmp_path: Path) -> None:
-    """The maximum of a window of padding alone is -128, though all elements are at least 0: a relu behind it has work to do."""
+    """The maximum of a window with only padding is -128, even if all elements are at least 0. A following relu is needed."""
     g: Any = rlx.Graph("extremes")
     x = g.input("x", (1, 1, 2, 2), "i8")
     at_least_0 = g.maximum(x, g.constant(np.array(0, np.int8)))
@@ -87,7 +87,7 @@ def test_extremes_of_nothing_are_not_within_the_bounds_of_elements(kind: str, tm
 
 
 def test_numbers_that_are_none(tmp_path: Path) -> None:
-    """NaN and infinity as constants of tables, and as one number."""
+    """NaN and infinity in constant tables, and as single constants."""
     g: Any = rlx.Graph("none")
     x = g.input("x", (4,))
     table = np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)
@@ -98,7 +98,7 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
 
 @drawn("dtype", DTYPES, of_each=2)
 def test_comparisons_of_what_is_known(dtype: str, tmp_path: Path) -> None:
-    """A value with itself, and with numbers beyond its range: compilers warn of what is always so."""
+    """Comparisons of a value with itself and with numbers beyond its range. Compilers warn about constant comparisons."""
     g: Any = rlx.Graph("compared")
     x = g.input("x", (6,), dtype)
     numpy = rlx.dtype(dtype).numpy
@@ -126,7 +126,7 @@ def test_products_of_elements_wrap(dtype: str, tmp_path: Path) -> None:
 
 
 def test_names_of_macros_and_functions(tmp_path: Path) -> None:
-    """Whatever the headers define is no name for an array."""
+    """Names that the headers define are not used for arrays."""
     names = (
         "UINT32_MAX INT64_C INT_FAST8_MIN SIZE_MAX M_PI HUGE_VALF FP_NAN isnan sqrtf rintf fabsf expf tanhf NAN signgam"
     )
@@ -145,14 +145,14 @@ def test_names_of_macros_and_functions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bits", [8, 4, 2])
 @drawn("core", ["cortex-m4", "cortex-m7", "cortex-m33", "cortex-m0"])
 def test_the_compiler_of_most_firmware_takes_it(core: str, bits: int, tmp_path: Path) -> None:
-    """GCC for Arm: its header of ACLE is not that of Clang."""
+    """GCC for Arm has another ACLE header than Clang."""
     command = ["arm-none-eabi-gcc", f"-mcpu={core}", "-mthumb", *toolchain.WARNINGS, "-Werror", "-O2"]
     for source in write(program_of(layer(bits)[0]), tmp_path):
         toolchain.build([*command, "-c", source, "-o", "object.o"], tmp_path)
 
 
 def test_bits_as_another_dtype(tmp_path: Path) -> None:
-    """Each dtype as each other of its size; the bits of floats are those of infinities, NaN and -0 too."""
+    """Bitcasts between all dtypes of one size. Bits of floats include infinities, NaN and -0."""
     words = np.array([0.0, -0.0, 1.5, np.inf, -np.inf, np.nan, -np.nan, 3e38], np.float32).view(np.int32)
     inputs = {d: words.view(rlx.dtype(d).numpy) for d in ("f32", "i32", "u32")}
     inputs |= {d: np.array([0, 1, *ends_of(d)]).astype(rlx.dtype(d).numpy) for d in ("i8", "u8", "i16", "i64")}

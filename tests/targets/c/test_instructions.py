@@ -1,4 +1,4 @@
-"""How many instructions products take on an emulated Cortex-M4, what is on its stack, and that the emulator sees mistakes."""
+"""Instruction counts and stack use of products on an emulated Cortex-M4, and error detection of the emulator."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def convolution(channels: int, outputs: int, kernel: int, size: int, bits: int, 
 
 
 def measured(graph: Any) -> emulate.EmulatedRun:
-    """A run on an emulated Cortex-M4, whose results are those of the evaluator."""
+    """Run a graph on an emulated Cortex-M4, and check its results with the evaluator."""
     pytest.importorskip("unicorn")
     program = program_of(graph)
     (argument,) = graph.arguments

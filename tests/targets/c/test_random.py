@@ -1,4 +1,4 @@
-"""Random graphs of integers: the evaluator, the C of this machine and the C of a Cortex-M agree to the last bit."""
+"""Random integer graphs: the evaluator, C on this machine and C on a Cortex-M agree exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.drawing import drawn
 from tests.targets.c.graphs import random_graph
 from tests.targets.c.programs import program_of, run_sanitized, write
 
-CASES = 25  # independent chains of ops in one program
+CASES = 25  # the number of independent chains of ops in one program
 needs_zig = pytest.mark.skipif(toolchain.zig() is None, reason="needs the package ziglang")
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler with sanitizers")
 
@@ -37,7 +37,7 @@ def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, number: int) -> No
     machine = emulate.EmulatedMachine(emulate.build(program, core), program)
     arrays = [inputs[a.name] for a in graph.arguments]
     expected = rlx.evaluate(graph, inputs)
-    for _ in range(2):  # the second time with what the first has left in the arena
+    for _ in range(2):  # the second run starts with the arena of the first run
         run = machine.run(arrays)
         for output, one, other in zip(graph.outputs, run.results, expected, strict=True):
             assert np.array_equal(one, other), output.name
@@ -45,14 +45,14 @@ def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, number: int) -> No
 
 
 def deep_products() -> tuple[rlx.Graph, dict[str, np.ndarray]]:
-    """Products and convolutions whose sums are as large as they get, of lengths around those that are summed at once."""
+    """Products and convolutions with the largest possible sums, and lengths around those of a block of the sum."""
     g = rlx.Graph("deep")
     inputs, outputs = {}, {}
     for depth in (503, 504, 505, 512, 1008, 1013):
         for bits, extreme in ((4, -8), (2, -2)):
             x = g.input(f"x_{depth}_{bits}", (1, depth, 1, 2), "i8")
             inputs[f"x_{depth}_{bits}"] = np.full((1, depth, 1, 2), -128, np.int8)
-            # As large as they get, and half of them of the other sign.
+            # The largest magnitudes, half of them negative.
             w = np.full((depth, 5), extreme, np.int8)
             w[::2, 1] = -extreme - 1
             row = g.reshape(g.slice(x, starts=[0, 0, 0, 0], limits=[1, depth, 1, 1], strides=[1, 1, 1, 1]), (1, depth))

@@ -1,4 +1,4 @@
-"""Random graphs of integers, of the ops that the FPGA target claims."""
+"""Random integer graphs of the ops that the FPGA target supports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIMITS = {8: 127, 4: 7, 2: 1}
 
 
 class Maker:
-    """Draws a graph: values are of rank 4 (images) or 2 (rows), i8 most of the time."""
+    """A generator of random graphs. Values have rank 4 (images) or 2 (rows), and are mostly i8."""
 
     def __init__(self, rng: np.random.Generator, ops: int):
         self.rng, self.ops = rng, ops
@@ -48,13 +48,13 @@ class Maker:
         return self.g
 
     def mixed(self, x: Any, state: Any) -> Any:
-        """The next value of a state, from a value and at times from the one that it has."""
+        """The next value of a state, from another value and sometimes from its old value."""
         x = self.small(x)
         if self.rng.random() < 0.3:
             return x
         return self.requantised(self.wide(x) + self.wide(state), (), 0.5, "i8")
 
-    # --- pieces -----------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------
 
     def weights(self, *shape: int) -> Any:
         limit = _LIMITS[int(self.rng.choice([8, 8, 4, 2]))]
@@ -219,7 +219,7 @@ class Maker:
     # --- products of two computed tensors ---------------------------------------------------------------------
 
     def product(self, x: Any, values: list[Any]) -> Any:
-        """The rows of a value with another one's, or with its own: as `matmul`, `q_matmul` or `dot_general`."""
+        """A product of a value's rows with those of another value, or with its own: `matmul`, `q_matmul` or `dot_general`."""
         rng, g = self.rng, self.g
         x = self.small(x)
         length = x.shape.static[-1]
@@ -265,12 +265,12 @@ class Maker:
 
 
 def random_graph(rng: np.random.Generator, ops: int | None = None) -> Any:
-    """A graph of one to eight ops of these, with what goes along with them."""
+    """A graph of one to eight of these ops, and their helper ops."""
     return Maker(rng, int(rng.integers(1, 9)) if ops is None else ops).graph()
 
 
 def random_options(rng: np.random.Generator) -> dict[str, str]:
-    """A preset, and at times options beside it that every graph can follow."""
+    """A preset, and sometimes additional options that are valid for every graph."""
     options = {"preset": str(rng.choice(PRESET_NAMES))}
     for name in ("clock-enable", "shared-requant"):
         if rng.random() < 0.3:
@@ -282,7 +282,7 @@ def random_options(rng: np.random.Generator) -> dict[str, str]:
 
 
 def inputs_of(graph: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Values for the inputs, with the ends of their range among them."""
+    """Values for the inputs, including the limits of their range."""
     values = {}
     for a in graph.inputs:
         low, high = int(a.shape.dtype.min), int(a.shape.dtype.max)

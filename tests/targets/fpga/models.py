@@ -1,4 +1,4 @@
-"""Models of integers in the shapes of real ones, with weights that are drawn."""
+"""Integer models with realistic shapes and random weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIMITS = {8: 127, 4: 7, 2: 1}
 
 
 class Quantised:
-    """A graph of layers as a quantiser writes them: products in i32, biases, scales for each channel.
+    """A graph of layers in the form that quantisers write: products in i32, biases, scales for each channel.
 
     Attributes:
         g: The graph.
@@ -65,7 +65,7 @@ class Quantised:
 
 
 def tinyconv(size: int = 28, bits: int = 8) -> Any:
-    """Two convolutions with pools, and a product: classes of images of one channel."""
+    """Two convolutions with pooling, and a product: an image classifier with one input channel."""
     q = Quantised("tinyconv", bits)
     h = q.g.input("image", (1, 1, size, size), "i8")
     for results in (8, 16):
@@ -75,7 +75,7 @@ def tinyconv(size: int = 28, bits: int = 8) -> Any:
 
 
 def keywords() -> Any:
-    """A convolution, depthwise-separable ones, a mean and a product, then the class: a small keyword spotter."""
+    """A convolution, depthwise-separable convolutions, a mean, a product and the class: a small keyword spotter."""
     q = Quantised("keywords")
     h = q.conv(q.g.input("features", (1, 1, 12, 10), "i8"), 8, 3, stride=2)
     for _ in range(2):
@@ -85,7 +85,7 @@ def keywords() -> Any:
 
 
 def residual() -> Any:
-    """Blocks with a sum of two ways, one of them through a convolution: a small ResNet."""
+    """Blocks with a sum of two paths, one of them with a convolution: a small ResNet."""
     q = Quantised("residual")
     h = q.conv(q.g.input("image", (1, 3, 10, 10), "i8"), 4, 3)
     h = q.sum(q.conv(q.conv(h, 4, 3), 4, 3), h)
@@ -95,7 +95,7 @@ def residual() -> Any:
 
 
 def autoencoder() -> Any:
-    """Products that get narrow and wide again."""
+    """Products that become narrow and wide again."""
     q = Quantised("autoencoder")
     h = q.g.input("spectrum", (1, 64), "i8")
     for width in (24, 24, 8, 24, 64):

@@ -1,4 +1,4 @@
-"""Runs graphs as hardware in the tests: the same numbers as the evaluator's, whatever both ends do."""
+"""Simulation of graphs as hardware for tests: results agree with the evaluator, with any stalls at both ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.targets.fpga.lower.design import Design, port_bits
 from rlx.targets.fpga.simulate import Simulation, Simulator
 from rlx.targets.fpga.targets import target
 
-# Nothing, inputs that come rarely, and readers that are slow.
+# No stalls, slow inputs, and slow readers.
 HESITATIONS = ((0.0, 0.0), (0.6, 0.1), (0.1, 0.6))
 
 
@@ -26,7 +26,7 @@ def design_of(graph: Any, **options: str) -> Design:
 
 
 class Hardware:
-    """A design that is ready to run."""
+    """A design that is ready for simulation."""
 
     def __init__(self, graph: Any, design: Design):
         self.graph, self.design = graph, design
@@ -44,7 +44,7 @@ class Hardware:
         return self.simulator.run(given, most_cycles=10_000_000, tensors=len(tensors), hesitant=hesitant, seed=77)
 
     def wanted(self, tensors: Sequence[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
-        """What the evaluator gives, as the elements of the streams of outputs."""
+        """The evaluator's results, as elements of the output streams."""
         states: dict[str, np.ndarray] = {}
         results: list[dict[str, np.ndarray]] = []
         for tensor in tensors:
@@ -56,14 +56,14 @@ class Hardware:
         return [np.concatenate([r[n].ravel()[s.order] for r in results]).astype(np.int64) for n, s in streams]
 
     def given(self, run: Simulation) -> list[np.ndarray]:
-        """What a run gave, as numbers of the dtypes of the outputs."""
+        """The results of a run, in the dtypes of the outputs."""
         masks = {"u8": 255, "bool": 1}
         streams = self.design.network.outputs.values()
         return [v & masks.get(s.dtype.name, -1) for v, s in zip(run.outputs, streams, strict=True)]
 
 
 def check(graph: Any, tensors: Sequence[Mapping[str, np.ndarray]], **options: str) -> Design:
-    """Hold a design to the evaluator, for tensors one after the other, at full speed and with ends that hesitate."""
+    """Compare a design with the evaluator, for consecutive tensors, at full speed and with stalls at both ends."""
     hardware = Hardware(graph, design_of(graph, **options))
     wanted = hardware.wanted(tensors)
     for hesitant in HESITATIONS:

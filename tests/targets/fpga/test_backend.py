@@ -1,4 +1,4 @@
-"""The targets `fpga` and `fpga-sim` from outside: what they take and refuse, files, options, reports."""
+"""The public interface of the targets `fpga` and `fpga-sim`: supported and rejected graphs, files, options, reports."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_networks_of_the_quantiser(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 @drawn("mode", ["double", "single", "short"])
 def test_requantisation_at_its_ends(mode: str) -> None:
-    """Numbers and scales at the ends of their ranges, shifts to both sides, for each channel and as constants."""
+    """Numbers and scales at the limits of their ranges, left and right shifts, for each channel and as constants."""
     ends = np.array([-(1 << 31), (1 << 31) - 1, -1, 0, 1, 1 << 30, -(1 << 30), 12345, -54321], np.int32)
     most = {"short": 14}.get(mode, 30)
     shifts = np.array([-31, -20, -8, -1, 0, 1, 5, most - 1, most], np.int32)
@@ -92,7 +92,7 @@ def test_requantisation_at_its_ends(mode: str) -> None:
 
 @pytest.mark.parametrize("preset", ["precision", "latency"])
 def test_products_of_computed_tensors(preset: str, seed: int) -> None:
-    """Zero points at their ends, sums that wrap, both orders of the stored matrix, batches and repeated ones."""
+    """Extreme zero points, sums that wrap, both orders of the stored matrix, batches and broadcast batches."""
     g: Any = rlx.Graph("products")
     x, y = g.input("x", (2, 1, 4, 6), "i8"), g.input("y", (3, 6, 4), "i8")
     wide = g.cast(y, "i32") * 30_000_000
@@ -113,7 +113,7 @@ def test_products_of_computed_tensors(preset: str, seed: int) -> None:
 
 
 def test_clamps_that_do_not_meet() -> None:
-    """Graph 2100091 of the random ones: `min(max(y, 32), -48)` is -48."""
+    """Random graph 2100091: `min(max(y, 32), -48)` is -48."""
     g: Any = rlx.Graph("clamps")
     y = g.rescale(g.input("x", (40,), "i32"), 0.01)
     outputs = [g.minimum(g.maximum(y, 32), -48), g.maximum(g.minimum(y, -7), 9), g.minimum(g.maximum(y, -20), 30)]
@@ -124,7 +124,7 @@ def test_clamps_that_do_not_meet() -> None:
 
 @pytest.mark.parametrize("first", ["alone", "output", "reader"])
 def test_clamps_of_what_others_read(first: str) -> None:
-    """A clamp that changes nothing is one more name of a stream: the next one must not clamp it for all who read it."""
+    """A clamp without effect is another name of a stream. The next clamp must not change the stream for other readers."""
     g: Any = rlx.Graph("names")
     y = g.rescale(g.input("x", (20,), "i32"), 0.01)
     clamped = g.relu(g.maximum(y, -128))
@@ -138,7 +138,7 @@ def test_clamps_of_what_others_read(first: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32"])
 def test_bits(dtype: str, seed: int) -> None:
-    """Bits of numbers at their ends, and shifts by every count, those beyond the number among them."""
+    """Bitwise ops on extreme numbers, and shifts by every count, including counts beyond the width."""
     g: Any = rlx.Graph("bits")
     x, y = g.input("x", (30,), dtype), g.input("y", (30,), dtype)
     kind = x.dtype.numpy
@@ -167,7 +167,7 @@ def test_constants_beside_what_is_computed(axis: int, seed: int) -> None:
 
 
 def test_all_that_has_no_layer_is_listed_at_once() -> None:
-    """Ops, kinds of ops and dtypes, each with its line."""
+    """Unsupported ops, kinds of ops and dtypes are listed with their lines."""
     g: Any = rlx.Graph("many")
     x, f = g.input("x", (4, 4), "i8"), g.input("f", (4,), "f32")
     outputs = [g.cumsum(g.cast(x, "i32"), axis=0), g.popcount(x), g.binary("rem", x, x), g.exp(f), g.prod(x, axes=(0,))]
@@ -183,7 +183,7 @@ def test_all_that_has_no_layer_is_listed_at_once() -> None:
 
 
 def recurrent() -> Any:
-    """A step of a recurrent network, `h = clamp(h @ w + x @ u)`, with a sum of all inputs so far and the input before."""
+    """A step of a recurrent network, `h = clamp(h @ w + x @ u)`, with the sum of all inputs so far and the previous input."""
     q = Quantised("recurrent")
     x, h = q.g.input("x", (1, 6), "i8"), q.g.state("h", (1, 5), "i8", init=-7)
     total, before = q.g.state("total", (1, 6), "i32", init=100), q.g.state("before", (1, 6), "i8")
@@ -205,7 +205,7 @@ def test_states_of_a_recurrent_step(preset: str, seed: int) -> None:
     hardware = Hardware(graph, design)
     each = (hardware.run(tensors).cycles - hardware.run(tensors[:1]).cycles) / 6
     assert each <= design.network.interval <= 1.3 * each + 16
-    # A reset restores the first values.
+    # A reset restores the initial values.
     for found, wanted in zip(hardware.given(hardware.run(tensors[3:4])), hardware.wanted(tensors[3:4]), strict=True):
         np.testing.assert_array_equal(found, wanted)
 
@@ -232,7 +232,7 @@ def test_a_session_keeps_states(seed: int) -> None:
 
 
 def test_states_in_files() -> None:
-    """The design that is written has been run for several tensors, and so does its testbench."""
+    """A written design has been simulated for several tensors, and its testbench also runs several tensors."""
     content = files(Compilation(recurrent(), target_of("fpga")).artifact())
     assert "state 'total' of 6, first 100" in content["README.md"].decode()
     assert len(content["tb_x.mem"].split()) == 3 * 6 and len(content["tb_y.mem"].split()) == 3 * 5
@@ -313,7 +313,7 @@ def test_files_of_a_design(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert "| `conv1` | conv 3x3" in readme and "preset `latency`" in readme and "model.mlir:" in readme
     verilog = (tmp_path / "rtl" / "conv1.sv").read_text()
     assert "module conv1(" in verilog and "rows_used" in verilog
-    # Files of another design in the folder stay, and are named.
+    # Files of another design in the folder are kept, and are named.
     (tmp_path / "rtl" / "conv9.sv").write_text("module conv9(); endmodule")
     assert command.main([*words, f"--output={tmp_path / 'rtl'}"]) == 0
     assert "also has files that this program has not: conv9.sv;" in capfd.readouterr().err
@@ -335,7 +335,7 @@ def test_texts_can_be_had(kind: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     assert ("hw.module @conv1(" if kind == "hw" else "module conv1(") in text
 
 
-# --- what is refused --------------------------------------------------------------------------------
+# --- rejected graphs --------------------------------------------------------------------------------
 
 
 def refusal(graph: Any, *flags: str) -> str:

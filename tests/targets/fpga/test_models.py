@@ -1,4 +1,4 @@
-"""Models in the shapes of real ones as hardware: the evaluator's numbers, in as many cycles as is said."""
+"""Realistic models as hardware: results agree with the evaluator, and cycles with the prediction."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_cycles_of_tinyconv(preset: str, most: int, bits: int, seed: int) -> Non
 @pytest.mark.parametrize("length", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["max", "sum", "argmax"])
 def test_a_result_that_waits_stops_no_elements(kind: str, length: int, seed: int) -> None:
-    """What a reduction gives goes two ways, of which one is longer: it still takes an element in every cycle."""
+    """A reduction whose result has two paths of different latency still accepts an element in every cycle."""
     g: Any = rlx.Graph("waits")
     x = g.input("x", (40, length), "i8")
     y = g.cast(g.argmax(x, axis=1) if kind == "argmax" else getattr(g, kind)(g.cast(x, "i32"), axes=(1,)), "i32")
@@ -51,7 +51,7 @@ def test_a_result_that_waits_stops_no_elements(kind: str, length: int, seed: int
 
 
 def test_streaming_layers_take_an_element_in_every_cycle(seed: int) -> None:
-    """Arithmetic, requantisation, tables, pools that do not overlap: nothing is slower than the input."""
+    """Arithmetic, requantisation, tables and non-overlapping pooling: no layer is slower than the input."""
     from tests.targets.fpga.models import Quantised
 
     q = Quantised("streaming")

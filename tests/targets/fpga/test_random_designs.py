@@ -1,4 +1,4 @@
-"""Random graphs of integers: hardware gives what the evaluator gives, bit for bit."""
+"""Random integer graphs: hardware agrees exactly with the evaluator."""
 
 from __future__ import annotations
 

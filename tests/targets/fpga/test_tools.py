@@ -1,4 +1,4 @@
-"""Other people's tools read the hardware: Verilator and Icarus, yosys and nextpnr, where they are installed."""
+"""Other tools accept the hardware: Verilator, Icarus, yosys and nextpnr, where they are installed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ yosys = pytest.mark.skipif(not is_installed(), reason="yosys is not installed: p
 
 
 def written(files: Mapping[str, str | bytes], folder: Path) -> list[str]:
-    """Write files, and give the names of those in SystemVerilog."""
+    """Write files, and return the names of the SystemVerilog files."""
     for name, content in files.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return [name for name in files if name.endswith(".sv")]

@@ -1,4 +1,4 @@
-"""Programs and arrays that the tests of executables share."""
+"""Shared programs and arrays for the tests of executables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.targets.iree.abi import ArgumentType
 from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, address, empty_aligned
 
 F32 = np.dtype(np.float32)
-BIG = (256, 256)  # of f32: above the limit up to which everything is copied
+BIG = (256, 256)  # of f32: above the size limit for copies
 ROW = (1, 256)
 assert 4 * BIG[0] * BIG[1] > COPY_LIMIT
 
@@ -130,7 +130,7 @@ DTYPES = {
 
 
 def dtype_functions() -> str:
-    """For each dtype functions that negate (or double) a vector, a matrix above the limit, and a scalar."""
+    """For each dtype: functions that negate (or double) a vector, a matrix above the limit, and a scalar."""
     text = ""
     for mlir in DTYPES:
         name = mlir.strip("complex<>")
@@ -159,7 +159,7 @@ def expected(array: np.ndarray) -> np.ndarray:
 
 
 def random(*shape: int) -> np.ndarray:
-    """Aligned, so that it can be lent to a program."""
+    """A random aligned array, which can be lent to a program."""
     array = empty_aligned(shape, np.float32)
     array[...] = np.random.default_rng(7).standard_normal(shape)
     return array
@@ -189,7 +189,7 @@ def donated(shape: tuple[int | None, ...]) -> ArgumentType:
 
 
 def litter() -> None:
-    """Take and overwrite freed memory of the sizes in use here, so that a dangling array shows."""
+    """Allocate and overwrite freed memory of the sizes in use here, to detect dangling arrays."""
     gc.collect()
     for _ in range(6):
         np.full(BIG, np.nan, np.float32)

@@ -1,4 +1,4 @@
-"""What IREE is given for a graph."""
+"""IREE's input for a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.targets.iree.targets import target as target_of
 
 
 def iree_text(graph: Graph, target: Target | None = None) -> str:
-    """The module after all passes for a target, the CPU by default; the graph is not changed."""
+    """The module after all passes for a target, by default the CPU. The graph is not changed."""
     target = target or target_of("cpu")
     module = graph.clone().module
     run_on_module(module, target.pipeline)

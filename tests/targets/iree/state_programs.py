@@ -1,4 +1,4 @@
-"""Running programs with states several times, and the same by the evaluator."""
+"""Repeated runs of programs with states, compared with the evaluator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.ir.graph.evaluate import evaluate_function
 
 
 class Reference:
-    """A program with states by the evaluator, with the values of its parameters."""
+    """An evaluator for a program with states, with the values of its parameters."""
 
     def __init__(self, graph: rlx.Graph, **params: np.ndarray):
         self.graph, self.params = graph, params
@@ -33,13 +33,13 @@ class Reference:
 
 
 def check_steps(compiled: Any, reference: Reference, steps: Iterable[dict[str, np.ndarray]], **tolerance: Any) -> None:
-    """Run both, and compare what they return and what is in their states after every step."""
+    """Run both, and compare results and states after every step."""
     for values in steps:
         check_all(compiled, reference, compiled.run(values), reference.run(values), **tolerance)
 
 
 def check_all(compiled: Any, reference: Reference, results: Any, expected: Any, **tolerance: Any) -> None:
-    """Compare what a run gave, and what is in the states."""
+    """Compare the results of a run, and the states."""
     for got, wanted in zip(results, expected, strict=True):
         check(got, wanted, **tolerance)
     for name, wanted in reference.states.items():

@@ -1,4 +1,4 @@
-"""Programs whose ops IREE would fuse into kernels that read or write more tensors than a kernel can."""
+"""Programs whose ops IREE would fuse into kernels with more tensors than a kernel supports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHAPE = (3,)
 
 
 def _scan(g: Any, xs: Sequence[Any]) -> list[Any]:
-    """Steps that read an element of each input, and give one for each."""
+    """A scan whose steps read an element of each input, and return one result for each."""
 
     def step(carry: Any, rows: Sequence[Any]) -> Any:
         return reduce(g.add, rows, carry), [row * carry for row in rows]

@@ -1,6 +1,6 @@
-"""Loops that carry on whatever they may: carries in any order, once or several times, captured values, constants.
+"""Random loops: carries in any order, once or several times, captured values, constants.
 
-`test_iree_loops.py` has the programs that somebody thought of.
+`test_loops.py` has hand-written programs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROGRAMS = 60
 _DTYPES = ("f32", "i32", "f64", "u8", "f16", "c64", "bool")
 _ITERATIONS = (0, 1, 2, 5)
 
-# What a carry becomes, of a graph, all carries and what the body captures.
+# The next value of a carry, as a function of a graph, all carries and the captured value.
 _NEXT: dict[str, Callable[[Any, Sequence[Any], Any], Any]] = {
     "first": lambda g, c, captured: c[0],
     "last": lambda g, c, captured: c[-1],
@@ -33,7 +33,7 @@ _NEXT: dict[str, Callable[[Any, Sequence[Any], Any], Any]] = {
     "constant": lambda g, c, captured: g.constant(np.ones(_SHAPE, captured.dtype.numpy)),
     "function": lambda g, c, captured: g.where(c[0] == captured, c[-1], g.transpose(c[0], (1, 0))),
 }
-# What two carries start with.
+# The initial values of two carries.
 _START: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "one_input": lambda g, x: (x, x),
     "computed": lambda g, x: (g.transpose(x, (1, 0)), g.reverse(x, [0])),
@@ -129,7 +129,7 @@ def test_a_step_computes_several_carries_by_kernels_of_their_own(kind: str, insi
 
 @drawn("program", range(_PROGRAMS), of_each=1)
 def test_branches_pass_on_what_is_there(program: int, tmp_path: Path) -> None:
-    """What they lose may go unnoticed: without a fence, a program reads what may not have been written yet."""
+    """Branches do not drop forwarded values. The error may be invisible: without a fence, a program may read too early."""
     g = _program(program)
     assert not wrong_branches(compile_module(lowered(g), target("cpu"), timeout_s=60).vmfb, tmp_path)
 
@@ -142,7 +142,7 @@ def test_branches_of_factorisations_pass_on_what_is_there(name: str, tmp_path: P
 
 
 def test_blocks_that_the_compiler_joins_are_passed_no_condition(tmp_path: Path) -> None:
-    """Both branches of a choice end in the same blocks: loops over choices."""
+    """Loops over `if`: both branches end in the same blocks."""
     g: Any = rlx.Graph("loops")
     x, limit = g.input("x", (3, 2)), g.input("limit", (), "f32")
 
@@ -158,7 +158,7 @@ def test_blocks_that_the_compiler_joins_are_passed_no_condition(tmp_path: Path) 
 
 
 def test_blocks_that_the_compiler_joins_lose_no_tensor(tmp_path: Path) -> None:
-    """A choice in a choice by the same condition: some branches give what is there, one gives what kernels compute."""
+    """An `if` in an `if` with the same condition: some branches return existing values, one returns results of kernels."""
     g: Any = rlx.Graph("choices")
     a, bits, y = g.input("a", (1,), "f64"), g.input("bits", (1,), "bool"), g.input("y", (2, 2))
     words, b = g.input("words", (1, 2), "u8"), g.input("b", (1,), "f64")

@@ -1,4 +1,4 @@
-"""Compiling: results, diagnostics with the user's places, and a compiler that crashes, hangs or is killed."""
+"""Compiling: results, diagnostics with source locations, and a compiler that crashes, hangs or is killed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def is_right(vmfb: bytes) -> bool:
 
 
 def post(pool: WorkerPool, **request: object) -> int:
-    """Give the pool's process something to do before the next request; returns its id."""
+    """Send a request to the pool's process before the next request, and return the process id."""
     return pool.post(COMPILER, request)
 
 
@@ -82,7 +82,7 @@ def run_script(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
-# ---- what comes out
+# ---- results
 
 
 def test_text_and_bytes_compile_alike(pool: WorkerPool):
@@ -203,7 +203,7 @@ def test_a_crash_is_an_exception_and_the_next_module_compiles(pool: WorkerPool):
 
 @posix_only
 def test_a_crash_at_the_first_rung_is_followed_by_the_second(pool: WorkerPool):
-    post(pool, kind="sleep", seconds=1)  # so that it is alive when the compile request comes
+    post(pool, kind="sleep", seconds=1)  # so that it is alive when the compile request arrives
     post(pool, kind="abort")
     module = compile_module(DOUBLE, CPU, worker=pool)
     assert [a.outcome for a in module.attempts] == ["crashed with signal 6 (SIGABRT)", "ok"]
@@ -231,7 +231,7 @@ def test_a_module_that_never_compiles_in_time(pool: WorkerPool):
 def test_killed_between_two_compiles(pool: WorkerPool):
     (pid,) = pool.pids
     os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it ended, and nobody took note
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it ended, and the pool has not noticed
     module = compile_module(DOUBLE, CPU, worker=pool)
     assert [a.outcome for a in module.attempts] == ["ok"]
     assert module.flags_used == CPU.attempts[0]

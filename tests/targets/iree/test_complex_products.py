@@ -1,4 +1,4 @@
-"""Products of real numbers whose elements are used beside complex ones: every way in which IREE fuses them compiles."""
+"""Products of real numbers whose elements are used together with complex numbers compile, with any fusion in IREE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPUs: what code needs is recorded, and code that this machine's CPU cannot run is refused before it is loaded."""
+"""CPU features: required features are recorded, and code that this machine's CPU cannot run is rejected before loading."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load_and_run(artifact: Artifact) -> np.ndarray:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes this machine another one: an architecture, its features, and a hash."""
+    """Replace the properties of this machine: an architecture, its features, and a hash."""
 
     def pretend(architecture: str, features: frozenset[str] | None) -> None:
         monkeypatch.setattr(cpu, "sys", SimpleNamespace(platform="linux"))
@@ -98,7 +98,7 @@ def test_code_for_another_architecture_is_refused() -> None:
 
 def test_what_the_system_does_not_tell_is_no_reason_to_refuse(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     artifact = compiled_for()
-    monkeypatch.setattr(cpu, "host_cpu", lambda: frozenset())  # a kernel that is older than the CPU; the hash is equal
+    monkeypatch.setattr(cpu, "host_cpu", lambda: frozenset())  # a system older than the CPU; the hash is equal
     assert load_and_run(artifact).tolist() == [0, 0, 1, 2]
     machine(cpu.machine(), None)
     assert load_and_run(artifact).tolist() == [0, 0, 1, 2]

@@ -149,7 +149,7 @@ def test_functions_without_elements_or_results(memory: IreeExecutable):
     assert memory.function("no_result")([np.zeros(4, np.float32)]) == []
 
 
-# ---- devices other than this machine's CPU: results are read back
+# ---- devices other than this machine's CPU: results are copied back
 
 
 def test_results_are_read_back_from_a_device_that_is_not_local(memory_vmfb: bytes, monkeypatch: pytest.MonkeyPatch):

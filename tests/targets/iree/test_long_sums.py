@@ -1,4 +1,4 @@
-"""Long sums without a GPU: numbers of one sign, whose error grows with their count where they are added one after the other."""
+"""Long sums without a GPU: numbers of one sign, where the error of sequential addition grows with their count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.compiled import compile_graphs
 from tests.conformance.levels import at_any_level, skip_if_not_run
 
 COUNT = 400_000
-# By name: the function, and the error that is allowed in proportion.
+# By name: the function, and the allowed relative error.
 SUMS: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
     "sum": (lambda g, x: g.sum(x), 1e-6),
     "axis 0": (lambda g, x: g.sum(g.reshape(x, (COUNT // 4, 4)), 0), 1e-6),
@@ -31,7 +31,7 @@ SUMS: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
 
 
 def graph(size: int | str) -> rlx.Graph:
-    """All sums of one input; with a symbol for a size, those that know no size."""
+    """All sums of one input; with a symbol for the size, only those that do not need the size."""
     g: Any = rlx.Graph("sums")
     x = g.input("x", (size,))
     names = SUMS if isinstance(size, int) else ("sum", "mean", "norm", "logsumexp")

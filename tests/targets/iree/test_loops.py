@@ -1,4 +1,4 @@
-"""Loops as the compiler makes them, where it has to keep buffers apart: against the evaluator, static and symbolic."""
+"""Loops where the compiler must not share buffers, compared with the evaluator, with static and symbolic sizes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _zeros(g: Any, x: Any) -> Any:
 
 
 def _put(g: Any, table: Any, row: Any, value: Any) -> Any:
-    """A row of a table added to: what a compiler likes to do in place."""
+    """Add to a row of a table, which compilers often do in place."""
     return g.scatter_nd(table, g.reshape(row, (1, 1)), g.reshape(value, (1, 4)), reduction="add")
 
 
 def _computed_carries(g: Any, x: Any, w: Any, _: Any) -> list[Any]:
-    """Several initial carries that one kernel call after the other makes, and several stacks of one shape."""
+    """Several initial carries from consecutive kernel calls, and several stacks of one shape."""
     ones = g.expand(g.constant(1.0), (*x.shape.dims[1:], 2))
     initial = (_zeros(g, x), ones, g.matmul(x[0], w), g.exp(x[1]), g.transpose(g.matmul(x[2], w), (1, 0)))
 
@@ -122,7 +122,7 @@ def test_buffers_are_kept_apart(build: Callable[..., list[Any]], symbolic: bool)
 
 
 def _both_ways(g: Any, x: Any, w: Any, _: Any) -> list[Any]:
-    """What a step stacks tells where it was: one loop, or the two that the lowering makes of a long one."""
+    """The stacked values identify their steps. A long loop is lowered to two nested loops."""
     found: list[Any] = []
     for reverse in (False, True):
         last, stack = g.scan(lambda c, row: (g.tanh(g.matmul(c, w) + row), c), _zeros(g, x), x, reverse=reverse)
@@ -141,7 +141,7 @@ def test_long_scans(steps: int) -> None:
 
 
 def test_matmuls_stay_before_the_loop() -> None:
-    """The program given to the compiler has blocks in place of `scf`, which it gets wrong, and fences what steps read."""
+    """IREE's input has blocks instead of `scf`, which IREE compiles incorrectly, and fences for values that steps read."""
     g = rlx.Graph("loops")
     x, w = g.input("x", ("steps", 4, 4)), g.input("w", (4, 4))
     g.set_outputs(_both_ways(g, g.matmul(x, w), w, None))
@@ -159,7 +159,7 @@ _STARTS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 @drawn("stacks", [2, 3])
 @pytest.mark.parametrize("start", _STARTS)
 def test_several_values_that_live_equally_long(start: str, stacks: int) -> None:
-    """Carries, what is read and what is stacked are of few sizes: one buffer for several lost some of them."""
+    """Carries, inputs and stacks have few different sizes. A shared buffer used to lose some of them."""
     g: Any = rlx.Graph()
     a, x, y = g.input("a", (4,)), g.input("x", (5, 4)), g.input("y", (5, 4))
 
@@ -178,7 +178,7 @@ def test_several_values_that_live_equally_long(start: str, stacks: int) -> None:
 
 @pytest.mark.parametrize("length", [200, "t"])
 def test_several_stacks_of_a_long_scan(length: Any) -> None:
-    """They are stacked as one, row beside row, where they are of one dtype."""
+    """Stacks of one dtype are packed into one stack with concatenated rows."""
     g: Any = rlx.Graph()
     xs, h = g.input("xs", (length, 2, 3)), g.input("h", (2, 3))
 
@@ -197,7 +197,7 @@ def test_several_stacks_of_a_long_scan(length: Any) -> None:
 @drawn("view", [False, True])
 @pytest.mark.parametrize("loop", ["scan", "while"])
 def test_an_argument_as_two_carries(loop: str, view: bool) -> None:
-    """Its size is read from another argument."""
+    """The size of the argument is read from another argument."""
     g: Any = rlx.Graph()
     g.input("anchor", ("n", 3))
     x, xs = g.input("x", ("n", 4)), g.input("xs", ("m", "n", 4))
@@ -233,7 +233,7 @@ def _recurrence(steps: int | str, size: int) -> Any:
 
 
 def test_threads_have_to_pay_in_each_step_of_a_loop() -> None:
-    """However often a body runs, what counts is whether it is work for several threads."""
+    """The choice of threads depends on the work in one step, not on the number of steps."""
     target = targets.target("cpu")
     for size, driver in ((64, "local-sync"), (4096, "local-task")):
         flops = {estimated_flops(_recurrence(steps, size).module) for steps in (1, 1000, "n")}

@@ -1,4 +1,4 @@
-"""Activations that several products read are computed once."""
+"""An activation that several products read is computed once."""
 
 from __future__ import annotations
 

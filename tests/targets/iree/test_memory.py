@@ -1,4 +1,4 @@
-"""Whose memory is it: arguments stay as they are, results are the caller's own."""
+"""Memory ownership: arguments are not modified, and the caller owns results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.targets.iree.executable_programs import (
     readonly,
 )
 
-# ---- whose memory is it
+# ---- ownership
 
 
 @pytest.mark.parametrize("access", ["copy", "borrow"])
@@ -49,7 +49,7 @@ def test_an_argument_is_never_changed(memory: IreeExecutable, name: str, access:
 @pytest.mark.parametrize("access", ["copy", "borrow", "donate"])
 @pytest.mark.parametrize("shift", [0, 1, 255])
 def test_a_donated_argument_may_overlap_another(memory: IreeExecutable, access: str, shift: int):
-    """The program writes into the donated one, and reads the other."""
+    """The program writes into the donated argument, and reads the other one."""
     for given in (["donate", access], [access, "donate"]):
         first, last = (ArgumentType(F32, BIG, a) for a in given)  # type: ignore[arg-type]
         function = memory.function("insert_and_double", [first, TensorType(F32, ROW), last])

@@ -1,4 +1,4 @@
-"""The pool of the CPU's buffers: what it holds, and when it lets go."""
+"""The buffer pool of the CPU device: its contents, and when buffers are freed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.targets.iree.devices import device
 
 
 def _held() -> int:
-    """Bytes that the device has out, or in its pool."""
+    """The bytes that the device has allocated, including its pool."""
     statistics = device("local-sync", 1).allocator.statistics
     return statistics["device_bytes_allocated"] - statistics["device_bytes_freed"]
 

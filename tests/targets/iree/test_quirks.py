@@ -1,4 +1,4 @@
-"""What `quirks.py` says of IREE is still so; when it is not, the workaround can go."""
+"""The quirks in `quirks.py` still exist in IREE. If a test fails, the workaround can be removed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.targets.iree.vm_branches import lowered, wrong_branches
 
 _PACKAGE = Path(rlx.__file__).parent
 _RANDOM = np.random.default_rng(0)
-# By name: whether the quirk shows.
+# Functions by name of the quirk, which return whether it occurs.
 _PROBES: dict[str, Callable[[], bool]] = {}
 
 
@@ -43,7 +43,7 @@ def floats(*shape: int) -> np.ndarray:
 
 
 def run(text: str, *arrays: np.ndarray, name: str = "cpu", arch: str | None = None) -> list[np.ndarray]:
-    """The results of a module, compiled at the first rung."""
+    """The results of a module, compiled on the first rung."""
     device = target(name, arch)
     compiled = compile_module(text, replace(device, ladder=device.ladder[:1]), timeout_s=60)
     if compiled.cpu is not None and (lacks := compiled.cpu.lacks()):
@@ -52,7 +52,7 @@ def run(text: str, *arrays: np.ndarray, name: str = "cpu", arch: str | None = No
 
 
 def fails(text: str, *arrays: np.ndarray) -> bool:
-    """Whether a module does not compile, or does not run."""
+    """Whether a module fails to compile or to run."""
     try:
         run(text, *arrays)
     except Error:
@@ -61,7 +61,7 @@ def fails(text: str, *arrays: np.ndarray) -> bool:
 
 
 def needs(step: str, build: Callable[..., Any], **inputs: tuple[np.ndarray, tuple[Any, ...]]) -> bool:
-    """Whether a graph of f32 arrays, with the sizes to declare, is wrong or fails when one pass of the pipeline is left out."""
+    """Whether a graph of f32 arrays, with declared sizes, is wrong or fails without one pass of the pipeline."""
     graph: Any = rlx.Graph("main")
     graph.set_outputs(build(graph, *(graph.input(name, dims) for name, (_, dims) in inputs.items())))
     arrays = {name: a for name, (a, _) in inputs.items()}
@@ -417,14 +417,14 @@ def test_quirk(name: str) -> None:
 
 
 def test_the_register_is_complete() -> None:
-    """Every quirk is shown, or says why it is not. The files that work around it exist, and those for IREE name it."""
+    """Every quirk has a test or a reason for having none. The files that work around it exist, and those for IREE name it."""
     names = [q.name for q in QUIRKS]
     assert len(set(names)) == len(names)
     assert {q.name for q in QUIRKS if q.not_shown is None} == set(_PROBES)
     assert [path for q in QUIRKS for path in q.where if not (_PACKAGE / path).is_file()] == []
     for quirk in QUIRKS:
         for path in quirk.where:
-            if path.startswith("targets/iree/"):  # the common lowering speaks of no compiler
+            if path.startswith("targets/iree/"):  # the common lowering does not name compilers
                 assert f"`{quirk.name}`" in (_PACKAGE / path).read_text(encoding="utf-8"), f"{path}: {quirk.name}"
 
 

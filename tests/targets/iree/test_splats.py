@@ -1,4 +1,4 @@
-"""Reductions of tensors that are one number everywhere, compiled for the CPU."""
+"""Reductions of splat tensors, compiled for the CPU."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_compiled() -> None:
 
 @pytest.mark.parametrize("size", ["n", 70_000])
 def test_of_open_and_of_large_sizes(size: Any) -> None:
-    """Which no pass before computes."""
+    """Sizes for which no earlier pass computes the result."""
     g: Any = rlx.Graph("main")
     x = g.input("x", (size,))
     g.set_outputs([g.sum(x) / g.sum(g.full(x.shape.dims, 1.0))])

@@ -1,7 +1,7 @@
-"""Random programs whose outputs read old and new values of states that are updated in place: against the evaluator.
+"""Random programs whose outputs read old and new values of states that are updated in place, compared with the evaluator.
 
-A kernel that overwrites a state must run after all readers of the old value. `test_iree_states.py` varies the kinds of values
-of two states; here the number of states, the readers, and the host work between them vary.
+A kernel that overwrites a state must run after all readers of the old value. `test_states.py` varies the kinds of values of two
+states. Here the number of states, the readers, and the host work between them vary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ARCHS = ("host", "x86-64-v2")
 
 
 class _Parts(NamedTuple):
-    """What the values of a program are made from: the graph, the choices, a state, other tensors of its type, and an input."""
+    """The building blocks of a program: the graph, the choices, a state, other tensors of its type, and an input."""
 
     g: Any
     choose: Choose
@@ -48,18 +48,18 @@ def _counted(p: _Parts) -> Any:
 
 
 def _chosen(p: _Parts) -> Any:
-    """A branch that reads the state, by a condition that the host reads."""
+    """A branch that reads the state, with a condition that the host reads."""
     other = p.other
     return p.g.if_(p.g.sum(p.x) > p.g.sum(other), lambda: p.state + p.x, lambda: other - p.x)
 
 
 def _written(p: _Parts) -> Any:
-    """The state with other first rows."""
+    """The state with its first rows replaced."""
     return p.g.dynamic_update_slice(p.state, p.x[:1] + p.other[1:2], (1,) + (0,) * (p.state.rank - 1))
 
 
 def _scattered(p: _Parts) -> Any:
-    """The state with some rows added to."""
+    """The state with numbers added to some rows."""
     rows = p.g.constant(np.array([[2], [0]]))
     return p.g.scatter_nd(p.state, rows, p.x[:2] + p.other[1:3], reduction="add")
 
@@ -100,7 +100,7 @@ _HOST = (_looped, _counted, _chosen)
 
 
 def _program(seed: int, host: bool) -> Any:
-    """A program of up to six states, most of one type; with `host`, some values need loops and branches."""
+    """A program of up to six states, mostly of one type. With `host`, some values need loops and branches."""
     choose, g = seeded(seed), rlx.Graph("order")
     kinds: list[tuple[tuple[int, ...], str]] = [(_SHAPES[choose(2)], _DTYPES[choose(6)])]
     kinds.append((_SHAPES[choose(2)], _DTYPES[choose(6)]))
@@ -116,7 +116,7 @@ def _program(seed: int, host: bool) -> Any:
         return _Parts(g, choose, states[i], known[drawn_kinds[i]], x)
 
     outputs: list[Any] = []
-    shared = seeded(seed + 1_000_000)(len(_ELEMENTWISE)) if choose(2) else None  # all states by one function
+    shared = seeded(seed + 1_000_000)(len(_ELEMENTWISE)) if choose(2) else None  # one function for all states
     for i in range(len(states)):
         if host and choose(3) == 0:
             value = _HOST[choose(len(_HOST))](parts(i))
@@ -156,7 +156,7 @@ def test_states_are_overwritten_after_their_readers(seed: int, arch: str, host: 
 
 @pytest.mark.parametrize("update", ["one", "input", "twice", "shared"])
 def test_many_states_of_one_update(update: str) -> None:
-    """Each state is read by an output of its own, and all updates have an operand in common."""
+    """Each state is read by a separate output, and all updates share an operand."""
     g, outputs = rlx.Graph("order"), []
     first = g.input("x0", (3,), "i32")
     common = g.cumsum(first, 0)
@@ -170,7 +170,7 @@ def test_many_states_of_one_update(update: str) -> None:
 
 
 def test_a_choice_between_a_choice_by_the_same_condition() -> None:
-    """IREE gives the second one the value of `b`, where a third choice reads `b` in the same kernel."""
+    """IREE may replace the second `where` by `b` if a third `where` in the same kernel reads `b`."""
     g: Any = rlx.Graph("choices")
     x, s, c, a, d = (g.input(name, (4, 3), "i32") for name in "xscad")
     b, m = s + 2, c > s

@@ -1,6 +1,6 @@
-"""States that get values of all kinds, in programs of several that know nothing of each other: against the evaluator.
+"""States with new values of all kinds, in programs with several independent units, compared with the evaluator.
 
-`test_iree_updates.py` has the programs that somebody thought of.
+`test_updates.py` has hand-written programs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS = 3
 _SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (3, 2), (2, 1, 3))
 _DTYPES = ("f32", "f64", "f16", "bf16", "c64", "bool", "i8", "i32", "i64", "u8", "u16", "u32", "u64")
 _PROGRAMS_PER_DTYPE = 20
-# Every step rounds, and what was rounded goes into the next one; numbers stay of the size of 1.
+# Rounding errors accumulate over the steps. Numbers stay near 1.
 _ROOM = {"f16": 2e-2, "bf16": 1e-1}
 
 
@@ -44,18 +44,18 @@ def _constant(g: Any, like: Any) -> Any:
 
 
 def _running(g: Any, a: Any) -> Any:
-    """A running sum, or for bool what moves as well."""
+    """A cumulative sum; for bool, another op that moves data."""
     if not a.rank:
         return a
     return ~g.reverse(a, [0]) if a.dtype.is_bool else g.cumsum(a, 0)
 
 
 def _zero(g: Any, like: Any) -> Any:
-    """What only a compiler knows to be a constant, if it is a number."""
+    """A value that only a compiler recognises as constant, if it is a number."""
     return like if like.dtype.is_bool else like - like
 
 
-# What two states get, of a graph, the states and an input.
+# The new values of two states, from a graph, the states and an input.
 _GIVEN: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
     "inputs": lambda g, s, t, x: (x, x),
     "of_inputs": lambda g, s, t, x: (_function(g, x), _joined(g, x, x)),
@@ -68,7 +68,7 @@ _GIVEN: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
     "one_value": lambda g, s, t, x: (_joined(g, s, x),) * 2,
     "moved_about": lambda g, s, t, x: (g.reverse(s, [0]) if s.rank else s, _running(g, t)),
 }
-# What users see, of the input, the old and the new values.
+# The outputs, from the input, the old and the new values.
 _SHOWN: dict[str, Callable[[Any, Any, Any, Any], Sequence[Any]]] = {
     "nothing": lambda g, x, old, new: [],
     "old": lambda g, x, old, new: old,
@@ -88,7 +88,7 @@ _UNITS = [_Unit(shape, given, shown) for shape, given, shown in product(_SHAPES,
 
 
 def _add(g: Any, x: Any, unit: _Unit, number: int, dtype: str) -> Sequence[Any]:
-    """Two states and what they get; gives what is shown of them."""
+    """Add two states and their new values, and return the outputs."""
     old = [g.state(f"s{number}.{i}", unit.shape, dtype, init=(number + i) % 2) for i in range(2)]
     new = _GIVEN[unit.given](g, old[0], old[1], x)
     for state, value in zip(old, new, strict=True):
@@ -120,12 +120,12 @@ def test_states_get_values_of_all_kinds(program: int) -> None:
 
 @pytest.mark.parametrize(("given", "dtype"), [("of_inputs", "f32"), ("of_themselves", "bf16"), ("constants", "i64")])
 def test_states_that_nothing_reads(given: str, dtype: str) -> None:
-    """A program of nothing but this: the kernel that overwrites them comes first of all."""
+    """A program with only these states: the kernel that overwrites them is the first op."""
     _check([_Unit((3, 2), given, "nothing")], dtype)
 
 
 def test_a_constant_for_a_state_and_for_the_caller() -> None:
-    """The quirk `stored-results`: found with two carries that change places."""
+    """The quirk `stored-results`, which was found with two swapped carries."""
     g: Any = rlx.Graph("states")
     x, s, t = g.input("x", (4, 4), "i64"), g.state("s", (4, 4), "i64"), g.state("t", (4, 4), "i64", init=1)
     zero = x - x
@@ -141,7 +141,7 @@ _W = np.arange(16, dtype=np.float32).reshape(4, 4)
 
 
 def _given_to_states(g: Any) -> list[list[Any]]:
-    """Results that are, or are made of, what states get too: arguments, parameters, other states, and parts of them."""
+    """Results that states also get, directly or after a view: arguments, parameters, other states, and parts of them."""
     x, w, i = (
         g.input("x", (4,)),
         g.param("w", (4, 4), value=_W),

@@ -1,4 +1,4 @@
-"""Tables of constants that are changed and read as well, in one program and in several: quirk `tables-of-constants`."""
+"""Tables of constants that are both overwritten and read, in one program and in several. Quirk: `tables-of-constants`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_table_that_is_changed_is_its_own(level: str) -> None:
     graphs = [_program(table, reduction) for table in _TABLES for reduction in ("add", "set")]
     programs = compile_graphs(graphs, level=level)
     skip_if_not_run(level, programs)
-    for _ in range(2):  # a program that has changed a constant is wrong from then on
+    for _ in range(2):  # if the first run changes a constant, the second run is wrong
         for program in programs:
             assert program.problem is None
             wanted = rlx.evaluate(program.graph, {"rows": _ROWS, "places": _PLACES})

@@ -1,4 +1,4 @@
-"""Targets: flags, architectures, and that what they say about dtypes is so."""
+"""Targets: flags, architectures, and supported dtypes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{
   return %0 : tensor<64xT>
 }}
 """
-# Some of the targets that hold dtypes as others.
+# Some targets that store dtypes as other dtypes.
 _TAKES_BYTES = [("cuda", None), ("rocm", None), ("vulkan", "valhall4"), ("metal", None), ("vmvx", None)]
 
 
@@ -46,7 +46,7 @@ def test_cpu_is_tuned_for_this_machine():
 
 
 def test_level_0_is_compiled_without_optimisations_of_llvm(tmp_path: Path) -> None:
-    """And with what a user adds, at every level, behind the flags of the target."""
+    """At every level, the user's flags are after the flags of the target."""
     option = "--iree-llvmcpu-loop-unrolling"
     cpu = target("cpu", extra_flags=[f"{option}=false"])
     assert cpu.at_level(1).attempts == cpu.at_level(3).attempts == cpu.attempts
@@ -184,7 +184,7 @@ def test_refusals_name_the_dtype(kind: DType) -> None:
 
 @pytest.mark.parametrize("chosen", [target(*a) for a in _TAKES_BYTES], ids=lambda chosen: chosen.name)
 def test_dtypes_that_are_not_refused_compile(chosen: Target) -> None:
-    """Casts both ways and moves, of integers, floats and complex numbers that are held as something else."""
+    """Casts in both directions and moves, of integers, floats and complex numbers that are stored as other dtypes."""
     graph, results = rlx.Graph("main"), []
     for name in ("u16", "u64", "c128", "f8e4m3fn", "f8e8m0fnu", "f4e2m1fn", "i4", "u2"):
         if name in chosen.unsupported_dtypes:

@@ -1,4 +1,4 @@
-"""States over several runs: what is overwritten where it is, what must not be, and what users see of it."""
+"""States over several runs: states that are updated in place, states that must not be, and visible values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PROGRAMS: dict[str, tuple[Callable[[Any, Any], Any], int]] = {}
 
 
 def program(kernels: int) -> Callable[[Callable[[Any, Any], Any]], None]:
-    """Add a program: of a graph and an input of [3, 3], it makes states, updates them, and gives the outputs.
+    """Register a program: a function of a graph and a [3, 3] input. It adds states, updates them, and returns outputs.
 
     Args:
-        kernels: The number of kernels that the passes make: those that overwrite states, and one that they wait for.
+        kernels: The number of kernels that the passes emit: those that overwrite states, and a kernel that they wait for.
     """
 
     def add(build: Callable[[Any, Any], Any]) -> None:
@@ -91,7 +91,7 @@ def _in_a_loop(g: Any, x: Any) -> Any:
 
 @program(2)
 def _read_before_a_loop(g: Any, x: Any) -> Any:
-    """The update waits for the results by a kernel of its own: it does not need them."""
+    """The update waits for the results by an additional kernel, because it does not use them."""
     w = g.state("w", (3, 3), init=1.0)
     last, rows = g.scan(lambda c, row: (g.sin(c + row), c), g.cumsum(w, 0), x)
     g.update(w, w * 0.5 + g.max(x, 0))
@@ -218,7 +218,7 @@ def test_states_over_several_runs(name: str) -> None:
         results, expected = compiled.run(values), reference.run(values)
         check_all(compiled, reference, results, expected)
         held = [np.array(r) for r in results], [compiled.state(n) for n in reference.states]
-        if step == 1:  # set one, by an array that is used for something else then
+        if step == 1:  # set a state from an array that is then reused
             one = next(iter(reference.states))
             array = np.ones_like(reference.states[one])
             compiled.set_state(one, array)
@@ -226,7 +226,7 @@ def test_states_over_several_runs(name: str) -> None:
             array[...] = 0
         after = compiled.run(values), reference.run(values)
         check_all(compiled, reference, *after)
-        for before, array in zip(held[0], results, strict=True):  # what was given out stays as it was
+        for before, array in zip(held[0], results, strict=True):  # earlier results are unchanged
             np.testing.assert_array_equal(before, array)
     compiled.reset_state()
     reference = Reference(graph)
@@ -240,7 +240,7 @@ def test_kernels(name: str) -> None:
 
 @drawn("number", range(12), of_each=1)
 def test_random_updates(number: int) -> None:
-    """States of two shapes, each of which may get a value that is made of all of them."""
+    """States of two shapes. The new value of a state may depend on all states."""
     choose, rng = seeded(number), np.random.default_rng(number)
     graph: Any = rlx.Graph("random")
     x = graph.input("x", (3, 3))
@@ -267,7 +267,7 @@ def test_random_updates(number: int) -> None:
 
 
 def test_a_state_is_not_overwritten_while_another_kernel_may_read_it() -> None:
-    """The barrier in front of the product divides the program: only what the update needs has ended before it."""
+    """The barrier before the product divides the program: only the operands of the update are complete before it."""
     g = rlx.Graph("main")
     w, x = g.state("w", (1, 10, 4)), g.input("x", (3, 4, 5))
     g.set_outputs([g.matmul(g.tanh(w), x)])
@@ -282,7 +282,7 @@ def test_a_state_is_not_overwritten_while_another_kernel_may_read_it() -> None:
 
 
 def test_a_returned_argument_is_not_overwritten_by_a_scatter() -> None:
-    """Neither as it is, nor as a view of it."""
+    """The argument is returned directly, or as a view."""
     g: Any = rlx.Graph("returned")
     x, rows, places = g.input("x", (5, 3)), g.input("rows", (2, 3)), g.constant(np.array([[1], [3]]))
     g.set_outputs([g.scatter_nd(x, places, rows, reduction="add"), g.reshape(x, (15,)), x])

@@ -1,4 +1,4 @@
-"""Narrow integers on vmvx, whose registers have 32 bits: arithmetic whose upper bits another op reads."""
+"""Narrow integers on vmvx, whose registers have 32 bits: ops that read undefined upper bits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _INTEGERS = [kind for kind in DTYPES if kind.is_integer and kind.name != "u64"]
 
 
 def _values(kind: DType) -> np.ndarray:
-    """The extremes and numbers between, none of them 0."""
+    """Extreme and intermediate numbers, without 0."""
     wanted = {*(kind.max - n for n in range(3)), *(kind.min + n for n in range(3)), 1, 3, 5, 100, 127, 200, -7, -100}
     inside = sorted(n for n in wanted if n and kind.min <= n <= kind.max)
     return np.resize(np.array(inside, np.int64 if kind.is_signed else np.uint64).astype(kind.numpy), 12)
 
 
 def _ops(g: Any, t: Any, y: Any) -> dict[str, Any]:
-    """Ops of a tensor that was just computed: they are fused with what computes it."""
+    """Ops on a tensor that was just computed. They are fused with the op that computes it."""
     three = g.full_like(y, 1 if y.dtype.bits < 4 else 3)
     return {
         **{f"as {name}": g.cast(t, name) for name in ("f32", "i64", "i16", "u8", "bool")},
@@ -41,7 +41,7 @@ def test_upper_bits_are_not_read(kind: DType) -> None:
     x, y = (g.input(name, array.shape, kind) for name, array in arrays.items())
     results = _ops(g, x, y)
     for name in ("product", "sum", "shift"):
-        # Each op has a product of its own, as results that several ops read are not fused with them.
+        # Each op has a separate product, because results that several ops read are not fused with them.
         for i, of in enumerate(_ops(g, x, y)):
             moved = x + i % 2
             t = {"product": moved * y, "sum": moved + y, "shift": g.left_shift(moved, g.full_like(x, 1))}[name]

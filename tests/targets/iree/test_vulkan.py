@@ -1,4 +1,4 @@
-"""Vulkan: what is known to be wrong there is refused; the rest is right, run again and again where there is a device."""
+"""Vulkan: programs with known defects are rejected. Other programs are correct, in repeated runs if there is a device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def legal(build: Callable[[Any], Any]) -> Any:
 @pytest.mark.parametrize("dtype", ["f64", "i64", "f16", "bf16", "i8", "u8", "i16"])
 @pytest.mark.parametrize("kind", ["input", "param", "state"])
 def test_dtypes_of_arguments_are_checked(dtype: str, kind: str) -> None:
-    """Those of results were, so that a cast hid them."""
+    """The dtypes of arguments are checked, even if a cast hides them."""
     with pytest.raises(rlx.UnsupportedError, match=f"{kind} 'a' is {dtype}"):
         legal(lambda g: g.cast(getattr(g, kind)("a", (4,), dtype), "f32"))
 
@@ -71,7 +71,7 @@ def _programs() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
 @pytest.mark.gpu
 @pytest.mark.skipif(not HAS_DEVICE, reason="no Vulkan device")
 def test_runs_are_right_again_and_again() -> None:
-    """As one program, so that it is compiled once; races come and go."""
+    """All cases are one program, which is compiled once. Races do not occur in every run."""
     g, rng = rlx.Graph("all"), np.random.default_rng(0)
     outputs, arrays = {}, {}
     for name, (build, arguments) in _programs().items():

@@ -1,8 +1,8 @@
-"""What IREE gets of a graph, and what branches of its VM pass on, read from the disassembly of a program.
+"""IREE's input for a graph, and the values that VM branches forward, read from the disassembly of a program.
 
-A branch sets the registers of its target one by one. It is wrong if it reads one that it has set or moved away before, or
-moves away one that the target reads as well; and with other registers it may be if it passes on numbers of both
-widths. Quirks: `moved-away`, `numbers-overwritten`.
+A branch sets the registers of its target one by one. It is wrong if it reads a register that it has already set or moved away,
+or if it moves away a register that the target also reads. A branch that forwards numbers of both widths may be wrong with other
+registers. Quirks: `moved-away`, `numbers-overwritten`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TARGET = re.compile(r"\^bb(\d+)\(([^)]*)\)")
 
 
 def lowered(graph: Any, without: str | None = None) -> str:
-    """What IREE gets of a graph, if one pass of the pipeline is left out."""
+    """IREE's input for a graph, optionally without one pass of the pipeline."""
     work = graph.clone()
     run_on_module(work.module, target("cpu").pipeline)
     passes = lowering_passes(target("cpu")).split(",")
@@ -38,7 +38,7 @@ def lowered(graph: Any, without: str | None = None) -> str:
 
 
 def wrong_branches(vmfb: bytes, folder: Path) -> list[str]:
-    """The branches of a program that are wrong, but for those that are never taken."""
+    """The wrong branches of a program, except those that are never taken."""
     path = folder / "program.vmfb"
     path.write_bytes(vmfb)
     command = [str(_TOOL), "--output=disassembly", str(path)]
@@ -57,7 +57,7 @@ def _wrong(lines: list[str]) -> list[str]:
 
 
 def _read_references(lines: list[str]) -> dict[str, set[str]]:
-    """The registers of references that each block, or a block after it, reads before it sets them."""
+    """The reference registers that each block or its successors read before setting them."""
     blocks: dict[str, list[str]] = {}
     for line in lines:
         if label := _LABEL.match(line):
@@ -73,7 +73,7 @@ def _read_references(lines: list[str]) -> dict[str, set[str]]:
 
 
 def _read_before(block: list[str], read: dict[str, set[str]]) -> set[str]:
-    """What a block, the last line first, reads of what was set before it."""
+    """The registers that a block, given in reverse order of lines, reads before setting them."""
     needed: set[str] = set()
     for line in block:
         text = line.lower()
@@ -88,12 +88,12 @@ def _read_before(block: list[str], read: dict[str, set[str]]) -> set[str]:
 
 
 def _edges(line: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The targets of a branch, each with the registers that it passes on: from where, to where."""
+    """The targets of a branch, each with its moves of registers: source and destination."""
     found = [
         (target, [(source, to) for move in moves.split(", ") if "->" in move for source, to in [move.split("->")]])
         for target, moves in _TARGET.findall(line)
     ]
-    # Of a branch to the same block in both cases the second one is never taken: see `rlx-iree-branches`.
+    # In a conditional branch with the same block twice, the second destination is never taken: see `rlx-iree-branches`.
     return found[:1] if len(found) == 2 and found[0][0] == found[1][0] else found
 
 
@@ -105,7 +105,7 @@ def _is_wrong(moves: list[tuple[str, str]], read: set[str], used: set[str]) -> b
     every = {to for _, to in moves}
     for source, to in moves:
         register = source.lower()
-        if register in moved or (register in written and register in used):  # other registers are for swapping
+        if register in moved or (register in written and register in used):  # other registers are temporaries
             return True
         if source.startswith("%R"):
             moved.add(register)
@@ -116,7 +116,7 @@ def _is_wrong(moves: list[tuple[str, str]], read: set[str], used: set[str]) -> b
 
 
 def _passes_both_widths(moves: list[tuple[str, str]]) -> bool:
-    """Whether numbers of 32 and of 64 bits are passed on: which of them are overwritten depends on their registers."""
+    """Whether 32-bit and 64-bit numbers are forwarded. Overwrites depend on the registers."""
     numbers = [(int(source[2:]), int(to[2:])) for source, to in moves if source[:2].lower() == "%i"]
     wide = {(s, t) for s, t in numbers if s % 2 == t % 2 == 0 and (s + 1, t + 1) in numbers}
     narrow = [n for n in numbers if n not in wide and (n[0] - 1, n[1] - 1) not in wide]

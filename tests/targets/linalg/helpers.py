@@ -1,4 +1,4 @@
-"""Many small graphs in one compiled module: compiling is what tests of lowerings spend their time on."""
+"""Helpers that compile many small graphs as one module, because compiling dominates the time of lowering tests."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from rlx.targets.iree.targets import Target, target
 
 @dataclass
 class Case:
-    """One op on given arrays.
+    """One op applied to arrays.
 
     Args:
         op: The op's name.
         arrays: Its operands.
-        attributes: Its attributes, canonical.
-        dims: For each operand the dimensions to declare, symbols among them; None takes the arrays' sizes.
+        attributes: Its canonical attributes.
+        dims: The declared dimensions of each operand, which may be symbols; None declares the sizes of the array.
     """
 
     op: str
@@ -40,7 +40,7 @@ class Case:
     dims: Sequence[Sequence[int | str]] | None = None
 
     def graph(self) -> Graph:
-        """The graph that has this op only."""
+        """The graph with only this op."""
         graph = Graph("main")
         dims = self.dims or [a.shape for a in self.arrays]
         operands = [
@@ -61,7 +61,7 @@ def case(op: str, *arrays: Any, dims: Any = None, **attributes: Any) -> Case:
 
 
 def run(cases: Sequence[Case], arch: str | None = None) -> list[tuple[np.ndarray, ...]]:
-    """Compile all cases at once, for the CPU of this machine or an older one, and run each: its results."""
+    """Compile all cases at once, for the CPU of this machine or an older one, and return the results of each."""
     graphs = [c.graph() for c in cases]
     module = _merged(graphs)
     lower(module, _cpu(arch))
@@ -78,12 +78,12 @@ def run(cases: Sequence[Case], arch: str | None = None) -> list[tuple[np.ndarray
 
 
 def expected(one: Case) -> tuple[np.ndarray, ...]:
-    """What the evaluator gives."""
+    """The evaluator's results."""
     return tuple(evaluate(one.graph(), {f"x{i}": a for i, a in enumerate(one.arrays)}))
 
 
 def assert_agrees(one: Case, results: Sequence[np.ndarray], tolerance: float = 0.0) -> None:
-    """Every result is the evaluator's, NaN for NaN, up to a tolerance relative to the greatest finite element."""
+    """Check that results agree with the evaluator, including NaN, with a tolerance relative to the greatest finite element."""
     for result, wanted in zip(results, expected(one), strict=True):
         assert result.dtype == wanted.dtype, f"{one}: {result.dtype}, not {wanted.dtype}"
         assert result.shape == wanted.shape, f"{one}: {result.shape}, not {wanted.shape}"
@@ -98,10 +98,10 @@ def assert_agrees(one: Case, results: Sequence[np.ndarray], tolerance: float = 0
 
 
 def ulps(result: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Errors in units in the last place of the result's dtype, from references of a wider dtype.
+    """Errors in ulp of the result's dtype, relative to references of a wider dtype.
 
-    A reference that is no normal number counts as its zero: compiled code on CPUs flushes denormals. NaN for NaN and
-    infinity for infinity are no error.
+    For a subnormal reference, any result of at most the smallest normal number is correct, because compiled code on CPUs
+    flushes subnormals. Equal NaN and equal infinities are not errors.
     """
     limits = np.finfo(result.dtype)
     with np.errstate(all="ignore"):
@@ -116,7 +116,7 @@ def ulps(result: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 
 def assert_ulps(result: np.ndarray, exact: np.ndarray, limit: float, *operands: np.ndarray) -> None:
-    """No error is greater than `limit`; the message shows the operands at the worst one."""
+    """Check that no error is greater than `limit`. The message shows the operands of the greatest error."""
     error = ulps(result, exact)
     worst = int(np.argmax(error))
     at = ", ".join(repr(o[worst]) for o in operands)
@@ -126,9 +126,7 @@ def assert_ulps(result: np.ndarray, exact: np.ndarray, limit: float, *operands: 
 
 @cache
 def _cpu(arch: str | None = None) -> Target:
-    """The machine that the tests run on, or its CPU taken for another one, without the rungs that would hide a failure of the
-    first one.
-    """
+    """The target of this machine or of another CPU, with only the first rung, so that its failures are visible."""
     chosen = target("cpu", arch)
     return replace(chosen, ladder=chosen.ladder[:1])
 
@@ -149,5 +147,5 @@ def _tensor_type(shape: Shape) -> TensorType:
 
 
 def _comparable(x: np.ndarray) -> np.ndarray:
-    """f16 and bf16 in f64, which NumPy can look at for NaN."""
+    """Convert f16 and bf16 to f64, where NumPy can test for NaN."""
     return x if x.dtype.kind in "iubc" else x.astype(np.float64)

@@ -1,4 +1,4 @@
-"""c64: functions, arithmetic and the ops that carry complex numbers, compiled for this machine."""
+"""c64: functions, arithmetic and ops that move complex numbers, compiled for this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.targets.linalg.helpers import assert_agrees, case, run
 _COUNT = 3000
 _UNIT = 2.0**-24
 
-# kind -> reference, greatest error relative to the size of the result, in units of 2^-24
+# kind -> reference, greatest error relative to the magnitude of the result, in units of 2^-24
 _FUNCTIONS: dict[str, tuple[Callable[..., np.ndarray], float]] = {
     "neg": (np.negative, 0),
     "abs": (np.abs, 2),
@@ -33,7 +33,7 @@ _SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 1e30, 1
 
 
 def _spread(low: float, high: float) -> np.ndarray:
-    """Numbers whose parts have sizes from 2^low to 2^high and any sign."""
+    """Numbers whose parts have magnitudes from 2^low to 2^high and any sign."""
     random = np.random.default_rng(5)
 
     def part() -> np.ndarray:
@@ -88,7 +88,7 @@ def test_the_real_part_of_log_keeps_its_digits_near_the_unit_circle():
     x = _circle()
     ((result,),) = run([case("activation", x, kind="log")])
     exact = 0.5 * np.log1p(_size_squared_less_one(x))
-    # Where x² + y² - 1 itself cancels twice, digits of x and y are missing.
+    # Where x² + y² - 1 itself cancels twice, x and y do not have enough digits.
     np.testing.assert_allclose(np.real(result), exact, rtol=1e-5, atol=1e-14)
 
 
@@ -106,7 +106,7 @@ def test_special_values_are_those_of_numpy():
             wanted = _FUNCTIONS[kind][0](grid.astype(np.complex128)).astype(result.dtype)
         for x, found, exact in zip(grid, result, wanted, strict=True):
             finite = bool(np.isfinite(x))
-            # C leaves open what is infinite, up or down, where the sine of an infinity is a factor.
+            # C does not specify the sign of an infinity with the sine of an infinity as a factor.
             open_sign = kind == "sin" and np.isinf(exact.imag) and np.isnan(exact.real)
             imaginary = (abs(found.imag), abs(exact.imag)) if open_sign else (found.imag, exact.imag)
             alike = _alike(found.real, exact.real, finite) and _alike(*imaginary, finite)

@@ -25,7 +25,7 @@ def _conv(
     dims: Any = None,
     dtype: Any = np.float32,
 ) -> Case:
-    """A convolution of random numbers; `dims` are those to declare for x."""
+    """A convolution of random numbers; `dims` are the declared dimensions of x."""
     count = len(x) - 2
 
     def each(value: Any, times: int) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def test_symbolic_sizes():
     cases = [
         _conv((3, 4, 10, 9), (6, 2, 3, 3), stride=2, padding=(1, 1, 0, 1), groups=2, dims=("n", 4, "h", "w")),
         _conv((1, 4, 10, 9), (6, 4, 3, 3), stride=(2, 1), padding=1, dims=(1, 4, "h", "w")),
-        # IREE 3.13 cannot join a symbolic batch with positions in one axis when it tiles this one.
+        # IREE 3.13 cannot merge a symbolic batch and the positions into one axis during tiling.
         _conv((2, 64, 56, 56), (64, 64, 3, 3), padding=1, dims=("n", 64, 56, 56)),
         _conv((2, 4, 17), (4, 1, 4), stride=3, padding=(3, 0), dilation=2, groups=4, dims=("n", 4, "t")),
     ]
@@ -101,7 +101,7 @@ def test_narrow_floats_are_added_up_in_f32():
     cases = []
     for dtype in (np.float16, ml_dtypes.bfloat16):
         x, w = np.ones((1, 4096, 1), dtype), np.full((1, 4096, 1), 2.0**-13, dtype)
-        w[0, 0] = 1  # to which 2^-13 adds nothing, if each sum is rounded
+        w[0, 0] = 1  # adding 2^-13 to it has no effect if each sum is rounded
         cases.append(case("conv", x, w, stride=(1,), padding=(0, 0), dilation=(1,), groups=1))
     for (result,) in run(cases):
         assert float(result[0, 0, 0]) == 1.5  # 1 + 4095/8192, rounded

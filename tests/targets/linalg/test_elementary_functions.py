@@ -21,10 +21,10 @@ from tests.targets.linalg.helpers import assert_ulps, case, run
 _DTYPES = (np.float32, np.float64)
 _WIDER = {np.float32: np.float64, np.float64: np.longdouble}
 _COUNT = 6000
-# f64 for a CPU that has no instruction for `a*b + c`, nor for the whole number next to another one.
+# f64 for a CPU without an instruction for `a*b + c`, and without one for rounding to an integer.
 _ARCHS = {np.float32: None, np.float64: "x86-64" if machine() == "x86_64" else None}
 
-# kind -> reference, greatest error in units in the last place
+# kind -> reference, greatest error in ulp
 _FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
     "sin": (np.sin, 1.0),
     "cos": (np.cos, 1.0),
@@ -55,12 +55,12 @@ _FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
     "acosh": (np.arccosh, 1.5),
     "atanh": (np.arctanh, 1.5),
 }
-# Numbers of either sign, but not of these.
+# Functions that are tested only with non-negative arguments.
 _OF_POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "acosh")
 
 
 def _arguments(kind: str, dtype: type) -> np.ndarray:
-    """Small, middling and huge numbers of both signs, those that are hard to reduce, and the special ones."""
+    """Small, medium and huge numbers of both signs, numbers that are difficult to reduce, and special values."""
     random = np.random.default_rng(7)
     limits = np.finfo(dtype)
     spread = np.exp2(random.uniform(limits.minexp, limits.maxexp - 1, _COUNT))
@@ -69,7 +69,7 @@ def _arguments(kind: str, dtype: type) -> np.ndarray:
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, 1.5, 2.5, -2.5, limits.max, -limits.max, limits.tiny]
     special += [2.0**20, 1e6, 88.72283, -87.3, 709.78, -708.3]
     if dtype is np.float64:
-        special += [6381956970095103 * 2.0**797]  # the f64 that is nearest to a multiple of π/2
+        special += [6381956970095103 * 2.0**797]  # the f64 nearest to a multiple of π/2
     everything = np.concatenate([spread, -spread, *near, multiples, special])
     everything = np.abs(everything) if kind in _OF_POSITIVE else everything
     with np.errstate(over="ignore"):
@@ -78,7 +78,7 @@ def _arguments(kind: str, dtype: type) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def compiled(request) -> dict[tuple[str, type], tuple[np.ndarray, np.ndarray]]:
-    """Arguments and results of all functions that a test of this run is of."""
+    """Arguments and results of all functions tested in this run."""
     tests = [
         item.callspec.params
         for item in request.session.items
@@ -147,7 +147,7 @@ def test_angles_of_points(dtype):
 
 @drawn("dtype", ["f16", "bf16", "f32", "f64"])
 def test_no_function_is_looked_for_in_a_library(dtype: str) -> None:
-    """On a CPU that has no instruction for a whole number next to another one, nor for f16."""
+    """A CPU without instructions for rounding to an integer and for f16 does not need a library."""
     g: Any = rlx.Graph("functions")
     x, y = g.input("x", (40,), dtype), g.input("y", (40,), dtype)
     functions = [g.activation(kind, x) for kind in _FUNCTIONS]

@@ -1,4 +1,4 @@
-"""Conversions at the ends of their ranges, reductions of what is not finite, and contractions of nothing."""
+"""Conversions at the limits of their ranges, reductions of non-finite numbers, and empty contractions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_floats_become_integers_toward_zero_and_saturate():
 
 
 def test_f64_is_rounded_once_to_f16():
-    steps = 1 + np.arange(1, 40, 2) * 2.0**-11  # halfway between two f16
+    steps = 1 + np.arange(1, 40, 2) * 2.0**-11  # midpoints of two f16
     x = np.concatenate([steps, steps + 2.0**-40, steps - 2.0**-40, -steps - 2.0**-40, [65519.999, 65520, 2.0**-25]])
     x = np.concatenate([x, [np.nextafter(2.0**-25, 1), 6e-8, 1e300, np.inf, -np.inf, np.nan]])
     one = case("cast", x, dtype=dtype("f16"))

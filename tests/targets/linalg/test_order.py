@@ -1,4 +1,4 @@
-"""argmax, topk and running sums, compiled for this machine."""
+"""argmax, topk and cumulative sums, compiled for this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RANDOM = np.random.default_rng(11)
 
 
 def _special(shape: tuple[int, ...], dtype: type) -> np.ndarray:
-    """Ties, both zeros, infinities, NaN of both signs and denormals among ordinary numbers."""
+    """Ordinary numbers with ties, both zeros, infinities, NaN of both signs and subnormals."""
     x = _RANDOM.standard_normal(shape).astype(dtype)
     flat = x.reshape(-1)
     tiny = float(np.finfo(dtype).tiny) if dtype is not ml_dtypes.bfloat16 else 1e-38
@@ -24,7 +24,7 @@ def _special(shape: tuple[int, ...], dtype: type) -> np.ndarray:
 
 
 def _extreme(shape: tuple[int, ...], dtype: type) -> np.ndarray:
-    """Integers of the whole range, with the least and the greatest repeated."""
+    """Integers of the whole range. The least and the greatest are repeated."""
     limits = np.iinfo(dtype)
     x = _RANDOM.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
     x[..., ::7], x[..., ::11] = limits.min, limits.max
@@ -101,7 +101,7 @@ def test_cumsum_of_any_size():
             ((2, 33, 3), 0, False),
         )
     ]
-    # One dynamic function serves all sizes, but each case is compiled for itself.
+    # One dynamic function would serve all sizes, but each case is compiled separately.
     cases += [
         case("cumsum", _RANDOM.standard_normal((n, 3)).astype(np.float32), axis=0, exclusive=exclusive, dims=dims)
         for n, exclusive, dims in ((9, True, [("n", 3)]), (1000, False, [("n", "m")]))
@@ -117,10 +117,10 @@ def test_cumsum_of_every_dtype():
         if result.dtype.kind in "iu":
             assert_agrees(one, (result,))
             continue
-        # f16 and bf16 are added up in f32 and rounded once: no sums of rounded sums.
+        # f16 and bf16 are accumulated in f32 and rounded once.
         exact = np.cumsum(one.arrays[0].astype(np.longdouble), 1)
         unit = np.spacing(np.abs(exact).astype(result.dtype)).astype(np.float64)
-        slack = 1e-14 if result.dtype == np.float64 else 5e-6  # the rounding of sums of up to some twenty
+        slack = 1e-14 if result.dtype == np.float64 else 5e-6  # the rounding error of sums of about 20 numbers
         assert np.all(np.abs(result.astype(np.float64) - exact) <= 0.51 * unit + slack), str(one)
 
 

@@ -1,4 +1,4 @@
-"""Products of batches whose operands are transposed, split and joined before: what a compiler packs in one go."""
+"""Batched products whose operands are transposed, split and merged first, which compilers fuse into packing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.drawing import drawn
 
 _BATCH, _INNER = 2, 128
 
-# `[2, rows, 128]` out of an input of another shape.
+# `[2, rows, 128]` from an input of another shape.
 _ARRANGED: dict[str, Callable[[Graph, int], Any]] = {
     "split": lambda g, m: g.reshape(g.input("x", (_BATCH * m, _INNER)), (_BATCH, m, _INNER)),
     "transposed, then split": lambda g, m: g.reshape(
@@ -47,7 +47,7 @@ def _graph(arranged: str, rows: int, columns: int, *, on_the_left: bool) -> Grap
 
 
 def _stretched(rows: int, columns: int) -> Graph:
-    """Rows that are added up, of more batches than the other operand has."""
+    """Sums over rows, with more batches than the other operand."""
     graph = Graph("main")
     x = graph.sum(graph.input("x", (_BATCH, 3, rows, 5, 6)), 3)
     graph.set_outputs([x @ graph.input("y", (_BATCH, 1, 6, columns))])

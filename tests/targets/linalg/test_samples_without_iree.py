@@ -1,4 +1,4 @@
-"""With `--full`: every sample of every op that linalg claims, run by MLIR alone, against the evaluator."""
+"""With `--full`: all samples of all ops with a linalg rule, run with MLIR alone and compared with the evaluator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.targets.linalg.upstream import Program, legalise, run_apart
 
 @pytest.mark.parametrize("op", sorted(op for op in claimed_ops() if "." not in op))
 def test_samples(op: str, full: bool) -> None:
-    """In a process of its own: a compiler that fails may take its process with it."""
+    """All samples of an op agree, in a separate process, because a failing compiler may end its process."""
     if not full:
         pytest.skip("with --full only")
     run_apart("tests.targets.linalg.test_samples_without_iree", op)

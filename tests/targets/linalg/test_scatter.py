@@ -1,4 +1,4 @@
-"""Scatters, compiled for this machine: as IREE's own op, and as the loop that other compilers get."""
+"""Scatters, compiled for this machine: as IREE's own op, and as the loop for other compilers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REDUCTIONS = ("set", "add", "mul", "max", "min")
 def _scatter(
     x_shape: tuple[int, ...], places: tuple[int, ...], count: int, dtype: Any = np.float32, **given: Any
 ) -> Case:
-    """A case with many updates for each position, and with indices out of range on both sides."""
+    """A case with many updates for each position, and with indices that are too small and too large."""
     dims, index_dtype = given.pop("dims", None), given.pop("index_dtype", np.int32)
     high = max((*x_shape[:count], 1)) + 2
     indices = _RANDOM.integers(0 if np.dtype(index_dtype).kind == "u" else -2, high, (*places, count))
@@ -44,7 +44,7 @@ def test_tuples_and_sizes() -> None:
     cases += [_scatter((5, 2), (0,), 1, reduction="add"), _scatter((0, 2), (3,), 1, reduction="set")]
     symbolic = [("n", "w"), ("m", 1), ("m", "w")]
     for reduction in ("set", "add", "mul"):
-        # An empty table takes no updates, whatever its size was declared.
+        # An empty table has no updates, for any declared size.
         cases += [_scatter((n, 3), (8,), 1, reduction=reduction, dims=symbolic) for n in (0, 1, 5)]
         cases += [_scatter((5, 3), (0,), 1, reduction=reduction, dims=symbolic)]
     _check(cases)
@@ -65,7 +65,7 @@ def test_many_updates() -> None:
 
 
 def test_scatters_into_tables_of_constants() -> None:
-    """However the table is computed from constants, and in whatever dtype, each scatter has one of its own."""
+    """Each scatter has a separate table, for any computation of the table from constants, and in any dtype."""
     graph, outputs = rlx.Graph(), []
     indices = graph.input("i", (6, 1), "i32")
     values: dict[str, Any] = {"i": np.array([[0], [1], [1], [2], [4], [4]], np.int32)}
@@ -94,7 +94,7 @@ def test_scatters_into_tables_of_constants() -> None:
 
 @pytest.mark.parametrize("dims", [(5, 3), ("n", 3)])
 def test_scatters_into_the_same_constant(dims: Any) -> None:
-    """Each has a table of its own, though the constants are one: gradients of lookups in tables of one shape are such."""
+    """Scatters into equal constants have separate tables, as in gradients of lookups in tables of one shape."""
     graph, outputs = rlx.Graph(), []
     indices, like = graph.input("i", (6, 1), "i32"), graph.input("like", dims)
     for name in ("f32", "f16"):

@@ -1,4 +1,4 @@
-"""Sizes in symbols: what the compiled program computes is what Python's integers give, for every operator and sign."""
+"""Symbolic sizes: the compiled program agrees with Python's integers, for every operator and sign."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIVISORS: tuple[Dim, ...] = (2, 3, 4, 7, -2, -3, -5, T + 1, S + 2, -T - 1, S - T
 
 
 def _expression(draw: random.Random, depth: int) -> Dim:
-    """A random dimension: its parts are negative as often as not."""
+    """A random dimension. Half of its parts are negative."""
     if not depth:
         return draw.choice([S, T, draw.randint(-7, 7)])
     a, b = _expression(draw, depth - 1), _expression(draw, draw.randrange(depth))
@@ -37,7 +37,7 @@ def _expression(draw: random.Random, depth: int) -> Dim:
 
 
 def _graph(build: Callable[[Any], list[Any]]) -> Any:
-    """A graph whose inputs `a` and `b` are of the sizes `s` and `t`."""
+    """A graph whose inputs `a` and `b` have the sizes `s` and `t`."""
     g: Any = rlx.Graph()
     g.input("a", ("s",))
     g.input("b", ("t",))
@@ -96,7 +96,7 @@ def test_shapes_from_floors_and_remainders(device: str) -> None:
 
 @drawn("device", ["evaluate", "cpu", "xla"])
 def test_sizes_that_have_to_be_solved_for(device: str) -> None:
-    """By a coefficient, a negative one, and the size of another symbol; what does not divide exactly is refused."""
+    """Sizes with a coefficient, a negative coefficient, and another symbol. Inexact divisions are rejected."""
     for text, good, bad in (("3*s-4", 11, 12), ("20-4*s", 8, 7), ("t*s+t//2", 14, 12), ("(t+1)*s-s", 12, 11)):
         g: Any = rlx.Graph()
         g.input("b", ("t",))
@@ -123,7 +123,7 @@ def test_sizes_that_have_to_be_solved_for(device: str) -> None:
     ],
 )
 def test_sizes_that_have_no_value_are_refused(device: str, build: Callable[[Any], Any], reason: str) -> None:
-    """A program that divides by zero dies, and one that reads outside of a tensor gives what stands there."""
+    """A program that divided by zero would crash, and a read out of bounds would return arbitrary memory."""
     g = _graph(lambda g: [build(g)])
     run = rlx.Session(device).compile(g).run if device != "evaluate" else lambda v: rlx.evaluate(g, v)
     with pytest.raises(rlx.ShapeError, match=reason):
@@ -143,7 +143,7 @@ LARGEST = 2**63 - 1
 
 @pytest.mark.parametrize("shape", [(0, LARGEST), (LARGEST, 0), (2**40, 0, 2**40), (LARGEST,), (2**40, 2**40)], ids=str)
 def test_arguments_that_cannot_be_addressed_are_refused_by_every_target(shape: tuple[int, ...]) -> None:
-    """An axis without elements makes the others no smaller: NumPy, XLA and MLIR's layouts multiply all sizes."""
+    """An empty axis does not help: NumPy, XLA and MLIR's layouts multiply all sizes."""
     text = f"tensor<{'x'.join(map(str, shape))}xf64>"
     module = f"func.func @f(%x: {text}) -> {text} {{ %0 = stablehlo.negate %x : {text} return %0 : {text} }}"
     g: Any = rlx.Graph()
@@ -164,7 +164,7 @@ def test_empty_tensors_may_have_any_other_sizes_that_can_be_addressed(device: st
         (0, 2**31 + 1),
         (0, 2**60 - 1),
         (2**10, 0, 2**49),
-    ]  # XLA goes over the axes before the empty one
+    ]  # XLA iterates over the axes before the empty one
     g: Any = rlx.Graph()
     xs = [g.input(f"x{i}", shape) for i, shape in enumerate(shapes)]
     g.set_outputs([g.reverse(x + 1.0, (0,)) for x in xs])

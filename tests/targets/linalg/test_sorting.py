@@ -1,4 +1,4 @@
-"""argsort, compiled for this machine: one block, merged blocks, and sizes that are known when it runs."""
+"""argsort, compiled for this machine: one block, merged blocks, and dynamic sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _ties(shape: tuple[int, ...], count: int, dtype: type = np.float32) -> np.nd
 
 
 def _special(shape: tuple[int, ...], dtype: type) -> np.ndarray:
-    """Ties, both zeros, infinities and NaN of both signs among ordinary numbers."""
+    """Ordinary numbers with ties, both zeros, infinities and NaN of both signs."""
     x = _RANDOM.standard_normal(shape).astype(dtype)
     flat = x.reshape(-1)
     for value in (0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1.0):
@@ -29,7 +29,7 @@ def _special(shape: tuple[int, ...], dtype: type) -> np.ndarray:
 
 
 def test_runs_of_every_size():
-    """Sizes around the blocks and around powers of two of them: last runs that are short, or missing."""
+    """Sizes near the block size and near powers of two blocks, where last runs are short or missing."""
     sizes = (1, 2, 31, 32, 33, 63, 64, 65, 96, 97, 160, 1000)
     _check([case("argsort", _ties((2, n), 9), axis=1, descending=n % 2 == 0) for n in sizes])
 

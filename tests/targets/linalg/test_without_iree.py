@@ -1,4 +1,4 @@
-"""What `rlx-to-linalg` gives is upstream MLIR, and runs with MLIR alone."""
+"""The result of `rlx-to-linalg` is upstream MLIR, and runs with MLIR alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOM = np.array(1e-5)
 
 @pytest.mark.parametrize("op", sorted(op for op in claimed_ops() if "." not in op))
 def test_only_upstream_dialects(op: str) -> None:
-    """Of every op that is claimed, in all its dtypes, with symbols and without."""
+    """All ops with a rule are lowered to upstream dialects, in all dtypes, with and without symbols."""
     graphs = [g for c in cases(op) for g in [c.graph(), *(c.graph(b) for b in c.bindings()[:1] if b)]]
     module = upstream.lowered(graphs)
     with mlir.entered():
@@ -46,7 +46,7 @@ def test_arguments_say_what_they_are() -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """The results of all cases, from a process of their own."""
+    """The results of all cases, from a separate process."""
     path = tmp_path_factory.mktemp("upstream") / "results.npz"
     upstream.run_apart("tests.targets.linalg.upstream", str(path))
     with np.load(path) as stored:

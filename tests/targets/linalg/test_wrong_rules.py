@@ -1,4 +1,4 @@
-"""A wrong lowering rule is an error that names the op, the rule's place and the user's line, in both lowerings."""
+"""The error for a wrong lowering rule names the op, the location of the rule and the user's line, in both lowerings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOWERINGS = {"linalg": (linalg, "rlx-to-linalg"), "StableHLO": (stablehlo, "rlx-
 
 
 class Two(rlx.CustomOp, name="tests.two_results"):
-    """x and x, of which the tests set the lowerings."""
+    """Returns x twice. The tests set its lowerings."""
 
     dtypes = ("f32",)
     num_results = 2

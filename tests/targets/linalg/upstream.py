@@ -1,6 +1,6 @@
-"""Running what `rlx-to-linalg` gives with MLIR alone: its own passes to LLVM, and its compiler in memory.
+"""Running the result of `rlx-to-linalg` with MLIR alone: its own passes to LLVM, and its in-memory compiler.
 
-As a program it runs all cases and writes their results, since a compiler that fails may take its process with it:
+As a script, this module runs all cases and writes their results. A failing compiler may end its process:
 
     python -m tests.targets.linalg.upstream RESULTS.npz
 """
@@ -26,7 +26,7 @@ from rlx.targets.linalg.llvm import TO_LLVM
 from tests.conformance.functions import merged
 
 Build = Callable[..., Any]
-# Name, what it builds, and its inputs: arrays, with the sizes to declare where they are symbolic.
+# Name, the function that builds the graph, and the inputs: arrays, with the declared sizes if they are symbolic.
 CASES: dict[str, tuple[Build, dict[str, Any], dict[str, Sequence[int | str]]]] = {}
 _RANDOM = np.random.default_rng(0)
 
@@ -57,12 +57,12 @@ def graph_of(name: str) -> Graph:
 
 
 def legalise(module: Any) -> None:
-    """Decompose what is not lowered to linalg without IREE, in place."""
+    """Decompose the ops that are not lowered to linalg without IREE, in place."""
     run_on_module(module, "rlx-lower-blocks,rlx-decompose{for=rlx-to-linalg},canonicalize,cse")
 
 
 def lowered(graphs: Sequence[Graph]) -> Any:
-    """Graphs as the functions `f0`, `f1`, … of one module of linalg."""
+    """Lower graphs to the functions `f0`, `f1`, … of one linalg module."""
     module = merged(graphs)
     legalise(module)
     return lower_module(module)
@@ -77,7 +77,7 @@ class Program:
             self.engine = mlir.execution_engine(module)
 
     def call(self, name: str, arrays: Sequence[np.ndarray], results: Sequence[Shape]) -> list[np.ndarray]:
-        """The results of a function, of arrays that it may overwrite."""
+        """The results of a function. It may overwrite the arrays."""
         described = [_description(a) for a in arrays]
         room = np.zeros(sum(3 + 2 * r.rank for r in results), np.int64)
         addresses = [d.ctypes.data for d in (room, *described)]
@@ -94,7 +94,7 @@ class Program:
 
 
 def _description(array: np.ndarray) -> np.ndarray:
-    """What MLIR calls with: two addresses, an offset, sizes and strides."""
+    """MLIR's memref descriptor of an array: two addresses, an offset, sizes and strides."""
     strides = [s // array.itemsize for s in array.strides]
     return np.array([array.ctypes.data, array.ctypes.data, 0, *array.shape, *strides], np.int64)
 
@@ -110,7 +110,7 @@ def _array(words: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 def run_apart(module: str, *arguments: str) -> None:
-    """Run a module of these tests as a program, in a process of its own: a compiler that fails may take its process with it."""
+    """Run a module of these tests as a script in a separate process, because a failing compiler may end its process."""
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments], cwd=root, capture_output=True, text=True, timeout=600
@@ -131,7 +131,7 @@ def _looped(g: Any, x: Any) -> Any:
 
 
 def _encoder_layer(g: Any, x: Any, *weights: Any) -> Any:
-    """A layer of MiniLM, of four heads."""
+    """A layer of MiniLM with four heads."""
     wq, wk, wv, wo, up, down, bias, inner_bias, scale, shift = weights
     (batch, length, width), heads = x.shape.dims, 4
 

@@ -1,4 +1,4 @@
-"""Running what an `HloEmitter` builds."""
+"""Running functions that are built with an `HloEmitter`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.targets.xla.portable import to_portable
 
 
 def run(function: Callable[..., Lowered], *arrays: np.ndarray) -> np.ndarray:
-    """A function of an emitter and values, on arrays."""
+    """Compile a function of an emitter and values, and run it on arrays."""
     ir, func = mlir.ir, mlir.dialect("func")
     shapes = [Shape(a.shape, a.dtype) for a in arrays]
     types = [tensor_type(s) for s in shapes]

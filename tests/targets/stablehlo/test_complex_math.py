@@ -1,4 +1,4 @@
-"""Functions of c64 and c128 on XLA where a part is huge, infinite, NaN or a signed zero: as the evaluators have them."""
+"""Functions of c64 and c128 on XLA agree with the evaluator where a part is huge, infinite, NaN or a signed zero."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.drawing import drawn
 _SPECIAL = (0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan)
 _SIZES: dict[str, Sequence[float]] = {
     "c64": (0.0, 1e-37, 3e-30, 1e-6, 0.5, 3.0, 89.0, 1e20, 3e38),
-    # The hyperbolic functions and exp overflow at 710.
+    # exp and the hyperbolic functions overflow at 710.
     "c128": (0.0, 1e-307, 3e-30, 1e-6, 0.7, 0.77, 3.0, 89.0, 699.0, 709.9, 710.4, 720.0, 1e20, 1e160, 1e308),
 }
 _TOLERANCE = {"c64": 1e-6, "c128": 2e-15}
@@ -28,7 +28,7 @@ KINDS = tuple(_SIZES)
 
 
 def _grid(parts: Sequence[float], kind: str = "c64") -> np.ndarray:
-    """Every number as a real part beside every one as an imaginary part."""
+    """All pairs of real and imaginary part from a list of numbers."""
     grid = np.empty((len(parts), len(parts)), dtype(kind).numpy)
     column = np.array(parts, dtype(kind).part.numpy)
     grid.real, grid.imag = column[:, None], column
@@ -36,7 +36,7 @@ def _grid(parts: Sequence[float], kind: str = "c64") -> np.ndarray:
 
 
 def _both(op: str, kind: str, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What XLA computes, and what the evaluator does."""
+    """The results of XLA and of the evaluator."""
     graph = Graph()
     tensors = [graph.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
     graph.set_outputs(list(as_results(graph.emit(op, tensors, kind=kind))))
@@ -46,7 +46,7 @@ def _both(op: str, kind: str, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _agree(got: np.ndarray, expected: np.ndarray) -> None:
-    """To some ulps of the modulus; which part of what is not finite is so is a matter of convention."""
+    """Check agreement to some ulp of the modulus. For non-finite results, the non-finite part is a matter of convention."""
     with np.errstate(all="ignore"):
         kind = dtype(expected.dtype).complex
         least = 1.2 * float(np.finfo(kind.part.numpy).tiny)
@@ -65,7 +65,7 @@ def test_functions(kind: str, of: str) -> None:
 
 @drawn("device", ["cpu", "xla"])
 def test_special_values_part_by_part(device: str) -> None:
-    """NaN and infinities as NumPy has them, which is as C99, annex G; signs too, but where it leaves them open."""
+    """NaN and infinities are those of NumPy and C99, annex G. Signs are too, where C99 specifies them."""
     kinds = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh", *COMPOSED)
     z = _grid([*_SPECIAL, 30.0, -300.0, 1e-30, 3e38])
     g = Graph()
@@ -104,7 +104,7 @@ def test_powers_whose_size_vanishes() -> None:
 
 
 def test_functions_of_c128_near_the_ends() -> None:
-    """Arithmetic and powers of numbers whose squares overflow, part by part, and logarithms near 1."""
+    """Arithmetic and powers of numbers whose squares overflow, compared part by part, and logarithms near 1."""
     sizes = np.exp(np.random.default_rng(3).uniform(-300, 300, (4, 200)))
     a, b = sizes[0] + 1j * sizes[1], sizes[2] - 1j * sizes[3]
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""`cast` from every dtype to every dtype on XLA: the very bits of the evaluator."""
+"""`cast` from every dtype to every dtype on XLA has exactly the bits of the evaluator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _patterns(kind: DType) -> np.ndarray:
 
 
 def _halfway() -> np.ndarray:
-    """The numbers of all narrow floats, what lies in the middle of two of them, and what is beside that."""
+    """The numbers of all narrow floats, the midpoints of adjacent ones, and the neighbours of these midpoints."""
     found = [np.array([0.0, -0.0, np.inf, -np.inf, np.nan, np.copysign(np.nan, -1), 1e300, -1e300])]
     for kind in DTYPES:
         if kind.is_float and kind.bits <= 16:
@@ -40,7 +40,7 @@ def _halfway() -> np.ndarray:
 
 
 def _integers(kind: DType) -> np.ndarray:
-    """Integers at powers of two, and at what lies in the middle of two narrow floats."""
+    """Integers near powers of two, and near midpoints of adjacent narrow floats."""
     low, high = int(kind.min), int(kind.max)
     powers = {sign * (1 << bit) + step for bit in range(65) for sign in (1, -1) for step in (-1, 0, 1)}
     halfway = [int(x) + step for x in _halfway() if 1 < abs(x) < 2.0**64 for step in (-1, 0, 1)]
@@ -61,7 +61,7 @@ def _values(kind: DType) -> np.ndarray:
 
 
 def _bits(x: np.ndarray) -> np.ndarray:
-    """The bytes of elements, all NaN alike."""
+    """The bytes of elements, with one pattern for all NaN."""
     if x.dtype.kind == "c":
         return np.concatenate([_bits(np.real(x)), _bits(np.imag(x))], axis=1)
     if x.dtype.kind not in "biu" and dtype(x.dtype).is_float:
@@ -70,7 +70,7 @@ def _bits(x: np.ndarray) -> np.ndarray:
 
 
 def _is_subnormal(x: np.ndarray) -> np.ndarray:
-    """Whether a part of numbers is what XLA's CPU client counts as 0."""
+    """Whether a part of a number is subnormal, which XLA's CPU client treats as 0."""
     parts = [np.abs(part.astype(np.float64)) for part in ((np.real(x), np.imag(x)) if x.dtype.kind == "c" else (x,))]
     return np.any([(part < SMALLEST_NORMAL) & (part > 0) for part in parts], axis=0)
 
@@ -94,14 +94,14 @@ def test_every_dtype_becomes_every_dtype(source: str) -> None:
 
 
 def test_what_xla_folds_is_rounded_as_at_run_time() -> None:
-    """Reductions of empty tensors are constants to XLA, and to no pass before it."""
+    """Reductions of empty tensors are constants for XLA, but not for RLX's passes."""
     graph, outputs = Graph(), {}
     for wide in ("f32", "f64"):
         x = graph.input(f"x_{wide}", (2, 0), wide)
         zero = graph.sum(x, 1)
         positive = [graph.max(x, 1), graph.min(x, 1), zero + 5.1, zero + 1e30, zero + 2.0**-120]
         for kind in (d for d in DTYPES if d.is_float and d.storage):
-            # f8e8m0fnu has powers of two only.
+            # f8e8m0fnu has only powers of two.
             numbers = positive if kind.min > 0 else [*positive, zero, zero - 7.0, zero - 1e-3]
             outputs |= {f"{kind}_{wide}_{i}": graph.cast(value, kind) for i, value in enumerate(numbers)}
     graph.set_outputs(outputs)

@@ -1,4 +1,4 @@
-"""Lowering modules to StableHLO."""
+"""The lowering of modules to StableHLO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementary functions that are ours, or XLA's with their errors: against NumPy in more digits, and the standard library."""
+"""RLX's own elementary functions, and XLA's with known errors, compared with wider NumPy dtypes and the standard library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNT = 20_000
 
 
 def numbers(dtype: Any) -> np.ndarray:
-    """Numbers of all sizes, of usual ones, and next to 1."""
+    """Numbers of all magnitudes, of common magnitudes, and near 1."""
     rng = np.random.default_rng(3)
     decades = 37 if dtype is np.float32 else 300
     sizes = 10 ** rng.uniform(-decades, decades, _COUNT) * rng.choice([-1, 1], _COUNT)

@@ -1,4 +1,4 @@
-"""Storage floats on XLA: every code goes through loops as it is, and casts of small numbers are right."""
+"""Storage floats on XLA: loops do not change any code, and casts of small numbers are correct."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_parts_that_loops_read_and_write() -> None:
 
 
 def test_casts_to_powers_of_two() -> None:
-    """f8e8m0fnu has numbers that are denormal in f32, which XLA takes for 0."""
+    """f8e8m0fnu has numbers that are subnormal in f32, which XLA treats as 0."""
     g: Any = rlx.Graph("main")
     powers = 2.0 ** np.arange(-151, 129)
     numbers = np.concatenate(

@@ -1,4 +1,4 @@
-"""The target `tpu`: what libtpu says of programs, where it is installed; and what is said where it is not."""
+"""The target `tpu`: facts that libtpu reports if it is installed, and errors if it is not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_version_compiles_and_says_what_is_known(tmp_path: Path, capfd: py
         printed = capfd.readouterr()
         assert printed.err == "" and "memory: arguments 1 MiB, outputs 512 KiB" in printed.out
         assert f"by the peak of {arch}" in printed.out and f"for {chip.kind}, compiled by libtpu" in printed.out
-        # What a TPU's host loads: a pickle of JAX, which refers to the devices.
+        # The host of a TPU loads a pickle of JAX, which refers to the devices.
         assert output.read_bytes()[:1] == pickle.PROTO
         info = Compilation(product(size), target_of("tpu", arch)).artifact().info
         assert 2 * size**3 <= info["flops"] <= 2.1 * size**3
@@ -124,7 +124,7 @@ FACTS = {
         ({}, 1e-5, "time: estimate 10 µs; at best 5.076 µs, by the peak of v5e"),
         ({"seconds": -2.0}, None, "time: the compiler's estimate of the time is not usable; at best 5.076 µs"),
         ({"seconds": math.nan}, None, "not usable"),
-        ({"seconds": 1e-12}, None, "not usable"),  # less than the chip can do
+        ({"seconds": 1e-12}, None, "not usable"),  # below the chip's best time
         ({"seconds": 1e3}, None, "not usable"),
         ({"flops": -1.0}, 1e-5, "work: operations are not known, 976.6 KiB read and written"),
         ({"flops": -1.0, "bytes": math.inf}, None, "bytes are not known"),
@@ -133,7 +133,7 @@ FACTS = {
 def test_estimates_are_checked(
     changed: dict[str, Any], seconds: float | None, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the compiler says in the place of a process with libtpu: it often says nonsense of the time."""
+    """Replaces the compiler's answer. The compiler's estimates of the time are often nonsense."""
     monkeypatch.setattr(process, "version", lambda: "libtpu 0")
     monkeypatch.setattr(process, "compiled", lambda program, header, timeout_s=None: (FACTS | changed, b"code"))
     artifact = Compilation(product(8), target_of("tpu")).artifact()

@@ -1,4 +1,4 @@
-"""What a worker process of the tests runs: it answers with what it got, or does harm."""
+"""The handler of the tests' worker processes: it returns its request, or misbehaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching processes from outside."""
+"""Helpers that observe processes from outside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process ended; one that only waits to be reaped by whoever adopted it has ended as well."""
+    """Whether a process has ended. A zombie that waits for its adoptive parent has also ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"
@@ -16,7 +16,7 @@ def is_gone(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30) -> bool:
-    """Wait until a condition holds; whether it came to."""
+    """Wait until a condition holds, and return whether it does."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

@@ -152,7 +152,7 @@ def end_when_found_dead(pool: WorkerPool) -> None:
 def test_nobody_waits_for_the_start_or_end_of_a_process_of_others(
     place: Path, monkeypatch: pytest.MonkeyPatch, work: Any
 ) -> None:
-    """Neither who needs an idle process, nor who needs a new one and there is a place."""
+    """Neither a caller that needs an idle process waits, nor one that needs a new process if there is a free slot."""
     reached, go_on = threading.Event(), threading.Event()
     step = "_started" if work in (start_on_request, start_ahead) else "close"
     original = getattr(processes.Worker, step)
@@ -165,7 +165,7 @@ def test_nobody_waits_for_the_start_or_end_of_a_process_of_others(
 
     pool = WorkerPool(3 if work is not end_to_make_room else 2)
     if work is end_to_make_room:
-        echo(pool, SLOW)  # it has been idle for longest, so it is the one that makes room
+        echo(pool, SLOW)  # it has been idle for the longest time, so it is ended to make room
     echo(pool, ECHO)
     monkeypatch.setattr(processes.Worker, step, slowly)
     with ThreadPoolExecutor(2) as executor:
@@ -244,7 +244,7 @@ def test_an_interrupt_at_any_step_loses_nothing(pool: WorkerPool, place: Path, p
         interrupts.at(step, work)
         before = set(pool.pids)
         echo(pool)
-        echo(pool, OTHER)  # with one lost place and one taken this would wait for ever
+        echo(pool, OTHER)  # with one lost slot and one used slot, this would hang
         assert len(pool.pids) <= 2, step
         assert wait_until(lambda before=before: all(is_gone(p) or p in pool.pids for p in before)), step
     pids = pool.pids
@@ -255,7 +255,7 @@ def test_an_interrupt_at_any_step_loses_nothing(pool: WorkerPool, place: Path, p
 
 @posix_only
 def test_an_interrupt_while_others_work(pool: WorkerPool) -> None:
-    """One process hangs for somebody else, the other for the one who is interrupted at every step of waiting."""
+    """One process hangs for another caller. The other process hangs for the caller that is interrupted at every step."""
     interrupts = Interrupts([pools, processes, shielded])
 
     def hang() -> None:

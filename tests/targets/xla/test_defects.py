@@ -1,4 +1,4 @@
-"""The register of XLA's defects is true, its options avoid them, and a jaxlib that has them all the same is refused by name."""
+"""The register of XLA's defects is correct, its options avoid them, and an error names the defects of an unsound jaxlib."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNKNOWN = (("xla_cpu_no_such_option", ""),)
 
 @pytest.fixture
 def lacking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """A jaxlib that lacks the options, and has no check on disk."""
+    """A jaxlib without the options, and without a cached check."""
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(client, "WORKAROUNDS", _UNKNOWN)
     client._sound_options.cache_clear()
@@ -70,7 +70,7 @@ def test_a_sound_jaxlib_needs_no_options(monkeypatch: pytest.MonkeyPatch) -> Non
     client._sound_options.cache_clear()  # as in another process
     client.compiled.cache_clear()
     assert _run() == 6
-    assert asked == [defect.name for defect in DEFECTS]  # once: the result is on disk
+    assert asked == [defect.name for defect in DEFECTS]  # once, because the result is cached on disk
 
 
 @pytest.mark.usefixtures("lacking")

@@ -1,4 +1,4 @@
-"""Portable StableHLO artifacts are read by others: by JAX through its public interface, and by IREE's compiler."""
+"""Other tools can read portable StableHLO artifacts: JAX through its public interface, and IREE's compiler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Arrays = list[np.ndarray]
 
 
 def model() -> rlx.Graph:
-    """A bit of everything: weights, a state, all kinds of indexing, order, windows, narrow and wide dtypes."""
+    """A graph with weights, a state, all kinds of indexing, ordering, windows, narrow and wide dtypes."""
     g = rlx.Graph("model")
     x, i = g.input("x", (2, 3, 8)), g.input("i", (2, 3), "i32")
     steps = g.state("steps", (), "i32", init=3)
@@ -57,7 +57,7 @@ def arrays_for(graph: rlx.Graph) -> dict[str, np.ndarray]:
 
 
 def by_jax(program: bytes, graph: rlx.Graph, arrays: Sequence[np.ndarray]) -> Arrays:
-    """What JAX gives for an exported function whose module is the program."""
+    """The results of JAX for an exported function whose module is the program."""
     import jax
     import jax.export
 
@@ -75,7 +75,7 @@ def by_jax(program: bytes, graph: rlx.Graph, arrays: Sequence[np.ndarray]) -> Ar
 
 
 def by_iree(program: bytes, graph: rlx.Graph, arrays: Sequence[np.ndarray]) -> Arrays:
-    """What a module gives that IREE's own compiler makes of the program."""
+    """The results of the program after compiling it with IREE's own compiler."""
     import iree.compiler
     import iree.runtime
 
@@ -88,7 +88,7 @@ def by_iree(program: bytes, graph: rlx.Graph, arrays: Sequence[np.ndarray]) -> A
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What the command writes for the model."""
+    """The file that the command writes for the model."""
     folder = tmp_path_factory.mktemp("portable")
     (folder / "model.mlir").write_text(str(model()))
     out = folder / "model.mlirbc"
@@ -108,7 +108,7 @@ def test_others_read_it(written: bytes, read: Callable[..., Any]) -> None:
     for output, result, wanted in zip(graph.results, results, expected, strict=True):
         assert result.dtype == wanted.dtype, output.name
         if output.shape.dtype.name == "f32":
-            # IREE's own f32 tangent is good to 1e-5 only.
+            # IREE's own f32 tangent is accurate to only 1e-5.
             np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=1e-6, err_msg=output.name)
         else:
             np.testing.assert_array_equal(result, wanted, err_msg=output.name)

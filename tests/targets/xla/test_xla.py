@@ -1,4 +1,4 @@
-"""The XLA back end: programs of every dtype, states, symbols, strict arithmetic, and what goes wrong."""
+"""The XLA back end: programs with every dtype, states, symbols, strict arithmetic, and errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_dtype_goes_in_and_out(dims: tuple[int, ...]) -> None:
     for kind in DTYPES:
         values[kind.name] = (
             (np.arange(np.prod(dims, dtype=int)) + 1).reshape(dims).astype(kind.numpy)
-        )  # no f8e8m0fnu is 0
+        )  # f8e8m0fnu has no 0
         x = g.input(kind.name, rlx.Shape(dims, kind))
         g.set_outputs([*g.output_tensors, x, g.reshape(x, (-1,))])
     program = compiled(g)
@@ -94,7 +94,7 @@ def test_other_weights_do_not_compile_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def counter() -> rlx.Graph:
-    """Outputs and updates in mixed order, and a state that no input touches."""
+    """Outputs and updates in mixed order, and a state that does not depend on inputs."""
     g = rlx.Graph("counter")
     total, steps = g.state("total", (3,), init=1), g.state("steps", (), "i64", init=5)
     x = g.input("x", (3,))
@@ -306,7 +306,7 @@ print(device.available, device.reason)
 @drawn("device", ["xla", "cpu"])
 @pytest.mark.parametrize("dtype", ["c64", "f32"])
 def test_sums_of_repeated_elements_keep_infinities_apart(dtype: str, device: str, level: int) -> None:
-    """A compiler makes of them a product with the number of repetitions, which complex infinities do not survive."""
+    """Compilers replace sums of repeated elements by products with their number, which are NaN for complex infinities."""
     g = rlx.Graph("repeated")
     x = g.input("x", (2, 3), dtype)
     repeated = g.expand(g.reshape(x, (1, 2, 3)), (4, 2, 3))
@@ -322,7 +322,7 @@ def test_sums_of_repeated_elements_keep_infinities_apart(dtype: str, device: str
 
 @pytest.mark.parametrize(("rank", "groups"), [(1, 1), (2, 1), (2, 2), (2, 6), (3, 1)])
 def test_kernels_of_convolutions_are_kept_as_xla_reads_them(rank: int, groups: int) -> None:
-    # A kernel that two convolutions read, one of them in a loop, and something else; and one that is made of a parameter.
+    # A kernel that two convolutions (one in a loop) and another op read, and a kernel that is computed from a parameter.
     g: Any = rlx.Graph("kernels")
     x = g.input("x", (2, 6, *(7,) * rank))
     w, v = (g.param(name, (6, 6 // groups, *(3, 5, 1)[:rank])) for name in "wv")
