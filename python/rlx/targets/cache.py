@@ -5,8 +5,8 @@ to a temporary file in the same folder, which is then renamed, so that a reader,
 the same entry, sees the complete entry or none. Every problem with the disk becomes a cache miss and a message
 of the logger ``rlx``.
 
-Programs from the cache are run. So the folder must belong to this user alone (`rlx.targets.private`). If it does not, the
-cache is not used, and a message says so once.
+Programs from the cache are executed. So the folder must belong to this user alone (`rlx.targets.private`). Otherwise the
+cache is not used, and a message reports this once.
 """
 
 from __future__ import annotations

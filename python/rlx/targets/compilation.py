@@ -34,8 +34,8 @@ from rlx.version import __version__
 class Compilation:
     """A graph at every stage of compiling it for a target. Each stage is computed once, when it is first used.
 
-    All steps are passes, and `pipeline_text` lists them: with this text `rlx-opt` gives the same result for the same module.
-    Where the environment variable `RLX_IR_DUMP` names a folder, the module is written there after each pass that changes it.
+    All steps are passes, and `pipeline_text` lists them: with this text, `rlx-opt` has the same result for the same module.
+    If the environment variable `RLX_IR_DUMP` names a folder, the module is written there after each pass that changes it.
 
     Args:
         graph: HIR or MIR, with outputs. It must not be changed while the compilation is in use.

@@ -101,7 +101,7 @@ class Folder:
 
 
 def private_folder(path: Path, is_own: Callable[[str], bool], *, create: bool) -> Folder:
-    """Open a folder of this user in which no other user can write, by a path that no other user can change.
+    """Open a folder of this user. Other users must not be able to write to it or to change its path.
 
     Every folder on the path, and on the paths of symbolic links, must belong to this user or to root. No other user may be able
     to write to it, unless it is sticky, as `/tmp` is. The folder itself must belong to this user. If other users can read it,

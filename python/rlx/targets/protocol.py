@@ -116,7 +116,7 @@ class Compiler(Protocol):
         ...
 
     def info_fields(self) -> Mapping[str, Check]:
-        """The entries of `Compiled.info`, each with its check. A file with other entries is refused."""
+        """The entries of `Compiled.info`, each with its check. A file with other entries is rejected."""
         ...
 
     def emit(self, kind: str, compilation: Compilation) -> str | bytes | None:
@@ -244,7 +244,7 @@ class Runtime(Protocol):
         """Load an artifact on its device. The parameters are C-contiguous, and are not changed afterwards.
 
         Raises:
-            Error: There is no such device, or the artifact does not run on it.
+            Error: The device does not exist, or the artifact does not run on it.
         """
         ...
 

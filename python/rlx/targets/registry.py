@@ -1,7 +1,7 @@
 """All back ends: those that come with RLX, and those that other packages register as entry points of `rlx.backends`.
 
-The metadata of such a package has an entry `toy = "toy_backend"` in that group: a module, or `module:object`, with the
-functions of `protocol.Compiler`. It is loaded when a target is used that RLX itself does not have. A back end that cannot be
+The metadata of this kind of package has an entry `toy = "toy_backend"` in that group: a module, or `module:object`, with the
+functions of `protocol.Compiler`. It is loaded when a target is used that RLX itself lacks. A back end that cannot be
 loaded, or whose names are taken, is left out. All others can be used, and `rlx doctor` reports the reason.
 """
 
@@ -95,7 +95,7 @@ def backend_of(target: str) -> Registered:
     """The back end that compiles for a target.
 
     Raises:
-        CompileError: There is no such target.
+        CompileError: The target is unknown.
     """
     check_string(target, "a target")
     for backend in backends():  # back ends after the right one are not imported
@@ -112,7 +112,7 @@ def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
     """A target from the arguments of a user.
 
     Raises:
-        CompileError: There is no such target or architecture, a flag is wrong, or the back end breaks the protocol.
+        CompileError: The target or architecture is unknown, a flag is wrong, or the back end breaks the protocol.
         Error: The architecture is not a string, or the flags are not strings.
     """
     if arch is not None:
@@ -131,7 +131,7 @@ def runtime_of(target: str) -> Runtime:
     """The runtime that runs the programs of a target.
 
     Raises:
-        CompileError: There is no such target.
+        CompileError: The target is unknown.
         Error: Its programs cannot run here.
     """
     backend = backend_of(target)

@@ -50,6 +50,6 @@ def lowering_passes(target: Target) -> str:
 
 
 def lower(module: Any, target: Target) -> None:
-    """Lower a module of claimed ops to the module that IREE compiles for a target, in place."""
+    """Lower a module in place to the module that IREE compiles for a target. All its ops must have rules."""
     with mlir.unregistered_dialects_allowed():
         PassPipeline.parse(lowering_passes(target)).run(module, verify_each=False)

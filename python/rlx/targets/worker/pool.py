@@ -100,7 +100,7 @@ class WorkerPool:
         return ThreadCall(send).result()
 
     def prewarm(self, command: Command, header: Mapping[str, Any], affinity: Any = None) -> None:
-        """Start a process and send it a request, without waiting. Does nothing if such a process runs or the pool is full."""
+        """Start a process and send it a request, without waiting. Does nothing if one already runs or the pool is full."""
 
         def start(_: ThreadCall[None]) -> None:
             place = _PoolSlot(command, is_prewarmed=True)

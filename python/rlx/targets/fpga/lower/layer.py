@@ -188,7 +188,7 @@ class Pipe:
 
 
 def period_of(values: np.ndarray) -> int:
-    """Return the period of rows: the length of the shortest prefix whose repetition gives all rows."""
+    """Return the period of rows: the length of the shortest prefix that generates all rows by repetition."""
     count = len(values)
     for period in range(1, count + 1):
         if count % period == 0 and np.array_equal(values[period:], values[:-period]):

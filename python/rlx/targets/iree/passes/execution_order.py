@@ -1,6 +1,6 @@
 """The order in which IREE executes kernels that overwrite tensors and the ops around them.
 
-IREE orders ops only by use-def chains. There is no such chain between a kernel that overwrites a tensor and the other readers
+IREE orders ops only by use-def chains. There is no chain between a kernel that overwrites a tensor and the other readers
 of the tensor. Quirks: `kernels-overtaken`, `fences-overtaken`.
 """
 

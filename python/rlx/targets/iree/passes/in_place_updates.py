@@ -1,8 +1,8 @@
 """`rlx-iree-in-place-updates`: updates states in place if their new values are elementwise functions of the old values.
 
 Without this pass IREE writes the new value of a state to a new buffer, which replaces the old one. For a step of an optimiser,
-the new buffers have the size of the parameters and all their moments, and must be fetched into the cache to be written.
-Quirks: `new-states`, `equal-globals`, `half-numbers`, `kernels-overtaken`.
+the new buffers have the size of the parameters and all their moments, and are written without having been read. Quirks:
+`new-states`, `equal-globals`, `half-numbers`, `kernels-overtaken`.
 """
 
 from __future__ import annotations
