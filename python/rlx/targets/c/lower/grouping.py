@@ -30,7 +30,7 @@ class OpGroup:
         ops: All ops, in program order.
         root: The op with its own loops, or None.
         aligned: The ops that are computed at the index of the result.
-        source: The start of the chain that ends at `final`, or None.
+        source: The result of the op with loops that the group starts with, or None if it is not known yet.
         moved: Whether an element may be read at another index than it is written.
     """
 
