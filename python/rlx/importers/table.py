@@ -54,7 +54,7 @@ class Group:
     Attributes:
         name: The name of the parameter.
         kind: The dataclass.
-        parameters: By the name of each field, the parameter that it stands for: an attribute of the same name, or an operand.
+        parameters: The parameter of each field, by the name of the field: an attribute of the same name, or an operand.
         is_optional: Whether the parameter has a default, which it keeps where no field is given.
     """
 
@@ -107,7 +107,7 @@ class Rule:
     Attributes:
         build: Takes the graph, the op's operands, and by keyword the attributes that its signature names.
         own: Its signature.
-        groups: Its parameters that stand for several operands or attributes, by their names.
+        groups: Its parameters that group several operands or attributes, by their names.
         signature: The signature with the fields of the groups as parameters.
         attributes: The names of the attributes.
         required: The names of those without a default.

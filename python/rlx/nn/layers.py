@@ -85,8 +85,8 @@ class Embedding(Module):
 class _ConvLayer(Module):
     """Common base of both convolutions, which differ in the layout of the weight and in the op."""
 
-    dimensions: int | None = None  # of the layer; None for as many as the kernel has
-    _first: int  # of the channels of input and result those that are the first axis of the weight
+    dimensions: int | None = None  # of the layer; None for the number of axes of the kernel
+    _first: int  # which channels are the first axis of the weight: 0 for those of the input, 1 for those of the result
 
     def _declare(
         self, channels: tuple[int, int], kernel_size: Any, window: Any, bias: bool, dtype: Any, weight_init: Any

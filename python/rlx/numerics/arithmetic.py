@@ -94,7 +94,7 @@ def with_infinite_quotients(r: Arithmetic[V], a: Parts[V], b: Parts[V], usual: P
     explodes = r.both(a_infinite, r.both(b_finite, not_zero))
     (ar, ai), (br, bi) = _boxed(r, a, explodes), _boxed(r, b, vanishes)
     half = r.like(a[0], 0.5)
-    ar, ai = r.mul(ar, half), r.mul(ai, half)  # prevents overflow of the sums, of which only the signs matter
+    ar, ai = r.mul(ar, half), r.mul(ai, half)  # prevents overflow of the sums; only their signs matter
     factor = r.select(vanishes, zero, r.like(a[0], math.inf))
     parts = r.add(r.mul(ar, br), r.mul(ai, bi)), r.sub(r.mul(ai, br), r.mul(ar, bi))
     is_known = r.either(vanishes, explodes)

@@ -254,7 +254,7 @@ class GroupQueryOperands:
     def starts(self, g: Graph, batch: Dim, rows: Dim) -> Tensor:
         """The position of the first of the new rows of each sequence."""
         ends = g.add(g.reshape(g.cast(self.lengths, "i32"), (batch,)), 1)
-        # A prompt begins at 0 even where the sequence is shorter: what is left of its rows is padding behind it.
+        # A prompt begins at 0 even where the sequence is shorter: the remaining rows are padding after it.
         starts = g.zeros((batch,), dtype="i32")
         return starts if self.past_key is None else g.maximum(g.sub(ends, extent(g, rows, "i32")), starts)
 

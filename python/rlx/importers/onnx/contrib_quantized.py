@@ -213,7 +213,7 @@ class PackedAttributes:
         if weights.order is None:
             grouped = g.cast(g.reshape(numbers, (rows, blocks, block)), factor.dtype)
             values = g.reshape(g.mul(g.sub(grouped, centre), factor), (rows, blocks * block))
-        else:  # each column says which block it is of
+        else:  # each column has the number of its block
             columns = g.cast(weights.order, "i32")
             less = g.cast(g.narrow(numbers, 1, 0, self.K), factor.dtype)
             if isinstance(centre, Tensor):

@@ -185,7 +185,7 @@ def _code(mode: str) -> int:
 def _weights(
     count: int, targets: int, nodes: Sequence[int] | np.ndarray, ids: Sequence[int], weights: np.ndarray, how: str
 ) -> np.ndarray:
-    """What each leaf gives each target, `[nodes, targets]`.
+    """Return the weights of each leaf for each target, `[nodes, targets]`.
 
     Raises:
         ValueError: A weight does not have a node and a target.
@@ -202,7 +202,7 @@ def _weights(
 
 
 def _with_base(g: Graph, result: Tensor, base: np.ndarray, targets: int) -> Tensor:
-    """What the trees give, and what is added to each target.
+    """Return the result of the trees plus the base value of each target.
 
     Raises:
         ValueError: The number of base values differs from the number of targets.

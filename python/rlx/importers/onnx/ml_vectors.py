@@ -65,7 +65,7 @@ class SvmAttributes:
         return np.array(self.coefficients, np.float32)
 
     def products(self, g: Graph, x: Tensor, count: int) -> Tensor:
-        """The kernel of rows and the support vectors, of which there are `count`: `[rows, vectors]`."""
+        """Return the kernel of rows and the `count` support vectors: `[rows, vectors]`."""
         vectors = np.array(self.support_vectors, np.float32).reshape(count, -1)
         return kernel(g, x, vectors, self.kernel_type, self.kernel_params)
 

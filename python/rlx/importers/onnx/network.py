@@ -196,7 +196,7 @@ def along_channels(g: Graph, x: Tensor, values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class NormWeights:
+class OnnxNormWeights:
     """The scale and the bias of a norm."""
 
     scale: Tensor
@@ -225,7 +225,7 @@ class BatchNormAttributes:
 def batch_normalization(
     g: Graph,
     x: Tensor,
-    affine: NormWeights,
+    affine: OnnxNormWeights,
     running: RunningStatistics,
     *,
     wanted: Sequence[bool],
@@ -239,7 +239,7 @@ def batch_normalization(
             factor = g.div(affine.scale, g.sqrt(g.add(variance, norm.epsilon)))
             return g.add(g.mul(g.sub(x, mean), factor), affine.bias)
         result = g.batch_norm_inference(x, affine.scale, affine.bias, mean, variance, eps=norm.epsilon)
-        return [result, mean, variance, mean, variance][: len(wanted)]  # nobody reads the others
+        return [result, mean, variance, mean, variance][: len(wanted)]  # the others are unused
     axes = (0, *spatial_axes(x))
     now = g.mean(x, axes)
     centred = g.sub(x, along_channels(g, x, now))

@@ -18,7 +18,7 @@ from rlx.support.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
-class PoolGeometry:
+class OnnxPoolWindow:
     """The windows of a pool along each spatial axis, of known sizes.
 
     Attributes:
@@ -38,7 +38,7 @@ class PoolGeometry:
     def windows(self, g: Graph, x: Tensor, fill: float) -> Tensor:
         """The windows: [N, C, places…, kernel…], with `fill` wherever a window leaves the tensor."""
         sizes = static_dims(x, *spatial_axes(x))
-        # What lies outside is one more element at the end of each axis.
+        # Positions outside of the image refer to one more element at the end of each axis.
         x = g.pad(x, [(0, 0), (0, 0), *((0, 1) for _ in self.kernel)], value=fill)
         for i, (k, s, (low, _), d) in enumerate(
             zip(self.kernel, self.strides, self.padding, self.dilations, strict=True)
@@ -82,7 +82,7 @@ class PoolAttributes(WindowAttributes):
         bounded(math.prod(self.kernel_shape), "elements of a window")
         return self.padding(x.shape.dims[2:], self.kernel_shape)
 
-    def geometry(self, x: Tensor) -> PoolGeometry:
+    def geometry(self, x: Tensor) -> OnnxPoolWindow:
         """The windows of a tensor whose sizes are known."""
         sizes = static_dims(x, *spatial_axes(x))
         padding = [(int(low), int(high)) for low, high in self.padding_of(x)]  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ class PoolAttributes(WindowAttributes):
             count = (-(-span // s) if self.ceil_mode else span // s) + 1
             # A window that begins in what ceil_mode adds, or in the padding behind, is left out.
             counts.append(count - 1 if self.ceil_mode and (count - 1) * s >= n + low else count)
-        return PoolGeometry(self.kernel_shape, strides, padding, dilations, counts)
+        return OnnxPoolWindow(self.kernel_shape, strides, padding, dilations, counts)
 
 
 @imports("MaxPool")

@@ -176,7 +176,7 @@ class OnnxScope:
             self.values[weight.name] = OnnxValue(weight=weight, known=_small(weight))
 
     def run(self, nodes: Sequence[NodeProto]) -> None:
-        """Build nodes, each behind those that it reads from."""
+        """Build nodes, each after its producers."""
         for node in in_order(nodes, lambda name: self.find(name) is not None):
             place = self.model.place(node)
             self.model.count()
@@ -194,7 +194,7 @@ class OnnxScope:
             self.values.update({n: v for n, v in zip(node.output, results, strict=False) if n})
 
     def _check_new(self, node: NodeProto, place: str) -> None:
-        """What a node gives has names that nothing else in its graph has.
+        """Check that no other value of the graph has the name of a node's result.
 
         Raises:
             ParseError: A name is already defined.
@@ -269,7 +269,7 @@ class OnnxScope:
     def _built(
         self, g: Graph, op: str, operands: Sequence[Any], attributes: dict[str, Any], place: str
     ) -> list[Tensor]:
-        """What the rule of an op builds."""
+        """Return the tensors that the rule of an op builds."""
         if self.opsets.get("", 7) <= older.NEWEST:
             try:
                 with g.located(location_at(place)):

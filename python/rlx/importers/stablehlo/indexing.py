@@ -229,12 +229,12 @@ class _Places:
                 size: Any = x.shape.dims[axis]
                 if clamped:
                     start = g.minimum(g.maximum(start, 0), size - sizes[axis])
-                elif sizes[axis] != 1:  # no element of a window that lies partly outside counts
+                elif sizes[axis] != 1:  # windows that are partly outside are ignored
                     is_inside = (start >= 0) & (start <= size - sizes[axis])
                     start = g.where(is_inside, start, size)
                 part = part + start
             if axis in batching:
-                # The axis of the starts, of which the vectors' has been moved to the end.
+                # The axis of the starts. Their vector axis has been moved to the end.
                 place = axes.starts_batching[list(batching).index(axis)]
                 place -= vector_axis < place
                 part = part + _along(g, rank, place, self.batch[place])

@@ -88,7 +88,7 @@ def from_torch(
 
 
 def _exported(export: ModuleType, module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
-    """What PyTorch exports of a module.
+    """Return the program that PyTorch exports for a module.
 
     Raises:
         Error: PyTorch cannot export it.

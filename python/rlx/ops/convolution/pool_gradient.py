@@ -206,7 +206,7 @@ def mean_gradient(
         dy: The cotangent of the result.
         size: The spatial sizes of `x`.
         geometry: That of the `pool`.
-        count_include_pad: As in `pool`; None for `sum`, of which each element's share is the whole.
+        count_include_pad: As in `pool`; None for `sum`, where the share of each element is 1.
     """
     (n, channels, *counts), count, kernel = dy.shape.dims, len(size), geometry.kernel
     shares = widened(b, dy)

@@ -35,7 +35,7 @@ class FixedPoint(ArgumentGroup, Generic[V]):
 
 @dataclass(frozen=True)
 class Requantization(ArgumentGroup):
-    """What a `requantize` does with a product: how it is rounded, and the zero point and dtype of the result."""
+    """The attributes of a `requantize`: the rounding of the product, and the zero point and dtype of the result."""
 
     zero_point: int
     mode: str

@@ -66,7 +66,7 @@ def flag(name: str, value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Reduction(ArgumentGroup):
-    """What a `reduce` does: the kind, the axes, and whether they are kept with size 1."""
+    """The attributes of a `reduce`: the kind, the axes, and whether they are kept with size 1."""
 
     kind: str
     axes: tuple[int, ...]

@@ -27,7 +27,7 @@ _MARGINS = {"constant": None, "reflect": 1, "replicate": None, "circular": 0}
 
 @dataclass(frozen=True)
 class PadEdges(ArgumentGroup):
-    """What a `pad` adds: the number of elements before and after each axis, and which elements these are."""
+    """The attributes of a `pad`: the number of elements before and after each axis, and the source of these elements."""
 
     low: Sequence[Any]  # dimensions
     high: Sequence[Any]

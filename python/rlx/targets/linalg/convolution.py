@@ -85,7 +85,7 @@ def convolved(
         x: The images.
         w: The kernels.
         geometry: That of the `conv`.
-        fill: What x is padded with.
+        fill: The padding value of x.
     """
     dtype = result.dtype
     if 0 in result.dims or 0 in w.shape.dims:

@@ -66,7 +66,10 @@ def _joined(low: LoopEmitter, x: mlir.Value, kind: str, result: Shape, geometry:
     join = s.max if kind == "max" else s.add
     rank, count = len(dims), len(kernel)
     positions = [((2 + i, step), (rank + i, 1)) for i, step in enumerate(geometry.stride)]
-    window = (low.empty(kernel, s.element), tuple(range(rank, rank + count)))  # only says how far to loop
+    window = (
+        low.empty(kernel, s.element),
+        tuple(range(rank, rank + count)),
+    )  # its sizes are the bounds of the loops
     out = (low.filled(dims, s.element, neutral(kind, dtype)), tuple(range(rank)))
     iterators = [PARALLEL] * rank + [REDUCTION] * count
 

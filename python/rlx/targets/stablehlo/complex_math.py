@@ -189,7 +189,7 @@ def cos(emit: HloEmitter, z: Lowered) -> Lowered:
     sinh, cosh = _hyperbolic(emit, y)
     real, sine = emit.elementwise("cosine", x), emit.elementwise("sine", x)
     unknown = emit.both(is_infinite(emit, y), emit.compare("ne", real, real))
-    # Either factor of the imaginary part may be 0 beside an infinity or NaN.
+    # Either factor of the imaginary part may be 0 and the other an infinity or NaN.
     imaginary = emit.select(_is_zero(emit, sinh), _beside(emit, sinh, sine), _beside(emit, sine, sinh))
     imaginary = _hyperbolic_product(emit, sine, y, sinh, imaginary, z.dtype)
     usual = emit.select(unknown, math.inf, emit.mul(real, cosh))

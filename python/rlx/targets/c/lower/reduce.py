@@ -181,7 +181,7 @@ def taps(body: IndexBody, index: Index, dims: Any, geometry: PoolGeometry, dilat
         dims: Sizes of the operand's spatial axes.
         geometry: The windows.
         dilation: From tap to tap.
-        stack: What the loops end with.
+        stack: The exit stack that ends the loops.
     """
     w = body.writer
     at: list[Affine] = []
