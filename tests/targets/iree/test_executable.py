@@ -266,12 +266,12 @@ def test_threads_share_a_function(memory: IreeExecutable):
 FORK = """
 import os, sys
 import numpy as np
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.support.errors import ExecutionError
 
 vmfb = open(sys.argv[1], "rb").read()
 x = np.ones((8, 4), np.float32)
-functions = {d: Executable(vmfb, driver=d).function("identity_small") for d in ("local-sync", "local-task")}
+functions = {d: IreeExecutable(vmfb, driver=d).function("identity_small") for d in ("local-sync", "local-task")}
 for function in functions.values():
     function([x])
 child = os.fork()
@@ -283,7 +283,7 @@ if child == 0:
         assert "forked" in str(error)
     else:
         raise AssertionError("it ran without threads")
-    assert (Executable(vmfb, driver="local-task").function("identity_small")([x])[0] == x).all()
+    assert (IreeExecutable(vmfb, driver="local-task").function("identity_small")([x])[0] == x).all()
     sys.exit(0)
 _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 0, status
