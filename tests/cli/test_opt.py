@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rlx import mlir
 from rlx.cli import opt
 from rlx.passes.base import load
 
@@ -239,6 +240,19 @@ def test_ops_of_unknown_dialects_need_a_flag(capsys: pytest.CaptureFixture[str],
     code, out, _ = call(capsys, [str(file), "--allow-unregistered-dialect"])
     assert code == 0 and '"foo.bar"()' in out
     assert call(capsys, [str(file)])[0] == 1
+
+
+def test_ops_of_unknown_dialects_that_a_pass_emits_need_none(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    lowering = [str(file), "--rlx-to-linalg", "--rlx-iree-globals", "--cse", "--canonicalize"]
+    file.write_text(TEXT.replace("tensor<4xf32>)", 'tensor<4xf32> {rlx.name = "w", rlx.kind = "param"})'))
+    code, out, _ = call(capsys, lowering)
+    assert code == 0 and '"util.global.load"() {global = @param.w}' in out
+    for flags in (["--bisect"], ["--rewrite-limit=1000"], ["--mlir-print-ir-after-all"], ["--emit-bytecode"]):
+        assert call(capsys, [*lowering, *flags, "-o", str(file.with_suffix(".out"))])[0] == 0
+        assert not mlir.context().allow_unregistered_dialects
+    file.write_text(out)
+    code, _, err = call(capsys, [str(file)])
+    assert code == 1 and "unregistered dialect" in err
 
 
 def test_a_defect_is_one_line_unless_a_traceback_is_wanted(

@@ -278,14 +278,17 @@ class OptRun:
     # --- one part ---------------------------------------------------------------------------------
 
     def _process(self, part: str, pipeline: PassPipeline, instruments: Sequence[Instrument]) -> str | bytes | None:
-        """Parse, transform and print one part. Return None if it failed."""
+        """Parse, transform and print one part; None when it failed."""
+        from rlx.passes.runner import emitted_dialects
+
         self.found.clear()
         before = time.perf_counter()
         module = self._parse(part)
         self._record("Parser", before)
         if module is not None:
             try:
-                module = self._transformed(module, pipeline, instruments)
+                with emitted_dialects(pipeline.steps):
+                    module = self._transformed(module, pipeline, instruments)
             except Error as problem:
                 module = None
                 for diagnostic in from_error(problem, self.file):

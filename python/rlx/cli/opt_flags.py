@@ -76,7 +76,7 @@ FLAGS = (
         "leave out constants of more than N elements when printing",
     ),
     OptFlag("emit-bytecode", "", "write MLIR bytecode instead of text"),
-    OptFlag("allow-unregistered-dialect", "", "accept ops of unknown dialects"),
+    OptFlag("allow-unregistered-dialect", "", "accept ops of dialects that are not known in the input"),
     OptFlag("dump-pass-pipeline", "", "print the pipeline that runs"),
     OptFlag("load", "=FILE.py|MODULE", "import a module that registers ops or passes; may be given several times"),
     OptFlag(

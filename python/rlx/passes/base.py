@@ -153,6 +153,11 @@ class Pass:
         """
         raise NotImplementedError(f"{self.name} does nothing")
 
+    @property
+    def emits_unregistered(self) -> bool:
+        """Whether it emits ops of dialects that MLIR's bindings do not have: `runner.emitted_dialects` allows them."""
+        return False
+
     @classmethod
     def rules(cls) -> Mapping[str, Callable[..., Any]] | None:
         """Return the rules of a lowering by the names of ops without prefix; None for other passes."""

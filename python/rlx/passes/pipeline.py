@@ -198,6 +198,11 @@ class PipelineStep:
         """Whether functions compute the same after it. MLIR's passes guarantee this, ours declare it."""
         return self.ours is None or self.ours.preserves_results
 
+    @property
+    def emits_unregistered(self) -> bool:
+        """Whether it emits ops of dialects that MLIR's bindings do not have."""
+        return self.ours is not None and self.ours.emits_unregistered
+
     def run(self, module: mlir.Module) -> None:
         """Run on a module, in place.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from rlx import mlir
 from rlx.ir.location import describe
@@ -41,6 +42,12 @@ def clone_module(module: mlir.Module) -> mlir.Module:
         return module.operation.clone().opview
 
 
+def emitted_dialects(steps: Iterable[PipelineStep]) -> AbstractContextManager[None]:
+    """Allow unregistered dialects inside if some of these passes emit ops of them: after the pass, others meet these ops."""
+    emit = any(step.emits_unregistered for step in steps)
+    return mlir.unregistered_dialects_allowed() if emit else nullcontext()
+
+
 def run_on_module(
     module: mlir.Module,
     pipeline: str | PassPipeline,
@@ -60,12 +67,13 @@ def run_on_module(
         PassError: A pass does not exist or failed.
         VerificationError: A pass produced an invalid module; the message names the pass.
     """
-    observers = list(instruments)
+    observers, steps = list(instruments), PassPipeline.of(pipeline).steps
     try:
         for instrument in observers:
             instrument.start(module)
-        for step in PassPipeline.of(pipeline).steps:
-            run_step(step, module, verify_each=verify_each, instruments=observers)
+        with emitted_dialects(steps):
+            for step in steps:
+                run_step(step, module, verify_each=verify_each, instruments=observers)
     finally:
         for instrument in observers:
             instrument.finish()

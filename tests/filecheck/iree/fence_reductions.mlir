@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --rlx-to-linalg --allow-unregistered-dialect --rlx-iree-fence-reductions \
+// RUN: rlx-opt %s --rlx-to-linalg --rlx-iree-fence-reductions \
 // RUN:   --rlx-iree-set-device='targets="[#hal.device.target<vulkan>]"' | filecheck %s
 
 // CHECK: module attributes {hal.device.targets = [#hal.device.target<vulkan>]}

@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --rlx-to-linalg --allow-unregistered-dialect --rlx-iree-globals --rlx-iree-in-place-updates | filecheck %s
+// RUN: rlx-opt %s --rlx-to-linalg --rlx-iree-globals --rlx-iree-in-place-updates | filecheck %s
 
 // A state that is computed from itself is overwritten, and filled when the program is loaded.
 // CHECK: "util.global"() {is_mutable, sym_name = "state.m"

@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --rlx-to-linalg --allow-unregistered-dialect --rlx-iree-materialise | filecheck %s
+// RUN: rlx-opt %s --rlx-to-linalg --rlx-iree-materialise | filecheck %s
 
 // An activation that two products read is computed once; one that one product reads is not kept apart.
 // CHECK-LABEL: func.func @two_products

@@ -1,6 +1,6 @@
-// RUN: rlx-opt %s --rlx-to-linalg --allow-unregistered-dialect --rlx-iree-globals --rlx-iree-quantised-products \
+// RUN: rlx-opt %s --rlx-to-linalg --rlx-iree-globals --rlx-iree-quantised-products \
 // RUN:   | filecheck %s
-// RUN: rlx-opt %s --rlx-to-linalg --allow-unregistered-dialect --rlx-iree-globals --rlx-iree-quantised-products=unsigned=true \
+// RUN: rlx-opt %s --rlx-to-linalg --rlx-iree-globals --rlx-iree-quantised-products=unsigned=true \
 // RUN:   | filecheck %s --check-prefix=UNSIGNED
 
 // The activations are in memory before the product.

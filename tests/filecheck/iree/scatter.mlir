@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --rlx-to-linalg --allow-unregistered-dialect --rlx-iree-scatter | filecheck %s
+// RUN: rlx-opt %s --rlx-to-linalg --rlx-iree-scatter | filecheck %s
 // RUN: rlx-opt %s --rlx-to-linalg | filecheck %s --check-prefix=UPSTREAM
 
 // A loop over rows of a table is IREE's scatter, which combines an update with what is there.

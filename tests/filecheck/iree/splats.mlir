@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --rlx-to-linalg --allow-unregistered-dialect --rlx-iree-splats | filecheck %s
+// RUN: rlx-opt %s --rlx-to-linalg --rlx-iree-splats | filecheck %s
 
 // The sum of a function of one number everywhere is that of a tensor in memory.
 // CHECK-LABEL: func.func @same

@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --rlx-to-linalg --allow-unregistered-dialect --rlx-iree-globals --rlx-iree-wide-complex | filecheck %s
+// RUN: rlx-opt %s --rlx-to-linalg --rlx-iree-globals --rlx-iree-wide-complex | filecheck %s
 
 // A parameter is a global of pairs, and a state one that is filled when the program is loaded.
 // CHECK: type = tensor<3x2xf64>

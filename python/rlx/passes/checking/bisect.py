@@ -12,7 +12,7 @@ from rlx import mlir
 from rlx.passes.checking.numerics import Comparison
 from rlx.passes.pipeline import PassPipeline, PipelineStep
 from rlx.passes.rewrite_count import RewriteCounter, Rewriting, rewrites_counted
-from rlx.passes.runner import clone_module, run_step, verify_after
+from rlx.passes.runner import clone_module, emitted_dialects, run_step, verify_after
 from rlx.support.errors import Error, VerificationError
 
 
@@ -74,13 +74,14 @@ def bisect(module: mlir.Module, pipeline: str | PassPipeline, comparison: Compar
     """
     comparison = comparison or Comparison()
     comparison.check_given(module)
-    current, earlier = module, 0
-    for number, step in enumerate(PassPipeline.of(pipeline).steps, 1):
-        before, current = current, clone_module(current)
-        counter, failure = _attempt(before, current, step, comparison)
-        if failure is not None:
-            return _within(before, step, number, failure, counter.count, earlier, comparison)
-        earlier += counter.count
+    current, earlier, steps = module, 0, PassPipeline.of(pipeline).steps
+    with emitted_dialects(steps):
+        for number, step in enumerate(steps, 1):
+            before, current = current, clone_module(current)
+            counter, failure = _attempt(before, current, step, comparison)
+            if failure is not None:
+                return _within(before, step, number, failure, counter.count, earlier, comparison)
+            earlier += counter.count
     return None
 
 
@@ -89,11 +90,12 @@ def first_failure(
 ) -> tuple[int, Failure] | tuple[int, None]:
     """Return the first failure in a pipeline and the index of its pass; None if there is none. The module is not changed."""
     current = module
-    for number, step in enumerate(steps):
-        before, current = current, clone_module(current)
-        failure = _attempt(before, current, step, comparison)[1]
-        if failure is not None:
-            return number, failure
+    with emitted_dialects(steps):
+        for number, step in enumerate(steps):
+            before, current = current, clone_module(current)
+            failure = _attempt(before, current, step, comparison)[1]
+            if failure is not None:
+                return number, failure
     return len(steps), None
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from rlx import mlir
 from rlx.passes.base import Pass
-from rlx.support.errors import PassError
 from rlx.targets.iree.passes.sizes import dynamic_sizes
 
 for _name in ("util", "flow", "hal", "iree_linalg_ext", "iree_tensor_ext"):
@@ -21,17 +20,9 @@ _VIEWS = (*RESHAPES, "tensor.extract_slice")
 class IreePass(Pass):
     """A pass that emits ops of IREE's dialects."""
 
-    def run(self, module: Any) -> None:
-        if not mlir.context().allow_unregistered_dialects:
-            raise PassError(
-                "emits ops of IREE's dialects, which are not registered here",
-                hint="rlx-opt takes them with --allow-unregistered-dialect",
-            )
-        self.apply(module)
-
-    def apply(self, module: Any) -> None:
-        """Edit a module in place."""
-        raise NotImplementedError
+    @property
+    def emits_unregistered(self) -> bool:
+        return True
 
 
 def create(

@@ -19,7 +19,7 @@ _REDUCING = ("linalg.matmul", "linalg.batch_matmul", "linalg.reduce")
 class FenceReductions(IreePass, name="rlx-iree-fence-reductions"):
     """Compute the result of every reduction in memory before other ops read it, for IREE on some GPUs."""
 
-    def apply(self, module: Any) -> None:
+    def run(self, module: Any) -> None:
         for op in every(module, reduces):
             for result in op.results:
                 keep_in_memory(result)
