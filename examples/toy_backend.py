@@ -59,6 +59,9 @@ class Target:
     lacks = ("f16", "bf16", "f64", "c64", "i8", "i16", "i32", "i64", "u8", "u32")
     pipeline = to_lir(CheckLir(ops=tuple(RULES), unsupported_dtypes=lacks, target=name))
 
+    def lowering(self, level: int) -> str:
+        return ""  # the compiler reads LIR
+
     def fingerprint(self) -> str:
         return ""  # the target has no flags
 

@@ -13,6 +13,7 @@ from rlx.ir.dtype import COMPLEXES, FLOATS
 from rlx.ir.op import registry
 from rlx.ir.op.card import Card
 from rlx.ops import surface
+from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.targets import linalg, stablehlo
 from rlx.targets.registry import backends
 from rlx.targets.stages import check_of
@@ -130,6 +131,10 @@ def page() -> str:
     return "\n".join([*lines, ""])
 
 
+# What this machine's CPU lacks is spelled out for it, and the page is the same on every machine.
+_ARCHS = {"cpu": "x86-64-v3"}
+
+
 def targets_page() -> str:
     """Return the targets of RLX's own back ends, as Markdown."""
     lines = [
@@ -137,9 +142,9 @@ def targets_page() -> str:
         "",
         "# Targets",
         "",
-        "The targets of compilation, and the passes from MIR to their LIR. `rlx compile --target=NAME --dump-pipeline`",
-        "prints the complete pipeline, and `rlx-opt` runs it ([Back ends](backends.md)). A target of the kind *device* is also",
-        "a device name for a session. A target of the kind *file* produces files for other tools.",
+        "What a graph can be compiled for, and the passes from MIR to its LIR, and from there to the input of its compiler:",
+        "`rlx compile --target=NAME --dump-pipeline` prints them with those before, `rlx-opt` runs them",
+        "([Back ends](backends.md)). A device is a name for a session, too; a file is for other tools.",
         "",
         "| target | aliases | back end | kind | default architecture | unsupported dtypes |",
         "|---|---|---|---|---|---|",
@@ -154,7 +159,10 @@ def targets_page() -> str:
             lacks = " ".join(grouped(check_of(target.pipeline).unsupported_dtypes))
             cells = [f"`{name}`", " ".join(f"`{a}`" for a in aliases), backend.name, kind, f"`{target.arch}`", lacks]
             lines.append(f"| {' | '.join(cells)} |")
-            pipelines += ["", f"## `{name}`", "", "```", target.pipeline, "```"]
+            lowering = backend.compiler.target(name, _ARCHS.get(name)).lowering(DEFAULT_LEVEL)
+            of = f", for `{_ARCHS[name]}`" if name in _ARCHS else ""
+            pipelines += ["", f"## `{name}`", "", "```", target.pipeline, "```", "", f"From LIR on{of}:", ""]
+            pipelines += ["```", lowering, "```"]
     return "\n".join([*lines, *pipelines, ""])
 
 

@@ -26,7 +26,7 @@ PASSES = (
     "rlx.passes",
     *(f"rlx.passes.{kind}" for kind in ("simplification", "recognition", "fusion", "dtypes", "integer", "checking")),
     *("rlx.transforms", "rlx.plan.passes"),
-    *("rlx.targets.linalg", "rlx.targets.stablehlo", "rlx.targets.c"),
+    *("rlx.targets.linalg", "rlx.targets.stablehlo", "rlx.targets.c", "rlx.targets.fpga"),
 )
 # Each subpackage is a back end: `rlx-iree-scatter` is the pass of `iree/passes/scatter.py`.
 BACKENDS = "rlx.targets"

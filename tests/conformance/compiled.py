@@ -21,8 +21,8 @@ from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import ModuleCompileError, compile_module
 from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.memory import ALIGNMENT
-from rlx.targets.iree.pipeline import lower
 from rlx.targets.iree.targets import Target, target
+from rlx.targets.stages import lower
 from tests.conformance.elf import check_linked
 from tests.conformance.functions import merged
 
@@ -81,7 +81,7 @@ def _compile(programs: list[Program], level: str, last_rungs: bool) -> None:
         target_ = cpu(level, 3 if last_rungs and len(programs) == 1 else 1)
         run_on_module(module, target_.pipeline)
         lowered = clone_module(module)
-        lower(lowered, target_)
+        lower(lowered, target_.lowering(target_.level))
         compiled = compile_module(module_text(lowered), target_, timeout_s=TIMEOUT_S)
         check_linked(compiled.vmfb)
         assert compiled.cpu is not None

@@ -5,11 +5,13 @@
 
 A line is a pipe of `rlx-opt` and `filecheck` commands, or several with `&&` between; `not` in front expects failure,
 and `2>&1` joins standard error.
-`%s` is the file, `%S` its folder, `%t` a path for temporary output.
+`%s` is the file, `%S` its folder, `%t` a path for temporary output. A file whose line `REQUIRES:` names a Python package is
+skipped where that is not installed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import tempfile
@@ -24,6 +26,7 @@ from filecheck.options import parse_argv_options  # pyright: ignore[reportMissin
 from rlx.cli import opt
 from tests.cli.standard_streams import Output, called
 
+_REQUIRES = re.compile(r"^// REQUIRES: (\w+)$", re.MULTILINE)
 _RUN = re.compile(r"//\s*RUN:\s*(.*?)(\\?)\s*$")
 
 
@@ -94,8 +97,13 @@ class File(pytest.File):
     """A `.mlir` file with RUN lines."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        for number, line in enumerate(run_lines(self.path.read_text(encoding="utf-8")), 1):
-            yield RunItem.from_parent(self, name=f"RUN {number}", line=line)
+        text = self.path.read_text(encoding="utf-8")
+        missing = [name for name in _REQUIRES.findall(text) if importlib.util.find_spec(name) is None]
+        for number, line in enumerate(run_lines(text), 1):
+            item = RunItem.from_parent(self, name=f"RUN {number}", line=line)
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=f"{missing[0]} is not installed"))
+            yield item
 
 
 class RunItem(pytest.Item):

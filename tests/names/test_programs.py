@@ -52,7 +52,8 @@ FORMS: Mapping[str, Callable[[str], Any]] = {
     "linalg": module,
     "stablehlo": module,
     "c": readers.c,
-    "hw": readers.verilog,  # MLIR of CIRCT, whose own parser reads it before the conversion to Verilog
+    "emitc": module,
+    "hw": module,
     "verilog": readers.verilog,
 }
 BYTES = ("bytecode",)

@@ -56,7 +56,9 @@ def test_modules_are_written_where_the_variable_says(tmp_path: Path, monkeypatch
     files = {folder: sorted(p.name for p in (tmp_path / "ir" / folder).iterdir()) for folder in folders}
     assert files[folders[0]] == files[folders[1]]
     assert files[folders[0]][0] == "00-given.mlir" and any("rlx-fuse" in f for f in files[folders[0]])
-    last = tmp_path / "ir" / folders[0] / files[folders[0]][-1]
+    assert "rlx-iree-" in files[folders[0]][-1]  # the lowering follows
+    (name,) = (f for f in files[folders[0]] if "rlx-check-lir" in f)
+    last = tmp_path / "ir" / folders[0] / name
     assert str(rlx.parse(last.read_text())) == str(rlx.Pipeline().compile(graph).lir)
 
 

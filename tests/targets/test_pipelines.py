@@ -1,9 +1,10 @@
-"""A target's pipeline is text: `rlx-opt` converts a module to exactly the LIR that `rlx compile` compiles."""
+"""All passes are text: `rlx-opt` makes of a module the LIR, and the compiler's input, of `rlx compile`, to the byte."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,22 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx import mlir
 from rlx.cli import main as rlx_command
 from rlx.cli import opt
+from rlx.ir.op.signature import bodies, find_function
 from rlx.passes.check_lir import CheckLir
+from rlx.passes.levels import LEVELS
 from rlx.passes.pipeline import PassPipeline
+from rlx.targets.artifacts.container import unpacked
+from rlx.targets.c.to_c import files_in
 from rlx.targets.compilation import Compilation
-from rlx.targets.registry import RLX, backends, target_of
+from rlx.targets.registry import RLX, backend_of, backends, target_of
 from rlx.targets.stages import check_of
+from rlx.targets.xla.parts import as_program
+from rlx.targets.xla.portable import to_portable
 from tests.drawing import drawn
+from tests.packages import needs_package
 
 # The targets that come with RLX. Others may be installed as well.
 BACKENDS = [backend for backend in backends() if backend.origin == RLX]
@@ -91,14 +100,34 @@ def called(command: Callable[[list[str]], int], *words: str) -> tuple[int, str]:
         return code, output.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
-def same_lir(file: Path, *options: str) -> bool:
-    """Whether both commands have the same result. Both must reject a graph that the target does not support."""
-    code, text = called(rlx_command.main, "compile", str(file), *options, "--dump-pipeline")
+# The form of `--emit` that is what the compiler of a target is given, by back end.
+INPUTS = {"iree": "linalg", "xla": "stablehlo", "tpu": "stablehlo", "c": "emitc", "fpga": "hw"}
+
+
+def same(file: Path, emit: str, *options: str) -> bool:
+    """Whether both commands make something, which must be the same; or both must refuse the graph."""
+    code, text = called(rlx_command.main, "compile", str(file), *options, f"--emit={emit}", "--dump-pipeline")
     assert code == 0
-    compiled = called(rlx_command.main, "compile", str(file), *options, "--emit=lir", "-o", "-")
+    compiled = called(rlx_command.main, "compile", str(file), *options, f"--emit={emit}", "-o", "-")
     assert called(opt.main, str(file), f"--pass-pipeline={text}") == compiled
-    assert compiled[0] or 'rlx.stage = "lir"' in compiled[1]
     return compiled[0] == 0
+
+
+def same_at_all_stages(file: Path, target: str, *options: str) -> bool:
+    """The same for LIR and for the input of a target's compiler; whether the target takes the graph."""
+    options = (f"--target={target}", *options)
+    taken = same(file, "lir", *options)
+    name = backend_of(target).name
+    if name != "fpga" or find_spec("pycde") is not None:
+        # StableHLO has no sizes that are symbols: then both refuse it.
+        assert same(file, INPUTS[name], *options) in (
+            (True,) if taken and not has_symbols(file, *options) else (True, False)
+        )
+    return taken
+
+
+def has_symbols(file: Path, *options: str) -> bool:
+    return "#rlx.dims" in file.read_text() and not any(option.startswith("--bind") for option in options)
 
 
 def has_no_floats(target: str) -> bool:
@@ -111,7 +140,7 @@ def test_rlx_opt_makes_what_is_compiled(target: str, options: str, tmp_path: Pat
     taken = 0
     for name in MODELS if options == "plain" else ("encoder", "counter", "integers"):
         (tmp_path / f"{name}.mlir").write_text(str(MODELS[name]()))
-        taken += same_lir(tmp_path / f"{name}.mlir", f"--target={target}", *OPTIONS[options])
+        taken += same_at_all_stages(tmp_path / f"{name}.mlir", target, *OPTIONS[options])
     lacks = check_of(target_of(target).pipeline).unsupported_dtypes
     assert taken or (options in ("precision", "all") and lacks)
 
@@ -119,7 +148,7 @@ def test_rlx_opt_makes_what_is_compiled(target: str, options: str, tmp_path: Pat
 @pytest.mark.parametrize("target", TARGETS)
 def test_sizes_are_bound(target: str, tmp_path: Path) -> None:
     (tmp_path / "sized.mlir").write_text(str((integers if has_no_floats(target) else gated)()))
-    assert same_lir(tmp_path / "sized.mlir", f"--target={target}", "--bind=n=5")
+    assert same_at_all_stages(tmp_path / "sized.mlir", target, "--bind=n=5")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +157,7 @@ def test_sizes_are_bound(target: str, tmp_path: Path) -> None:
 )
 def test_architectures_have_pipelines_of_their_own(target: str, arch: str, tmp_path: Path) -> None:
     (tmp_path / "counter.mlir").write_text(str(counter()))
-    assert same_lir(tmp_path / "counter.mlir", f"--target={target}", f"--arch={arch}")
+    assert same_at_all_stages(tmp_path / "counter.mlir", target, f"--arch={arch}")
     assert f"target={target} arch={arch}" in target_of(target, arch).pipeline
 
 
@@ -139,7 +168,7 @@ def test_the_library_uses_the_same() -> None:
         result = rlx.Pipeline(name, **options).compile(graph)
         compilation = Compilation(graph, target_of(name), **options)
         try:
-            expected = str(rlx.passes.run(graph, compilation.pipeline_text))
+            expected = str(rlx.passes.run(graph, compilation.passes_to_lir))
         except rlx.UnsupportedError:
             # These have no bf16.
             assert has_no_floats(name) or name in ("vulkan", "metal", "vmvx", "cortexm", "c")
@@ -192,10 +221,13 @@ def test_a_session_takes_a_module_as_its_graph(
 @pytest.mark.parametrize(
     "options", [["-O0"], ["-O1"], ["-O3"], ["--dispatch=force-common"], ["-O0", "--dispatch=softmax=common"]]
 )
-@pytest.mark.parametrize("target", ["cpu", "xla"])
+@drawn("target", TARGETS, of_each=3)
 def test_levels_and_dispatch_are_in_the_text(target: str, options: list[str], tmp_path: Path) -> None:
-    (tmp_path / "gated.mlir").write_text(str(gated()))
-    assert same_lir(tmp_path / "gated.mlir", f"--target={target}", *options)
+    taken = []
+    for model, bound in ((gradient, []), (integers, ["--bind=n=5"])):
+        (tmp_path / "model.mlir").write_text(str(model()))
+        taken.append(same_at_all_stages(tmp_path / "model.mlir", target, *options, *bound))
+    assert any(taken)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -207,6 +239,99 @@ def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
     assert isinstance(last, CheckLir)
     assert last == check_of(chosen.pipeline)
     assert last.accepted >= ({"q_matmul", "requantize"} if has_no_floats(target) else {"matmul"})
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "passes"),
+    [
+        ("xla", ["-O0"], "rlx-outline-weights,rlx-to-stablehlo{entry=main}"),
+        ("xla", ["-O1"], "rlx-kernel-layout,rlx-outline-weights,rlx-to-stablehlo{entry=main}"),
+        ("stablehlo", [], "rlx-to-stablehlo{shardings=text entry=main}"),
+        ("cortexm", ["--part=nrf52840"], "rlx-to-c{ram=262144 flash=1048576}"),
+        ("fpga", ["--part=xc7", "--lanes=4", "--ternary=no"], "rlx-to-hw{part=xc7 lanes=4 ternary=false}"),
+        ("fpga-sim", ["--preset=size"], "rlx-to-hw{preset=size simulated=true}"),
+    ],
+)
+def test_the_lowering_has_what_the_target_is_told(target: str, options: list[str], passes: str, tmp_path: Path) -> None:
+    (tmp_path / "model.mlir").write_text(str(integers()))
+    words = ["compile", str(tmp_path / "model.mlir"), f"--target={target}", *options, "--dump-pipeline"]
+    assert called(rlx_command.main, *words)[1].endswith(f",{passes})\n")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_text_of_a_lowering_is_that_of_its_passes(target: str) -> None:
+    for level in LEVELS:
+        lowering = target_of(target).lowering(level)
+        assert str(PassPipeline.parse(lowering)) == f"builtin.module({lowering})"
+
+
+def test_iree_is_given_what_the_text_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the hash of the program's description."""
+    from rlx.targets.iree import backend
+
+    texts = []
+
+    def given(text: str, *_: Any, **__: Any) -> Any:
+        texts.append(text)
+        raise rlx.CompileError("that is enough")
+
+    monkeypatch.setattr(backend, "compile_module", given)
+    compilation = Compilation(gradient(), target_of("cpu"))
+    with pytest.raises(rlx.CompileError, match="that is enough"):
+        compilation.artifact()
+    with mlir.unregistered_dialects_allowed(), mlir.entered():
+        module = mlir.ir.Module.parse(texts[0])
+        del find_function(module, "gradient").attributes["iree.reflection"]
+        assert str(module) == compilation.lowered_text()
+
+
+@pytest.mark.parametrize("target", ["xla", "stablehlo"])
+def test_a_portable_artifact_holds_what_the_text_makes(target: str) -> None:
+    compilation = Compilation(gradient(), target_of(target))
+    lowered, artifact = compilation.lowered(), compilation.artifact()
+    programs = [artifact.program]
+    if artifact.info["prepared"]:
+        members = unpacked(artifact.program, ("main", "weights"))
+        programs = [members["weights"], members["main"]]
+    functions = bodies(lowered)
+    assert len(functions) == len(programs) == (2 if target == "xla" else 1)
+    for function, program in zip(functions, programs, strict=True):
+        assert to_portable(as_program(lowered, function), artifact.info["stablehlo"]) == program
+
+
+def test_c_is_the_text_of_the_files_in_the_module() -> None:
+    compilation = Compilation(integers(), target_of("cortexm"), bind={"n": 5})
+    held = files_in(compilation.lowered())
+    files = backend_of("cortexm").compiler.files(compilation.artifact())  # type: ignore[attr-defined]
+    assert {name: text.encode() for name, text in held.items()} == {n: t for n, t in files.items() if n != "README.md"}
+    text = backend_of("cortexm").compiler.emit("c", compilation)
+    assert text == "\n".join(f"/* ---- {name} ---- */\n{held[name]}" for name in held)
+
+
+@needs_package("pycde", "fpga")
+@pytest.mark.parametrize("target", ["fpga", "fpga-sim"])
+def test_circt_makes_the_same_of_the_module_that_is_printed(target: str) -> None:
+    from rlx.targets.fpga import process
+    from rlx.targets.fpga.backend import lowering_of
+
+    compilation = Compilation(integers(), target_of(target), bind={"n": 5})
+    to_hw = lowering_of(compilation)
+    design = to_hw.design(compilation.lir)
+    texts = (compilation.lowered_text(), to_hw.text(design))
+    made = [process.simulation(t, design.top) if to_hw.simulated else process.verilog(t) for t in texts]
+    assert made[0] == made[1]
+
+
+def test_hardware_without_circt(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlx.targets.fpga import process
+
+    def missing() -> str:
+        raise rlx.CompileError("CIRCT is not installed", hint="pip install 'rlx[fpga]'")
+
+    monkeypatch.setattr(process, "version", missing)
+    with pytest.raises(rlx.CompileError, match="rlx-to-hw: CIRCT is not installed") as caught:
+        Compilation(integers(), target_of("fpga"), bind={"n": 5}).lowered()
+    assert "pip install 'rlx[fpga]'" in str(caught.value)
 
 
 def test_these_are_all_targets() -> None:

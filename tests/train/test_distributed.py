@@ -15,7 +15,10 @@ import pytest
 
 import rlx
 from examples import distributed_training as example
+from rlx.cli import opt
 from rlx.cli.main import main
+from rlx.targets.compilation import Compilation
+from rlx.targets.registry import target_of
 from rlx.train import AdamW, JaxStep, TrainStep
 from rlx.train.program import training_graph
 from tests.train import eight_devices, mlp
@@ -64,6 +67,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, small: None) -> Path:
     (path / "layers.mlir").write_text(str(eight_devices.layers()))
     for output, more in (("layers.mlirbc", []), ("layers.txt", ["--emit=stablehlo"])):
         assert main(["compile", str(path / "layers.mlir"), "--target=stablehlo", *more, "-o", str(path / output)]) == 0
+    passes = Compilation(eight_devices.layers(), target_of("stablehlo")).pipeline_text
+    passes = passes.replace("shardings=text", "shardings=sdy")
+    assert opt.main([str(path / "layers.mlir"), f"--pass-pipeline={passes}", "-o", str(path / "layers.sdy")]) == 0
     command = [sys.executable, "-m", "tests.train.eight_devices", str(path)]
     subprocess.run(command, check=True, timeout=SECONDS, env=environment(8))
     return path
@@ -124,8 +130,8 @@ def test_what_jax_does_around_a_graph_keeps_shardings(found: Any, arrays: Any) -
 
 
 def test_files_of_stablehlo_say_how_to_partition(found: Any) -> None:
-    artifact, text = found["files"]
-    assert artifact == text and artifact["all-reduce"] == 2  # the sum of the products, and that of the mean
+    artifact, text, sdy = found["files"]
+    assert artifact == text == sdy and artifact["all-reduce"] == 2  # the sum of the products, and that of the mean
 
 
 def test_files_are_read_back(folder: Path) -> None:

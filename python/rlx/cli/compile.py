@@ -50,8 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     result.add_argument(
         "--dump-pipeline",
         action="store_true",
-        help='do not compile; print the passes of --emit=lir for rlx-opt: --pass-pipeline="$(rlx compile FILE '
-        '--dump-pipeline)"',
+        help="compile nothing, and print all passes, down to what the target's compiler is given, as rlx-opt takes them: "
+        '--pass-pipeline="$(rlx compile FILE --dump-pipeline)" gives what --emit prints as MLIR: linalg, stablehlo, emitc, hw; '
+        "with --emit=lir they end at the rlx ops that the target takes",
     )
     parser.add_argument("--target", default="cpu", choices=TARGETS, metavar="NAME", help=TARGET_HELP)
     parser.add_argument(
@@ -77,11 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--emit",
         metavar="KIND",
         default="artifact",
-        help="artifact: a file for `rlx run` or, for a target that is a file format, that file (default); "
-        "program: only the code, for IREE's targets a VM module; lir: the rlx ops after all passes, as text; "
-        "linalg, stablehlo: the input of IREE or XLA, as text; bytecode: linalg as bytecode, for IREE's own "
-        "compiler; jax: for the target stablehlo, a program for JAX, jax.export.deserialize(data).call(…), "
-        "which contains the weights of --params or of the model",
+        help="artifact: for `rlx run`, or, for a target that is a kind of file, that file (default); program: the code alone, "
+        "for IREE's targets a module of its VM; lir: the rlx ops that the target takes, as text; linalg, stablehlo, emitc, hw: "
+        "what IREE, XLA, the C compiler or CIRCT is given, as MLIR; c, verilog: the same in that language; bytecode: linalg as "
+        "bytecode, for IREE's own compiler; jax: of stablehlo, what "
+        "any program of JAX calls, jax.export.deserialize(data).call(…), with the weights of --params or of the model inside",
     )
     parser.add_argument(
         "--report",
@@ -164,7 +165,8 @@ def run(arguments: argparse.Namespace) -> int:
         read_graph(arguments.file, arguments.function, arguments.bind), arguments.target, arguments
     )
     if arguments.dump_pipeline:
-        write(compilation.pipeline_text + "\n")
+        is_lir = arguments.emit == "lir"
+        write((compilation.passes_to_lir if is_lir else compilation.pipeline_text) + "\n")
     elif arguments.emit in _CODE:
         _write_code(compilation, arguments, started)
     else:
@@ -388,7 +390,8 @@ def _text(compilation: Compilation, kind: str) -> str | bytes:
     if text is None:
         raise Error(
             f"--emit={kind}: target {compilation.target.name} has no such form",
-            hint=f"every target has {', '.join(_CODE)} and lir; IREE's have linalg and bytecode, XLA's have stablehlo",
+            hint=f"every target has {', '.join(_CODE)} and lir; IREE's have linalg and bytecode, XLA's have stablehlo, "
+            "those of C have c and emitc, fpga has verilog and hw",
         )
     return text
 

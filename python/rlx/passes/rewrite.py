@@ -198,7 +198,10 @@ def set_stage(module: mlir.Module, stage: str) -> None:
 
 
 def replace_body(module: mlir.Module, other: mlir.Module) -> None:
-    """Replace the ops of a module by those of another module. These belong to other dialects and have no stage."""
+    """Replace the ops and the attributes of a module by those of another one, which is empty then.
+
+    The ops are of other dialects, so all that rlx has declared of the module (stage, policy, mesh) goes.
+    """
     for op in list(module.body.operations):
         op.operation.erase()
     end = mlir.ir.InsertionPoint(module.body)
@@ -206,9 +209,10 @@ def replace_body(module: mlir.Module, other: mlir.Module) -> None:
         op.operation.detach_from_parent()
         end.insert(op)
     attributes = module.operation.attributes
-    for name in ("rlx.stage", POLICY_ATTRIBUTE):
-        if name in attributes:
-            del attributes[name]
+    for name in [name for name, _ in attributes.items() if name.startswith("rlx.")]:
+        del attributes[name]
+    for name, value in other.operation.attributes.items():
+        attributes[name] = value
 
 
 def has_blocks(module: mlir.Module) -> bool:

@@ -59,8 +59,8 @@ class CompileReport:
 
     @cached_property
     def history(self) -> CompileHistory:
-        """The changes of each pass."""
-        return analyse_history(self.compilation.given, self.compilation.pipeline_text)
+        """What each pass changed."""
+        return analyse_history(self.compilation.given, self.compilation.passes_to_lir)
 
     @cached_property
     def fusion(self) -> FusionReport:
@@ -132,9 +132,8 @@ class CompileReport:
         return f'<div class="columns">{"".join(_stage(*stage) for stage in self.stages.items())}</div>'
 
     def _pipeline(self) -> str:
-        return html.details(
-            "All of this as text for rlx-opt", html.text_block(self.compilation.pipeline_text, "pipeline")
-        )
+        text = html.text_block(self.compilation.pipeline_text, "pipeline")
+        return html.details("All of this, and the lowering that follows, as text for rlx-opt", text)
 
     def _drawings(self) -> Iterator[str]:
         for name, listing in self.stages.items():

@@ -97,7 +97,7 @@ def analyse_history(graph: Graph, passes: Any) -> CompileHistory:
 
     Args:
         graph: A graph; it is not changed.
-        passes: A pipeline, such as `Compilation.pipeline_text`.
+        passes: A pipeline, such as `Compilation.passes_to_lir`.
     """
     observer = History(graph.name_symbol)
     problem = ""

@@ -131,8 +131,8 @@ class CompileResult(Compilation):
 
     @cached_property
     def history(self) -> CompileHistory:
-        """The changes of each pass on the way to LIR. The passes run again for this."""
-        return analyse_history(self.hir, self.pipeline_text)
+        """What each pass on the way to LIR changed: the passes run once more for it."""
+        return analyse_history(self.hir, self.passes_to_lir)
 
     def profile(
         self,

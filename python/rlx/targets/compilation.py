@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlx import mlir
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Requirement
 from rlx.ir.op.custom import sources
@@ -16,18 +17,19 @@ from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.history import dump_from_environment
 from rlx.passes.levels import DEFAULT_LEVEL, to_mir
 from rlx.passes.pipeline import PassPipeline
+from rlx.passes.runner import Instrument
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import CompileError, Error, StageError
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import cached, code_fingerprint, timed, with_locations
 from rlx.targets.cache import DiskCache
-from rlx.targets.contract import calling, check_compiled, check_info
+from rlx.targets.contract import calling, check_compiled, check_info, check_lowering
 from rlx.targets.dispatch import KernelDispatchPolicy, policy_of
 from rlx.targets.hashes import fingerprint
 from rlx.targets.protocol import Compiler, Target
 from rlx.targets.registry import Registered, backend_of
-from rlx.targets.stages import check_of, check_options, check_policy, prepared, preparing
+from rlx.targets.stages import check_of, check_options, check_policy, lower, prepared, preparing
 from rlx.version import __version__
 
 
@@ -102,13 +104,30 @@ class Compilation:
 
     @property
     def pipeline_text(self) -> str:
-        """All passes from the given graph to LIR, as text for `rlx-opt`."""
-        return str(PassPipeline.of([*preparing(*self._preparing), *self._from_prepared]))
+        """All passes from the given graph to the input of the target's compiler, as text for `rlx-opt`."""
+        return str(PassPipeline.of([self.passes_to_lir, self.lowering]))
 
     @property
     def passes_to_mir(self) -> str:
         """The passes from the given graph to MIR, as text."""
         return str(PassPipeline.of([*preparing(*self._preparing), self._to_mir]))
+
+    @property
+    def passes_to_lir(self) -> str:
+        """The passes from the graph as given to LIR, as text."""
+        return str(PassPipeline.of([*preparing(*self._preparing), *self._from_prepared]))
+
+    @cached_property
+    def lowering(self) -> str:
+        """The passes from LIR to the input of the target's compiler, as text; empty where the compiler reads LIR.
+
+        Raises:
+            CompileError: The back end gives something else than the text of passes.
+        """
+        with calling(self.backend, "lowering"):
+            text = self.target.lowering(self.opt)
+        check_lowering(self.backend, self.target.name, text)
+        return text
 
     @property
     def _from_prepared(self) -> list[str]:
@@ -152,6 +171,29 @@ class Compilation:
                 message, hint="its last pass is rlx-check-lir: rlx.targets.stages.to_lir makes such a text"
             )
         return graph
+
+    def lowered(self, instruments: Sequence[Instrument] = ()) -> mlir.Module:
+        """A new module: the input of the target's compiler, which the passes of `lowering` make of the LIR.
+
+        Args:
+            instruments: What observes these passes.
+
+        Raises:
+            Error: As for `lir`, or a pass failed.
+        """
+        module = self.lir.clone().module
+        lower(module, self.lowering, [*self._observers, *instruments])
+        return module
+
+    def lowered_text(self) -> str:
+        """The text of `lowered`, as `rlx-opt` prints it after the passes of `pipeline_text`.
+
+        Raises:
+            Error: As for `lowered`.
+        """
+        module = self.lowered()
+        with mlir.unregistered_dialects_allowed():  # otherwise MLIR prints the generic form
+            return str(module)
 
     def at(self, stage: str) -> Graph:
         """The graph at a stage: the given graph if it is at this stage, else `mir` or `lir`.
@@ -233,6 +275,5 @@ class Compilation:
         code = (code_fingerprint("rlx"), code_fingerprint(name))
         with calling(self.backend, "version or fingerprint"):
             target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
-        return fingerprint(
-            *code, *custom, *target, str(self.opt), *self._from_prepared, str(graph.module), graph.name_symbol
-        )
+        steps = (*self._from_prepared, self.lowering)
+        return fingerprint(*code, *custom, *target, str(self.opt), *steps, str(graph.module), graph.name_symbol)

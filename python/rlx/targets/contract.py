@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlx.support.errors import CompileError, Error, ExecutionError
@@ -23,6 +23,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "name": (str, "a string"),
     "arch": (str, "a string"),
     "pipeline": (str, "the text of a pipeline"),
+    "lowering": (Callable, "a function of the level of optimisation"),
 }
 
 
@@ -105,6 +106,17 @@ def check_target(backend: object, target: Any, name: str) -> None:
         value, (kind, described) = getattr(target, member), _KINDS.get(member, (object, ""))
         if not isinstance(value, kind):
             raise CompileError(f"{backend}: {member} of its target '{name}' must be {described}, got {value!r:.60}")
+
+
+def check_lowering(backend: object, name: str, lowering: Any) -> None:
+    """What `Target.lowering` returned is text.
+
+    Raises:
+        CompileError: It is something else.
+    """
+    if not isinstance(lowering, str):
+        message = f"{backend}: lowering of its target '{name}' must return the text of a pipeline, got {lowering!r:.60}"
+        raise CompileError(message)
 
 
 def check_compiled(backend: object, compiled: Any) -> None:

@@ -59,6 +59,16 @@ class Target(Protocol):
         """
         ...
 
+    def lowering(self, level: int) -> str:
+        """The passes that take a module at LIR to the input of the target's compiler, as text.
+
+        It is empty for a back end that reads LIR itself.
+
+        Args:
+            level: The level of optimisation, 0 to 3.
+        """
+        ...
+
     def fingerprint(self) -> str:
         """All inputs of compiling except name, architecture and pipeline of the target, as text: for example its flags."""
         ...

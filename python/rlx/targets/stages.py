@@ -1,4 +1,4 @@
-"""The steps from a given graph to LIR, as text of passes: shared by compilation, reports and the commands."""
+"""The steps from a given graph to the input of a compiler, as text of passes: shared by compilation, reports and commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from rlx import mlir
 from rlx.blocks.graph_module import GraphModule
 from rlx.ir.checks import check_string
 from rlx.ir.graph.graph import Graph
@@ -117,6 +118,20 @@ def to_lir(legal: CheckLir) -> str:
         legal: The check. Its options declare the ops and dtypes that the target supports.
     """
     return str(PassPipeline([Decompose(legal.for_, except_=legal.ops, without=legal.without), *_CLEAN_UP, legal]))
+
+
+def lower(module: mlir.Module, lowering: str, instruments: Sequence[Instrument] = ()) -> None:
+    """Lower a module at LIR to the input of a target's compiler, in place.
+
+    Args:
+        module: The module. It is not verified after each pass: compiling a graph waits for this.
+        lowering: The passes: `Target.lowering`.
+        instruments: What observes them.
+
+    Raises:
+        Error: A pass failed.
+    """
+    PassPipeline.parse(lowering).run(module, verify_each=False, instruments=instruments)
 
 
 def check_of(pipeline: str) -> CheckLir:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.graph.evaluate import collect_arguments, evaluate_function
+from rlx.passes.pipeline import PassPipeline
 from rlx.targets.fpga import process
-from rlx.targets.fpga.backend import designed
 from rlx.targets.fpga.drive import Port
 from rlx.targets.fpga.lower.design import Design, port_bits
 from rlx.targets.fpga.simulate import Simulation, Simulator
 from rlx.targets.fpga.targets import target
+from rlx.targets.fpga.to_hw import ToHw
 
 # No stalls, slow inputs, and slow readers.
 HESITATIONS = ((0.0, 0.0), (0.6, 0.1), (0.1, 0.6))
@@ -22,7 +23,9 @@ HESITATIONS = ((0.0, 0.0), (0.6, 0.1), (0.1, 0.6))
 def design_of(graph: Any, **options: str) -> Design:
     """The design of a graph; options are flags of the target."""
     flags = [f"--{name}={value}" for name, value in options.items()]
-    return designed(graph, target("fpga", None, flags))
+    (step,) = PassPipeline.parse(target("fpga", None, flags).lowering(2)).steps
+    assert isinstance(step.ours, ToHw)
+    return step.ours.design(graph)
 
 
 class Hardware:

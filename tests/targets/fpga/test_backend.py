@@ -332,7 +332,7 @@ def test_texts_can_be_had(kind: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     (tmp_path / "model.mlir").write_text(str(tinyconv(size=8)))
     assert command.main(["compile", str(tmp_path / "model.mlir"), "--target=fpga", f"--emit={kind}"]) == 0
     text = capfd.readouterr().out
-    assert ("hw.module @conv1(" if kind == "hw" else "module conv1(") in text
+    assert ('sym_name = "conv1"' if kind == "hw" else "module conv1(") in text
 
 
 # --- rejected graphs --------------------------------------------------------------------------------

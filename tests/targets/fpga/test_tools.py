@@ -55,7 +55,7 @@ def run(folder: Path, *command: str) -> str:
 @drawn("number", range(40), of_each=3)
 def test_verilator_has_nothing_to_say(number: int, seed: int, tmp_path: Path) -> None:
     design = design_of(some_graph(seed, number), preset=("latency", "size")[number % 2], part="xc7")
-    sources = written(hardware_files(design), tmp_path)
+    sources = written(hardware_files(design, design.hardware()), tmp_path)
     options = ("--lint-only", "-Wall", "-Wno-UNUSEDSIGNAL", "--top-module", design.top)
     assert run(tmp_path, "verilator", *options, *sources) == ""
 
@@ -83,7 +83,7 @@ def test_the_testbench_finds_what_is_wrong(tmp_path: Path) -> None:
 def test_yosys_synthesises(number: int, seed: int) -> None:
     design = design_of(some_graph(seed, 200 + number), part="ecp5-25k")
     part = PARTS["ecp5-25k"]
-    found = synthesise(hardware_files(design), design.top, part, 80, place=False)
+    found = synthesise(hardware_files(design, design.hardware()), design.top, part, 80, place=False)
     estimate = total(design.modules, part)
     assert found.multipliers <= estimate.multipliers and found.memories <= estimate.memories + 1
     assert found.luts <= 1.5 * estimate.luts + 100
@@ -96,7 +96,7 @@ def test_tinyconv_reaches_its_frequency(full: bool) -> None:
         pytest.skip("only with --full: placing and routing takes a minute")
     part = PARTS["ecp5-25k"]
     design = design_of(tinyconv(), preset="latency")
-    found = synthesise(hardware_files(design), design.top, part, 80)
+    found = synthesise(hardware_files(design, design.hardware()), design.top, part, 80)
     estimate = total(design.modules, part)
     assert found.frequency is not None and found.frequency >= 80
     assert (found.multipliers, found.memories) == (estimate.multipliers, estimate.memories)

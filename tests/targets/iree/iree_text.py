@@ -5,9 +5,9 @@ from __future__ import annotations
 from rlx.ir.graph.graph import Graph
 from rlx.passes.runner import run_on_module
 from rlx.targets.iree.backend import module_text
-from rlx.targets.iree.pipeline import lower
 from rlx.targets.iree.targets import Target
 from rlx.targets.iree.targets import target as target_of
+from rlx.targets.stages import lower
 
 
 def iree_text(graph: Graph, target: Target | None = None) -> str:
@@ -15,5 +15,5 @@ def iree_text(graph: Graph, target: Target | None = None) -> str:
     target = target or target_of("cpu")
     module = graph.clone().module
     run_on_module(module, target.pipeline)
-    lower(module, target)
+    lower(module, target.lowering(target.level))
     return module_text(module)

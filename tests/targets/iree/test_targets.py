@@ -16,8 +16,8 @@ from rlx.support.errors import CompileError, Error
 from rlx.targets.cache import DiskCache
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import compile_module
-from rlx.targets.iree.pipeline import lower
 from rlx.targets.iree.targets import LARGE, Target, archs, device_names, host_features, target
+from rlx.targets.stages import lower
 
 ADD = """
 func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{
@@ -196,5 +196,5 @@ def test_dtypes_that_are_not_refused_compile(chosen: Target) -> None:
     graph.set_outputs(results)
     module = graph.clone().module
     run_on_module(module, chosen.pipeline)
-    lower(module, chosen)
+    lower(module, chosen.lowering(chosen.level))
     assert len(compile_module(module_text(module), chosen).attempts) == 1

@@ -14,12 +14,11 @@ from typing import Any
 
 import iree._runtime_libs
 
-from rlx import mlir
-from rlx.passes.pipeline import PassPipeline
 from rlx.passes.runner import run_on_module
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.pipeline import lowering_passes
 from rlx.targets.iree.targets import target
+from rlx.targets.stages import lower
 
 _TOOL = Path(iree._runtime_libs.__file__).parent / "iree-dump-module"
 _BRANCH = re.compile(r"\s+vm\.(cond_br|br)\b")
@@ -32,8 +31,7 @@ def lowered(graph: Any, without: str | None = None) -> str:
     work = graph.clone()
     run_on_module(work.module, target("cpu").pipeline)
     passes = lowering_passes(target("cpu")).split(",")
-    with mlir.unregistered_dialects_allowed():
-        PassPipeline.parse(",".join(p for p in passes if p != without)).run(work.module, verify_each=False)
+    lower(work.module, ",".join(p for p in passes if p != without))
     return module_text(work.module)
 
 

@@ -19,8 +19,8 @@ from rlx.targets.iree.abi import TensorType
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import compile_module
 from rlx.targets.iree.executable import IreeExecutable
-from rlx.targets.iree.pipeline import lower
 from rlx.targets.iree.targets import Target, target
+from rlx.targets.stages import lower
 
 
 @dataclass
@@ -64,7 +64,7 @@ def run(cases: Sequence[Case], arch: str | None = None) -> list[tuple[np.ndarray
     """Compile all cases at once, for the CPU of this machine or an older one, and return the results of each."""
     graphs = [c.graph() for c in cases]
     module = _merged(graphs)
-    lower(module, _cpu(arch))
+    lower(module, _cpu(arch).lowering(_cpu(arch).level))
     executable = IreeExecutable(compile_module(module_text(module), _cpu(arch), timeout_s=300).vmfb)
     results = []
     for i, (graph, one) in enumerate(zip(graphs, cases, strict=True)):

@@ -145,8 +145,13 @@ def windows() -> rlx.Graph:
 def test_symbols_are_specialised_for_each_set_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     program = compiled(windows())
     sizes = []
-    original = backend.portable
-    monkeypatch.setattr(backend, "portable", lambda graph: sizes.append(graph.arguments[0].shape) or original(graph))
+    original = backend.specialised
+
+    def recorded(graph: rlx.Graph, function: Any) -> bytes:
+        sizes.append(graph.arguments[0].shape)
+        return original(graph, function)
+
+    monkeypatch.setattr(backend, "specialised", recorded)
     for n, m in ((3, 1), (5, 2), (3, 1), (5, 2), (2, 4)):
         x = np.random.default_rng(n).standard_normal((n, 2 * m)).astype(np.float32)
         tail, mean, size = program.run({"x": x, "y": np.zeros(n)})

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rlx import mlir
+from rlx.passes.pipeline import PassPipeline
 from rlx.support.errors import CompileError, Error
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.container import packed, unpacked
@@ -13,10 +15,10 @@ from rlx.targets.artifacts.fields import Check, integer, listed, name
 from rlx.targets.building import timed
 from rlx.targets.c import toolchain
 from rlx.targets.c.host import SOURCE, Program, harness
-from rlx.targets.c.lower.files import files_of
-from rlx.targets.c.lower.program import CSource as Source
+from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.readme import README, readme
 from rlx.targets.c.targets import CORTEXM, Target, device_names, target, target_names
+from rlx.targets.c.to_c import ToC, files_in
 from rlx.targets.compilation import Compilation
 from rlx.targets.protocol import Compiled, DeviceInfo
 
@@ -47,9 +49,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     target = compilation.target
     assert isinstance(target, Target)
     with timed(compilation.phases, "lower"):
-        source = Source(compilation.lir)
-        files = files_of(source)
-    _check_size(source, target)
+        module, source = lowered(compilation)
+        files = files_in(module)
     members = {n: text.encode() for n, text in files.items()}
     if target.name == CORTEXM:
         members[README] = readme(source, target).encode()
@@ -66,30 +67,6 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     return Compiled(packed(members), info)
 
 
-def _check_size(source: Source, target: Target) -> None:
-    """Check that a program fits into the memory of its target.
-
-    Raises:
-        CompileError: It does not fit; the message has the excess in bytes.
-    """
-    needs = source.arena_size + source.state_bytes
-    if target.ram is not None and needs > target.ram:
-        plan = source.memory.plan
-        busiest = int(np.argmax(plan.live_bytes()))
-        raise CompileError(
-            f"'{source.graph.name}' needs {needs} bytes of RAM (arena {source.arena_size}, states {source.state_bytes}), "
-            f"which is {needs - target.ram} more than the {target.ram} there are",
-            hint=f"most is in use at step {busiest}, {plan.steps[busiest]}: `rlx inspect --memory` shows all; "
-            "smaller images, fewer channels or a larger part",
-        )
-    if target.flash is not None and source.constant_bytes > target.flash:
-        raise CompileError(
-            f"'{source.graph.name}' has {source.constant_bytes} bytes of constants, which is "
-            f"{source.constant_bytes - target.flash} more than the {target.flash} bytes of flash there are",
-            hint="weights of 4 or 2 bits take a half or a quarter of those of 8; or a larger part",
-        )
-
-
 def files(artifact: Artifact) -> Mapping[str, bytes]:
     """The files of a program, by name."""
     members = unpacked(artifact.program, artifact.info["files"])
@@ -102,11 +79,25 @@ def info_fields() -> dict[str, Check]:
     return {"files": listed(name, 100), **sizes}
 
 
+def lowered(compilation: Compilation) -> tuple[mlir.Module, CSource]:
+    """The module that the lowering gives, and the program that it holds.
+
+    Raises:
+        UnsupportedError: The graph has symbols, or something that C cannot say.
+        CompileError: It needs more memory than it may have.
+    """
+    (to_c,) = (step.ours for step in PassPipeline.parse(compilation.lowering).steps)
+    assert isinstance(to_c, ToC)
+    return to_c.lowered(compilation.lir)
+
+
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """Return the C code: all files concatenated."""
+    """The module of `rlx-to-c` (`emitc`), or the C in it, all files one behind the other (`c`)."""
+    if kind == "emitc":
+        return compilation.lowered_text()
     if kind != "c":
         return None
-    return "\n".join(f"/* ---- {n} ---- */\n{text}" for n, text in files_of(Source(compilation.lir)).items())
+    return "\n".join(f"/* ---- {n} ---- */\n{text}" for n, text in files_in(compilation.lowered()).items())
 
 
 def notes(artifact: Artifact) -> list[str]:

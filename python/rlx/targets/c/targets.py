@@ -75,6 +75,12 @@ class Target:
         """The passes from MIR to LIR."""
         return _pipeline(self.name, self.arch)
 
+    def lowering(self, level: int) -> str:
+        """The pass from LIR to C."""
+        from rlx.targets.c.to_c import ToC
+
+        return str(ToC(self.ram, self.flash))
+
     def fingerprint(self) -> str:
         """The limits. A program that exceeds them is not compiled."""
         return f"{self.ram} {self.flash}"

@@ -15,6 +15,7 @@ from rlx.ir.dtype import dtype
 from rlx.ir.graph.evaluate import collect_arguments, evaluate_function
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Output
+from rlx.passes.pipeline import PassPipeline
 from rlx.support.errors import CompileError, Error, ExecutionError
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.fields import Check, integer, listed, name, number, one_of, optional, parsed, record, row
@@ -25,10 +26,8 @@ from rlx.targets.fpga.drive import Port
 from rlx.targets.fpga.flags import PRESET_NAMES
 from rlx.targets.fpga.lower.design import Design, Network, port_bits
 from rlx.targets.fpga.lower.layer import Stream
-from rlx.targets.fpga.lower.recognise import network_of
 from rlx.targets.fpga.parts import PARTS
 from rlx.targets.fpga.report import readme, report_in
-from rlx.targets.fpga.schedule import PRESETS, scheduled
 from rlx.targets.fpga.simulate import Simulator
 from rlx.targets.fpga.synthesis import check_installed, synthesise
 from rlx.targets.fpga.targets import (
@@ -38,6 +37,7 @@ from rlx.targets.fpga.targets import (
     target,
     target_names,
 )
+from rlx.targets.fpga.to_hw import ToHw
 from rlx.targets.fpga.verilog import Case, constraints, memory_file, memory_module, testbench
 from rlx.targets.protocol import Compiled, DeviceInfo
 
@@ -68,7 +68,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     if chosen.report:
         check_installed()
     with timed(compilation.phases, "layers"):
-        design = designed(compilation.lir, chosen)
+        to_hw = lowering_of(compilation)
+        design = to_hw.design(compilation.lir)
     part = PARTS[chosen.arch]
     frequency = chosen.frequency or part.frequency
     info = {
@@ -80,10 +81,10 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     if chosen.name == SIMULATOR:
         with timed(compilation.phases, "circt"):
             updates = {r.updates: r.name for r in compilation.lir.results if r.updates is not None}
-            content = _simulated(design, timeout_s, updates)
+            content = _simulated(design, to_hw.text(design), timeout_s, updates)
         return Compiled(json.dumps(content).encode(), info)
     with timed(compilation.phases, "circt"):
-        files = hardware_files(design, timeout_s)
+        files = hardware_files(design, to_hw.text(design), timeout_s)
     with timed(compilation.phases, "check"):
         case = _case(compilation.lir, design.network)
         info["simulated_cycles"] = cycles = _checked(design, case, timeout_s)
@@ -99,21 +100,23 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     return Compiled(json.dumps(files).encode(), info)
 
 
-def designed(graph: Graph, chosen: Target) -> Design:
-    """Return the design of a graph at LIR.
+def lowering_of(compilation: Compilation) -> ToHw:
+    """The pass that lowers the LIR of a compilation."""
+    (to_hw,) = (step.ours for step in PassPipeline.parse(compilation.lowering).steps)
+    assert isinstance(to_hw, ToHw)
+    return to_hw
 
-    Raises:
-        CompileError: The graph has ops without layers, or does not fit the part.
+
+def hardware_files(design: Design, text: str, timeout_s: float | None = None) -> dict[str, str]:
+    """SystemVerilog, a file for each module, and what its memories hold, by name.
+
+    Args:
+        design: The design.
+        text: Its modules, as CIRCT reads them.
+        timeout_s: The seconds that CIRCT may take.
     """
-    preset = PRESETS[chosen.preset].with_options(**dict(chosen.options))
-    network = network_of(graph, states_as_ports=chosen.name == SIMULATOR)
-    return Design(scheduled(network, preset, PARTS[chosen.arch]))
-
-
-def hardware_files(design: Design, timeout_s: float | None = None) -> dict[str, str]:
-    """Return SystemVerilog files, one for each module, and files with the contents of memories, by name."""
-    text = process.verilog(design.hardware(), timeout_s)
-    files = {f"{found[1]}.sv": found[0] for found in _MODULE.finditer(text)}
+    verilog = process.verilog(text, timeout_s)
+    files = {f"{found[1]}.sv": found[0] for found in _MODULE.finditer(verilog)}
     for memory in design.memories:
         files[f"{memory.name}.sv"] = memory_module(memory)
         if memory.words is not None:
@@ -138,15 +141,14 @@ def info_fields() -> dict[str, Check]:
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """Return the design in CIRCT's dialects (`hw`), or as one SystemVerilog text (`verilog`)."""
-    if kind not in ("hw", "verilog"):
-        return None
-    chosen = compilation.target
-    assert isinstance(chosen, Target)
-    design = designed(compilation.lir, chosen)
+    """The module of `rlx-to-hw` (`hw`), or the design as SystemVerilog in one text (`verilog`)."""
     if kind == "hw":
-        return design.hardware()
-    return process.verilog(design.hardware()) + "\n" + "\n".join(map(memory_module, design.memories))
+        return compilation.lowered_text()
+    if kind != "verilog":
+        return None
+    to_hw = lowering_of(compilation)
+    design = to_hw.design(compilation.lir)
+    return process.verilog(to_hw.text(design)) + "\n" + "\n".join(map(memory_module, design.memories))
 
 
 def report(artifact: Artifact) -> str:
@@ -199,7 +201,7 @@ def _checked(design: Design, case: Case, timeout_s: float | None) -> int | None:
     """
     if find_spec("llvmlite") is None:
         return None
-    program = _simulated(design, timeout_s)
+    program = _simulated(design, design.simulated(), timeout_s)
     simulator, limit = _simulator(program), case.tensors * _limit(program["predicted_cycles"])
     run = simulator.run([values for _, values in case.inputs.values()], most_cycles=limit, tensors=case.tensors)
     for (output, (stream, wanted)), got in zip(case.outputs.items(), run.outputs, strict=True):
@@ -220,9 +222,11 @@ def _limit(cycles: int) -> int:
 # --- simulating -------------------------------------------------------------------------------------------------
 
 
-def _simulated(design: Design, timeout_s: float | None, updates: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the program that `Program` reads. `updates` names the output that updates each state."""
-    ir, offsets, size = process.simulation(design.simulated(), design.top, timeout_s)
+def _simulated(
+    design: Design, text: str, timeout_s: float | None, updates: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What `Program` reads; `updates` names for each state the output that it becomes."""
+    ir, offsets, size = process.simulation(text, design.top, timeout_s)
     network = design.network
 
     def described(side: Mapping[str, Stream], ports: Mapping[str, str]) -> list[list[Any]]:
@@ -362,7 +366,6 @@ def devices() -> Sequence[DeviceInfo]:
 __all__: Sequence[str] = [
     "Program",
     "compile_program",
-    "designed",
     "device_names",
     "devices",
     "emit",
@@ -370,6 +373,7 @@ __all__: Sequence[str] = [
     "hardware_files",
     "info_fields",
     "load",
+    "lowering_of",
     "notes",
     "report",
     "target",

@@ -31,6 +31,15 @@ def version() -> str:
         raise CompileError("CIRCT is not installed", hint=_HINT) from None
 
 
+def generic(module: str) -> str:
+    """A module of the hw, comb and seq dialects, verified, in MLIR's generic form, which every MLIR reads.
+
+    Raises:
+        CompileError: CIRCT is not installed, or refuses the module.
+    """
+    return _answer({"kind": "generic"}, module, None).body.decode()
+
+
 def verilog(module: str, timeout_s: float | None = None) -> str:
     """Return a module of the hw, comb and seq dialects as SystemVerilog.
 

@@ -56,6 +56,13 @@ class Target:
         said = [f" --{n.replace('_', '-')}={texts.get(v, v) if isinstance(v, bool) else v}" for n, v in self.options]
         return self.preset + "".join(said)
 
+    def lowering(self, level: int) -> str:
+        """The pass from LIR to the design that CIRCT compiles, or that it simulates."""
+        from rlx.targets.fpga.to_hw import ToHw
+
+        said: dict[str, Any] = dict(self.options)
+        return str(ToHw(self.arch, self.preset, simulated=self.name == SIMULATOR, **said))
+
     def fingerprint(self) -> str:
         """The text of the options."""
         return repr((self.preset, self.frequency, self.report, self.options))

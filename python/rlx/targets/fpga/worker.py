@@ -1,8 +1,9 @@
 """The handler for `rlx.targets.worker` that runs CIRCT, which may not share a process with IREE's compiler.
 
-Requests are ``{"kind": "verilog", "options": "…"}`` and ``{"kind": "simulation", "top": "…"}`` with a module of the hw, comb
-and seq dialects as body. The body of the reply is SystemVerilog, or LLVM IR of a function `<top>_eval` that takes the state.
-For a simulation, the header has the offsets of the ports in the state (``ports``) and the size of the state (``bytes``).
+Requests are ``{"kind": "generic"}``, ``{"kind": "verilog", "options": "…"}`` and ``{"kind": "simulation", "top": "…"}`` with a
+module of the hw, comb and seq dialects as body. The reply's body is the module in the generic form, SystemVerilog, or LLVM IR
+of a function `<top>_eval` that takes the state; then its header has the places of the ports in the state (``ports``: name to
+offset) and its size (``bytes``).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _TO_LLVM = (
     "lower-arc-to-llvm,cse,arc-canonicalizer",
 )
 _PORT = re.compile(r'arc\.root_(?:in|out)put "([^"]+)", %\w+ \{offset = (\d+)')
+# The places of ports in the text of a design, which nobody sees.
+_PLACES = frozenset(("port_locs", "result_locs"))
 _BYTES = re.compile(r"arc\.model @(\S+) .*storageBytes (\d+)")
 
 
@@ -55,6 +58,11 @@ def make(*_: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], byt
         with context, ir.Location.unknown():
             try:
                 module = ir.Module.parse(body.decode())
+                if header["kind"] == "generic":
+                    for op in module.body.operations:
+                        for name in _PLACES.intersection(op.attributes):
+                            del op.attributes[name]
+                    return {"outcome": "ok"}, module.operation.get_asm(print_generic_op_form=True).encode()
                 if header["kind"] == "verilog":
                     module.operation.attributes["circt.loweringOptions"] = ir.StringAttr.get(header["options"])
                     run(module, _VERILOG)

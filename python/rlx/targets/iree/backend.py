@@ -11,9 +11,8 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.dims.dim import estimate
-from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
-from rlx.ir.op.signature import bodies
+from rlx.ir.op.signature import bodies, find_function
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import timed
@@ -23,7 +22,6 @@ from rlx.targets.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.targets.iree.cpu import Cpu
 from rlx.targets.iree.names import exported
 from rlx.targets.iree.passes.quantised_products import has_unsigned_products
-from rlx.targets.iree.pipeline import lower
 from rlx.targets.iree.program import DESCRIPTION_KEY, description, info_fields
 from rlx.targets.iree.targets import Target, target, target_names
 from rlx.targets.protocol import Compiled, Measurement
@@ -63,7 +61,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     lir = compilation.lir
     requirements = [r.to_json() for r in compilation.requirements]
     with timed(phases, "lower"):
-        lowered, target = compiler_input(lir, target)
+        lowered = compilation.lowered()
+        target = with_flags_of(lowered, target)
         borrow = only_reads_arguments(lowered)
         _seal(lowered, compilation.signature, description(compilation.signature, borrow, requirements))
         text = module_text(lowered)
@@ -86,40 +85,27 @@ def leveled(compilation: Compilation) -> Target:
     return compilation.target.at_level(compilation.opt, estimated_flops(compilation.prepared.module))
 
 
-def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:
-    """Return the module that IREE compiles, and the target with the flags that the module needs."""
-    lowered = lir.clone().module
-    lower(lowered, target)
-    with mlir.entered():
-        name = mlir.ir.StringAttr.get(exported(lir.name_symbol))
-        _function(lowered, lir.name_symbol).attributes["sym_name"] = name
-    if has_unsigned_products(lowered):
-        target = replace(target, flags=(*target.flags, *targets.BYTE_PRODUCT_FLAGS))
-    return lowered, target
-
-
-def _function(lowered: Any, name: str) -> Any:
-    functions = (op.operation for op in lowered.body.operations if op.operation.name == "func.func")
-    return next(function for function in functions if function.attributes["sym_name"].value == name)
+def with_flags_of(lowered: Any, target: Target) -> Target:
+    """The target with the flags that a lowered module needs."""
+    if not has_unsigned_products(lowered):
+        return target
+    return replace(target, flags=(*target.flags, *targets.BYTE_PRODUCT_FLAGS))
 
 
 def _seal(lowered: Any, signature: Signature, description: str) -> None:
     """Store the hash of the description in the program. Loading it with another description raises an error."""
     with mlir.entered():
         note = {DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
-        _function(lowered, exported(signature.name)).attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
+        find_function(lowered, exported(signature.name)).attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 
 
 def emit(kind: str, compilation: Compilation) -> str | bytes | None:
     """Return the linalg module that IREE compiles, as text or as bytecode."""
     if kind == "bytecode":
         buffer = io.BytesIO()
-        compiler_input(compilation.lir, leveled(compilation))[0].operation.write_bytecode(buffer)
+        compilation.lowered().operation.write_bytecode(buffer)
         return buffer.getvalue()
-    if kind != "linalg":
-        return None
-    with mlir.unregistered_dialects_allowed():  # otherwise MLIR prints the generic form
-        return str(compiler_input(compilation.lir, leveled(compilation))[0])
+    return compilation.lowered_text() if kind == "linalg" else None
 
 
 def notes(artifact: Artifact) -> list[str]:

@@ -1,27 +1,46 @@
-"""The passes from LIR to the module that IREE compiles."""
+"""The passes from MIR to the LIR of IREE's targets, and from there to the module that IREE compiles."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
 
-from rlx import mlir
 from rlx.passes.base import Pass
-from rlx.passes.pipeline import PassPipeline
+from rlx.passes.check_lir import CheckLir
 from rlx.targets.iree.targets import Target
+from rlx.targets.stages import to_lir
 
 
+@cache
+def passes_to_lir(target: Target) -> str:
+    """The passes from MIR to LIR, as pipeline text."""
+    return to_lir(
+        CheckLir(
+            "rlx-to-linalg",
+            unsupported_dtypes=tuple(sorted(target.unsupported_dtypes)),
+            empty=target.takes_empty,
+            computed_kernels=target.computed_kernels,
+            target=target.name,
+            arch=target.arch,
+        )
+    )
+
+
+@cache
 def lowering_passes(target: Target) -> str:
     """Return the passes that lower rlx ops to linalg, and then prepare linalg for IREE and a target, as pipeline text.
 
-    The order matters. Globals are first, because later passes recognise weights and states by the ops that load and store
-    them. Loops become branches last, because the earlier passes work on loop ops.
+    They are the same at every level of optimisation, which only chooses IREE's flags.
+
+    The order matters. Globals come first, because later passes recognise weights and states by the ops that load and store
+    them. Loops become branches last, because the passes before work on loops as ops.
     """
     from rlx.targets.iree.passes.emulate import Emulate
     from rlx.targets.iree.passes.quantised_products import QuantisedProducts
     from rlx.targets.iree.passes.set_device import SetDevice
 
     steps: list[str | Pass] = [
-        "rlx-outline-weights{growth=1}",  # products with f16 and bf16 weights are faster than with weights cast in advance
+        "rlx-iree-shorten-names",
+        "rlx-outline-weights{growth=1}",  # products read f16 and bf16 faster than what casts make of them
         "rlx-to-linalg",
         "rlx-iree-globals",
         *(["rlx-iree-long-sums"] if target.sums_in_order else []),
@@ -47,9 +66,3 @@ def lowering_passes(target: Target) -> str:
     if target.device:
         steps.append(SetDevice(target.device))
     return ",".join(map(str, steps))
-
-
-def lower(module: Any, target: Target) -> None:
-    """Lower a module in place to the module that IREE compiles for a target. All its ops must have rules."""
-    with mlir.unregistered_dialects_allowed():
-        PassPipeline.parse(lowering_passes(target)).run(module, verify_each=False)

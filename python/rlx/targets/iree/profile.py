@@ -29,7 +29,7 @@ from rlx.ir.packing import packed
 from rlx.support.errors import Error, ExecutionError
 from rlx.targets.compilation import Compilation
 from rlx.targets.host import usable_cpus
-from rlx.targets.iree.backend import compiler_input, estimated_flops, leveled, module_text
+from rlx.targets.iree.backend import estimated_flops, leveled, module_text, with_flags_of
 from rlx.targets.iree.compiler import compile_module, ir_after
 from rlx.targets.iree.devices import LOCAL_DRIVERS, worker_flags
 from rlx.targets.iree.memory import allocator_environment
@@ -37,6 +37,7 @@ from rlx.targets.iree.names import PARAMETER_SCOPE, exported
 from rlx.targets.iree.program import choose_driver
 from rlx.targets.numbering import location_name, numbered, numbers_in
 from rlx.targets.protocol import KernelEvent, Measurement
+from rlx.targets.stages import lower
 
 _REGION = "flow.dispatch.workgroups"
 _CALL = re.compile(r"stream\.cmd\.dispatch\s+(?:@[^\s:]+::)*@(?P<kernel>\"[^\"]+\"|[^\s({[]+)")
@@ -69,8 +70,9 @@ def profile(
         raise ExecutionError(
             f"kernels are measured on the CPU, not by the driver {driver!r}", hint="use the device cpu"
         )
-    lowered, target = compiler_input(numbered(compilation.lir), target)
-    text = module_text(lowered)
+    lowered = numbered(compilation.lir).module
+    lower(lowered, compilation.lowering)
+    target, text = with_flags_of(lowered, target), module_text(lowered)
     compiled = compile_module(text, target, name=f"{name}.mlir")
     regions, calls = ir_after(("dispatch-creation", "executable-sources"), text, target, compiled.flags_used, name)
     kernels = Kernels.read(regions, calls)

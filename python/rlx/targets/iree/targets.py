@@ -17,7 +17,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 from rlx.ir.dtype import DTYPES
 from rlx.ir.op.costs import Costs
@@ -162,30 +161,21 @@ class Target:
     @property
     def pipeline(self) -> str:
         """The passes from MIR to LIR."""
-        return _pipeline(self)
+        from rlx.targets.iree.pipeline import passes_to_lir
+
+        return passes_to_lir(self)
+
+    def lowering(self, level: int) -> str:
+        """The passes from LIR to the linalg that IREE compiles."""
+        from rlx.targets.iree.pipeline import lowering_passes
+
+        return lowering_passes(self)
 
     def fingerprint(self) -> str:
         """All inputs of compiling except the module and the version of the compiler, as text."""
         properties = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
         process_flags = self.process_flags_of(self.attempts[0])
         return "\n".join([*properties, *process_flags, *map(" ".join, self.attempts)])
-
-
-@cache
-def _pipeline(target: Target) -> str:
-    from rlx.passes.check_lir import CheckLir
-    from rlx.targets.stages import to_lir
-
-    return to_lir(
-        CheckLir(
-            "rlx-to-linalg",
-            unsupported_dtypes=tuple(sorted(target.unsupported_dtypes)),
-            empty=target.takes_empty,
-            computed_kernels=target.computed_kernels,
-            target=target.name,
-            arch=target.arch,
-        )
-    )
 
 
 @dataclass(frozen=True)

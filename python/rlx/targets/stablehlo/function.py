@@ -80,6 +80,8 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module, shardings: Shardin
     results = [shape_of(v) for v in operations[len(operations) - 1].operands]
     signature = ir.FunctionType.get([tensor_type(s) for s in shapes], [tensor_type(s) for s in results])
     target = func.FuncOp(function.name.value, signature, ip=ir.InsertionPoint(into.body), loc=function.location)
+    if "sym_visibility" in function.attributes:
+        target.attributes["sym_visibility"] = function.attributes["sym_visibility"]
     block = target.add_entry_block([ir.Location.name(a.name) for a in arguments])
     with ir.InsertionPoint(block):
         returned = TABLE.lower_block(HloEmitter(shardings), function.entry_block, list(block.arguments))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from rlx import mlir
+from rlx.ir.op.signature import functions, is_public
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import replace_body
-from rlx.support.errors import PassError
 from rlx.targets.stablehlo import lower_module
 from rlx.targets.stablehlo.rules import RULES
+from rlx.targets.stablehlo.sharding import Form
 
 
 @dataclass(frozen=True)
@@ -22,18 +23,25 @@ class ToStablehlo(Pass, name="rlx-to-stablehlo"):
     Every size must be static: run rlx-bind.
     """
 
-    shardings: bool = option(
-        False, "write the mesh and shardings in the dialect sdy (Shardy), which needs --allow-unregistered-dialect"
+    shardings: str = option(
+        "none",
+        "how the mesh and shardings are written: in the dialect sdy (Shardy), or as text, which is all that portable "
+        "artifacts hold",
+        choices=("none", "sdy", "text"),
     )
+    entry: str = option("", "the name that the public function gets, if there is only one")
+
+    @property
+    def emits_unregistered(self) -> bool:
+        return self.shardings == "sdy"
 
     @classmethod
     def rules(cls) -> Mapping[str, Callable[..., Any]]:
         return RULES
 
     def run(self, module: mlir.Module) -> None:
-        if self.shardings and not mlir.context().allow_unregistered_dialects:
-            raise PassError(
-                "shardings=true emits ops of the dialect sdy, which is not registered here",
-                hint="rlx-opt takes them with --allow-unregistered-dialect",
-            )
-        replace_body(module, lower_module(module, "sdy" if self.shardings else None))
+        form = None if self.shardings == "none" else cast(Form, self.shardings)
+        replace_body(module, lower_module(module, form))
+        public = [function for function in functions(module) if is_public(function)]
+        if self.entry and len(public) == 1:
+            public[0].attributes["sym_name"] = mlir.ir.StringAttr.get(self.entry)

@@ -38,7 +38,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     chosen, lir = compilation.target, compilation.lir
     assert isinstance(chosen, Target)
     with timed(compilation.phases, "lower"):
-        program = xla.portable(lir)
+        program = xla.portable(compilation)
     with timed(compilation.phases, "libtpu"):
         header = {"kind": "compile", "topology": chosen.chip.topology, **_types(lir)}
         facts, executable = process.compiled(program, header, timeout_s)

@@ -72,6 +72,12 @@ class Target:
         """The passes from MIR to LIR."""
         return _pipeline(self.arch)
 
+    def lowering(self, level: int) -> str:
+        """The pass from LIR to the StableHLO that libtpu compiles."""
+        from rlx.targets.xla.pipeline import to_stablehlo
+
+        return to_stablehlo()
+
     def fingerprint(self) -> str:
         """The topology."""
         return self.chip.topology

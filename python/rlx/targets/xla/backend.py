@@ -15,11 +15,9 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, bind_symbols
-from rlx.ir.op.signature import bodies, prepares, set_mesh
+from rlx.ir.op.signature import bodies, prepares, read_arguments
 from rlx.ir.text.modules import parse_module
 from rlx.passes import run
-from rlx.passes.simplification.kernel_layout import KernelLayout
-from rlx.passes.simplification.outline_weights import OutlineWeights
 from rlx.support.errors import Error, ExecutionError
 from rlx.support.locks import holding, make_lock
 from rlx.targets import stages
@@ -30,18 +28,17 @@ from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import timed
 from rlx.targets.compilation import Compilation
 from rlx.targets.protocol import Compiled, DeviceInfo, Measurement
-from rlx.targets.stablehlo import lower_module
-from rlx.targets.stablehlo.sharding import Form
 from rlx.targets.xla import client
 from rlx.targets.xla.client import XlaExecutable
 from rlx.targets.xla.options import option, with_threads
+from rlx.targets.xla.parts import LoweredParts, as_program, entry_of
+from rlx.targets.xla.pipeline import OUTLINE, layout, to_stablehlo
 from rlx.targets.xla.portable import VERSION, to_portable, version_for
 from rlx.targets.xla.targets import PORTABLE, Target, device_names, target, target_names
 
 # The maximal number of compiled programs, one for each set of sizes.
 _KEPT_SIZES = 32
-_ENTRY = "main"
-# The members of a program with an initialisation part, which runs when the program is loaded.
+# The members of a program with a part that runs when it is loaded.
 _MAIN, _WEIGHTS = "main", "weights"
 
 
@@ -63,22 +60,25 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     """
     target, lir = compilation.target, compilation.lir
     assert isinstance(target, Target)
+    given, prepared = [a.name for a in lir.arguments], list[str]()
     with timed(compilation.phases, "lower"):
-        is_portable = target.name == PORTABLE
-        # A portable artifact cannot be specialised later. Lowering raises an error that lists the missing sizes.
-        is_symbolic = bool(lir.symbols) and not is_portable
-        main, weights = (lir if is_portable else laid_out(lir, compilation.opt)), None
-        if not (is_portable or is_symbolic):
-            main, weights = outlined(main)
-        version = target.version or version_for(main.module)
-        program = str(main.module).encode() if is_symbolic else portable(main, version, sharded=is_portable)
-        if weights is not None:
-            program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
-    given = {a.name for a in lir.arguments}
+        # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
+        is_symbolic = bool(lir.symbols) and target.name != PORTABLE
+        if is_symbolic:
+            laid_out = run(lir, layout(compilation.opt))
+            version, program = version_for(laid_out.module), str(laid_out.module).encode()
+        else:
+            parts = LoweredParts(lir.name_symbol)
+            parts.take(compilation.lowered([parts]))
+            version = target.version or version_for(parts.main)
+            program = to_portable(parts.main, version)
+            given, prepared = [name for name in parts.arguments if name in given], parts.prepared
+            if parts.weights is not None:
+                program = packed({_MAIN: program, _WEIGHTS: to_portable(parts.weights)})
     info = {
         "form": "rlx" if is_symbolic else "stablehlo",
-        "arguments": [a.name for a in main.arguments if a.name in given],
-        "prepared": [] if weights is None else [a.name for a in weights.arguments],
+        "arguments": given,
+        "prepared": prepared,
         "updates": [o.updates for o in lir.results],
         "options": [list(option) for option in target.options],
         "stablehlo": version,
@@ -98,49 +98,20 @@ def info_fields() -> dict[str, Check]:
     }
 
 
-def portable(graph: Graph, version: str | None = None, *, sharded: bool = False) -> bytes:
-    """Return a graph at LIR without symbols as a portable artifact, whose only function is `main`.
+def portable(compilation: Compilation) -> bytes:
+    """The program of a compilation without symbols as a portable artifact, whose only function is `main`.
 
-    Args:
-        graph: The graph.
-        version: The StableHLO version of the readers; None for the oldest version that supports the graph.
-        sharded: Whether to include the mesh and the shardings of the graph, as text (`lower.stablehlo.sharding`).
+    It is written for the oldest version of StableHLO that has all of it.
 
     Raises:
-        UnsupportedError: An op has no lowering, the version lacks some ops, or a size is a symbol.
+        UnsupportedError: An op has no lowering, or a size is a symbol.
     """
-    return to_portable(_lowered(graph, "text" if sharded else None), version)
-
-
-def laid_out(graph: Graph, level: int) -> Graph:
-    """Return a graph at LIR with weights in the layouts that XLA reads, from optimisation level 1 on."""
-    return run(graph, str(KernelLayout())) if level else graph
-
-
-def outlined(graph: Graph) -> tuple[Graph, Graph | None]:
-    """Move computations on parameters into a second graph. Returns a graph with their results as parameters, and that graph."""
-    result = run(graph, str(OutlineWeights()))
-    weights = [f.name.value for f in bodies(result.module) if prepares(f) == result.function.name.value]
-    return result, Graph.from_module(result.module, weights[0]) if weights else None
-
-
-def _lowered(graph: Graph, form: Form | None = None) -> Any:
-    ir = mlir.ir
-    with mlir.entered():
-        module = ir.Module.create(loc=graph.function.location)
-        clone = graph.function.operation.clone(ir.InsertionPoint(module.body))
-        clone.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
-    set_mesh(module.operation, graph.mesh)
-    return lower_module(module, form)
+    return to_portable(entry_of(compilation.lowered(), compilation.lir.name_symbol))
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """Return the StableHLO that XLA compiles, as text."""
-    if kind != "stablehlo":
-        return None
-    lowered = _lowered(compilation.lir, "sdy" if compilation.target.name == PORTABLE else None)
-    with mlir.unregistered_dialects_allowed():
-        return str(lowered)
+    """The StableHLO that XLA compiles, as text."""
+    return compilation.lowered_text() if kind == "stablehlo" else None
 
 
 def notes(artifact: Artifact) -> list[str]:
@@ -202,6 +173,13 @@ def _described_graph(artifact: Artifact) -> Graph:
     if described != (artifact.signature.to_json(), artifact.info["updates"]):
         raise ExecutionError(_MISMATCH, hint="compile it again")
     return graph
+
+
+def specialised(graph: Graph, function: mlir.FuncOp) -> bytes:
+    """A function of a graph that has all sizes, as a portable artifact."""
+    module = as_program(graph.module, function)
+    stages.lower(module, to_stablehlo())
+    return to_portable(module)
 
 
 Types = list[tuple[tuple[int, ...], np.dtype]]
@@ -283,13 +261,15 @@ class Program:
         return weights, taken
 
     def _load_graph(self, graph: Graph) -> tuple[XlaExecutable | None, Sequence[str]]:
-        """The same as `_load` for a program that is compiled for each set of sizes."""
-        self._graph, weights = outlined(graph)
+        """The same for a program that is compiled for each set of sizes."""
+        self._graph = run(graph, OUTLINE)
         given = {a.name for a in graph.arguments}
         self._arguments = [a for a in self._graph.arguments if a.name in given]
-        if weights is None:
-            return None, ()
-        return client.compiled(portable(weights), self._options), [a.name for a in weights.arguments]
+        for function in bodies(self._graph.module):
+            if prepares(function) == self._graph.name_symbol:
+                taken = [a.name for a in read_arguments(function)]
+                return client.compiled(specialised(self._graph, function), self._options), taken
+        return None, ()
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
         """Run it on arrays for its inputs, in order."""
@@ -324,7 +304,7 @@ class Program:
     def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> XlaExecutable:
         assert self._graph is not None
         bound = stages.prepared(self._graph, {name: size for name, size in sizes if name in self._graph.symbols})
-        return XlaExecutable(portable(bound), self._options)
+        return XlaExecutable(specialised(bound, bound.function), self._options)
 
     def read_state(self, name: str) -> np.ndarray:
         """A copy of the current value of a state."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import bind_symbols
 from rlx.support.errors import ExecutionError
 from rlx.targets import stages
@@ -19,8 +18,9 @@ from rlx.targets.host import usable_cpus
 from rlx.targets.numbering import numbered, numbers_in
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.xla import client
-from rlx.targets.xla.backend import laid_out, outlined, portable
 from rlx.targets.xla.options import with_threads
+from rlx.targets.xla.parts import LoweredParts
+from rlx.targets.xla.portable import to_portable
 from rlx.targets.xla.targets import Target, device_names
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\{$", re.MULTILINE)
@@ -50,14 +50,16 @@ def profile(
         raise ExecutionError(f"{target.name} is a kind of file, and no device", hint="use the target xla")
     values = _values(compilation, arrays, parameters)
     shapes = [(a, values[a.name].shape) for a in compilation.signature.arguments]
-    main, weights = outlined(
-        stages.prepared(laid_out(numbered(compilation.lir), compilation.opt), bind_symbols(shapes))
-    )
+    bound = stages.prepared(numbered(compilation.lir), bind_symbols(shapes)).clone()
+    parts = LoweredParts(bound.name_symbol)
+    stages.lower(bound.module, compilation.lowering, [parts])
+    parts.take(bound.module)
     options = with_threads(target.options, threads)
-    if weights is not None:
-        computed = client.XlaExecutable(portable(weights), options)(_on_device(weights, values))
-        values |= zip([o.name for o in weights.results], computed, strict=True)
-    executable, on_device = client.XlaExecutable(portable(main), options), _on_device(main, values)
+    if parts.weights is not None:
+        computed = client.XlaExecutable(to_portable(parts.weights), options)(_on_device(parts.prepared, values))
+        values |= zip([name for name in parts.arguments if name not in values], computed, strict=True)
+    executable = client.XlaExecutable(to_portable(parts.main), options)
+    on_device = _on_device(parts.arguments, values)
     with tempfile.TemporaryDirectory(prefix="rlx-profile-") as folder:
         jax = client.jax()
         tracing = jax.profiler.ProfileOptions()
@@ -73,9 +75,9 @@ def profile(
     return Measurement("xla", threads or usable_cpus(), runs, total / runs, events)
 
 
-def _on_device(graph: Graph, values: Mapping[str, Any]) -> list[Any]:
-    """Return the values of a graph's arguments, on the device."""
-    return client.to_device([values[a.name] for a in graph.arguments])
+def _on_device(arguments: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
+    """The values of the arguments of a program, on the device."""
+    return client.to_device([values[name] for name in arguments])
 
 
 def _values(

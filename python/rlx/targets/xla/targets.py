@@ -60,6 +60,10 @@ class Target:
         """The passes from MIR to LIR."""
         return _pipeline(self.name, self.arch)
 
+    def lowering(self, level: int) -> str:
+        """The passes from LIR to the StableHLO that XLA compiles, or that the artifact holds, with shardings as text."""
+        return _lowering(self.name, level)
+
     def fingerprint(self) -> str:
         """The text of the options."""
         return repr(self.options if self.version is None else (self.options, self.version))
@@ -71,6 +75,13 @@ def _pipeline(name: str, arch: str) -> str:
     from rlx.targets.stages import to_lir
 
     return to_lir(CheckLir("rlx-to-stablehlo", target=name, arch=arch))
+
+
+@cache
+def _lowering(name: str, level: int) -> str:
+    from rlx.targets.xla.pipeline import lowering_passes, to_stablehlo
+
+    return to_stablehlo("text") if name == PORTABLE else lowering_passes(level)
 
 
 PORTABLE = "stablehlo"

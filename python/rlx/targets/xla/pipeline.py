@@ -1,0 +1,30 @@
+"""The passes from LIR to StableHLO, for XLA, for libtpu and for portable artifacts."""
+
+from __future__ import annotations
+
+from rlx.passes.simplification.kernel_layout import KernelLayout
+from rlx.passes.simplification.outline_weights import OutlineWeights
+from rlx.targets.stablehlo.sharding import Form
+from rlx.targets.stablehlo.to_stablehlo import ToStablehlo
+
+# The function that XLA runs.
+ENTRY = "main"
+OUTLINE = str(OutlineWeights())
+
+
+def layout(level: int) -> str:
+    """The pass that keeps weights in the layouts that XLA reads, from level 1 of optimisation on; else empty."""
+    return str(KernelLayout()) if level else ""
+
+
+def to_stablehlo(shardings: Form | None = None) -> str:
+    """The pass that lowers a module, with its mesh and shardings in this form, or without them."""
+    return str(ToStablehlo(shardings or "none", ENTRY))
+
+
+def lowering_passes(level: int) -> str:
+    """The passes for programs that XLA runs here, as pipeline text.
+
+    What depends on weights alone is a function of its own, which runs once, when the program is loaded.
+    """
+    return ",".join(filter(None, (layout(level), OUTLINE, to_stablehlo())))
