@@ -59,7 +59,7 @@ class CompileReport:
 
     @cached_property
     def history(self) -> CompileHistory:
-        """What each pass changed."""
+        """The changes of each pass."""
         return analyse_history(self.compilation.given, self.compilation.passes_to_lir)
 
     @cached_property

@@ -131,7 +131,7 @@ class CompileResult(Compilation):
 
     @cached_property
     def history(self) -> CompileHistory:
-        """What each pass on the way to LIR changed: the passes run once more for it."""
+        """The changes of each pass on the way to LIR. The passes run again for this."""
         return analyse_history(self.hir, self.passes_to_lir)
 
     def profile(

@@ -225,7 +225,7 @@ def _limit(cycles: int) -> int:
 def _simulated(
     design: Design, text: str, timeout_s: float | None, updates: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """What `Program` reads; `updates` names for each state the output that it becomes."""
+    """Return the program that `Program` reads. `updates` names the output that updates each state."""
     ir, offsets, size = process.simulation(text, design.top, timeout_s)
     network = design.network
 

@@ -110,7 +110,7 @@ def portable(compilation: Compilation) -> bytes:
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """The StableHLO that XLA compiles, as text."""
+    """Return the StableHLO that XLA compiles, as text."""
     return compilation.lowered_text() if kind == "stablehlo" else None
 
 
@@ -261,7 +261,7 @@ class Program:
         return weights, taken
 
     def _load_graph(self, graph: Graph) -> tuple[XlaExecutable | None, Sequence[str]]:
-        """The same for a program that is compiled for each set of sizes."""
+        """The same as `_load` for a program that is compiled for each set of sizes."""
         self._graph = run(graph, OUTLINE)
         given = {a.name for a in graph.arguments}
         self._arguments = [a for a in self._graph.arguments if a.name in given]
