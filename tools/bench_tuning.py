@@ -20,6 +20,7 @@ import rlx
 from rlx.runtime import tuning
 from rlx.runtime.tuning import Request
 from rlx.targets.cache import DiskCache
+from rlx.targets.options import CompileOptions
 from tools.bench_common import ONE_THREAD, cpu_seconds, in_turns, median_ms, median_ratio
 from tools.bench_programs import Workload, call_of, workloads
 
@@ -29,16 +30,7 @@ _ROUNDS, _SECONDS = 15, 0.3  # the seconds are those of a turn
 def row(workload: Workload, seconds: float, cache: str) -> str:
     """Tune a program, measure it once more, and return its row of the table."""
     session, disk = rlx.Session(threads=1), DiskCache(cache)
-    options = {
-        "bind": None,
-        "precision": None,
-        "passes": None,
-        "policy": "direct",
-        "opt": 2,
-        "dispatch": None,
-        "timeout": None,
-    }
-    request = Request(session, workload.graph, options, workload.params or None, workload.values, disk)
+    request = Request(session, workload.graph, CompileOptions(), workload.params or None, workload.values, disk)
     tuned = tuning.tuned(request, seconds, measure=_processor_time)
     print(tuned.tuning, flush=True)
     given = session.compile(workload.graph, params=workload.params or None, cache=disk)

@@ -248,10 +248,3 @@ def test_what_cannot_be_put_into_a_file(
 ) -> None:
     assert message in command.error("compile", hello, *options, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_levels_are_those_of_the_passes() -> None:
-    from rlx.cli import names
-    from rlx.passes import levels
-
-    assert (names.LEVELS, names.DEFAULT_LEVEL) == (levels.LEVELS, levels.DEFAULT_LEVEL)

@@ -28,6 +28,7 @@ from rlx.runtime.jax import programs as jax_programs
 from rlx.support import errors
 from rlx.targets.fpga.lower.recognise import network_of
 from rlx.targets.iree.compiler import IreeDiagnostic
+from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.registry import BackendProblem
 from rlx.train.layout import compile_training
@@ -165,7 +166,7 @@ def graphs(name: str) -> list[Any]:
         *(
             on_xla.run_device({name: np.ones((2, 4), np.float32)})[0],
             jax_graph,
-            jax_programs.Given(open_graph, {}),
+            jax_programs.Given(open_graph, CompileOptions()),
             *steps,
         ),
         *(stored, *stored.values(), *hardware.inputs.values()),

@@ -11,8 +11,9 @@ import pytest
 import rlx
 from rlx.ir.op import registry
 from rlx.passes import CheckNumerics, base
-from rlx.passes.levels import LEVELS, to_mir
+from rlx.passes.levels import to_mir
 from rlx.passes.rewrite import collect, erase_dead
+from rlx.targets.options import LEVELS
 from tests.conformance.cases import Case, cases, composite_groups, op_names
 from tests.drawing import drawn, of_which
 from tests.growth import check_linear

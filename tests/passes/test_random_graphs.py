@@ -12,7 +12,8 @@ import pytest
 import rlx
 from rlx.passes.base import load
 from rlx.passes.checking.numerics import differs, tolerances
-from rlx.passes.levels import LEVELS, to_mir
+from rlx.passes.levels import to_mir
+from rlx.targets.options import LEVELS
 from tests.conformance.random_graphs import Grower, seeded
 from tests.drawing import drawn, graph_seed
 

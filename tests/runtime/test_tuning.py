@@ -18,18 +18,10 @@ from rlx.runtime import tuning
 from rlx.runtime.tuner import Candidate, Choice, ChoiceSearch
 from rlx.runtime.tuning import Request, choices_of, tuned
 from rlx.targets.cache import DiskCache
+from rlx.targets.options import CompileOptions
 
 GIVEN, GIVEN_ONE_THREAD = Choice("cpu"), Choice("cpu", threads=1)
 TILING = "--iree-dispatch-creation-data-tiling=false"
-OPTIONS = {
-    "bind": None,
-    "precision": None,
-    "passes": None,
-    "policy": "direct",
-    "opt": 2,
-    "dispatch": None,
-    "timeout": None,
-}
 
 
 class Machine:
@@ -178,7 +170,7 @@ def record_key(cache: DiskCache) -> str:
 def request(cache: DiskCache | None, graph: Any = None, **options: Any) -> Request:
     weights = {"w": np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)}
     inputs = {"x": np.ones((3, 8), np.float32)}
-    return Request(rlx.Session(threads=1), graph or network(), OPTIONS | options, weights, inputs, cache)
+    return Request(rlx.Session(threads=1), graph or network(), CompileOptions(**options), weights, inputs, cache)
 
 
 def flags_are_fast(program: rlx.CompiledGraph, inputs: Any, calls: int) -> float:

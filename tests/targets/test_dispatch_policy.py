@@ -13,6 +13,7 @@ from rlx.ir.op import opview
 from rlx.passes.rewrite import collect
 from rlx.targets.compilation import Compilation
 from rlx.targets.dispatch import KernelDispatchPolicy
+from rlx.targets.options import CompileOptions
 from rlx.targets.registry import target_of
 
 
@@ -25,7 +26,7 @@ def model() -> Any:
 
 
 def ops(policy: Any, target: str = "cpu") -> Counter[str]:
-    lir = Compilation(model(), target_of(target), dispatch=policy, opt=0).lir
+    lir = Compilation(model(), target_of(target), CompileOptions(dispatch=policy, opt=0)).lir
     return Counter(opview.name_of(op) for op in collect(lir.module))
 
 
@@ -45,7 +46,7 @@ def test_one_op_stays_where_all_others_are_decomposed() -> None:
 
 @pytest.mark.parametrize("policy", ["force-native", "rms_norm=native"])
 def test_what_has_no_rule_is_refused_with_the_line(policy: str) -> None:
-    with pytest.raises(rlx.UnsupportedError, match=r"test_dispatch_policy\.py:23: rlx.rms_norm"):
+    with pytest.raises(rlx.UnsupportedError, match=r"test_dispatch_policy\.py:24: rlx.rms_norm"):
         ops(policy)
     assert ops(f"{policy},rms_norm=common")["softmax"] == 1
 

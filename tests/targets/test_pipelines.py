@@ -22,7 +22,8 @@ from rlx.passes.pipeline import PassPipeline
 from rlx.targets.artifacts.container import unpacked
 from rlx.targets.c.to_c import files_in
 from rlx.targets.compilation import Compilation
-from rlx.targets.registry import RLX, backend_of, backends, target_of
+from rlx.targets.options import CompileOptions
+from rlx.targets.registry import RLX, backends, target_of
 from rlx.targets.stages import check_of
 from rlx.targets.xla.parts import as_program
 from rlx.targets.xla.portable import to_portable
@@ -166,7 +167,7 @@ def test_the_library_uses_the_same() -> None:
     graph = gated().as_hir
     for name in TARGETS:
         result = rlx.Pipeline(name, **options).compile(graph)
-        compilation = Compilation(graph, target_of(name), **options)
+        compilation = Compilation(graph, target_of(name), CompileOptions(**options))
         try:
             expected = str(rlx.passes.run(graph, compilation.passes_to_lir))
         except rlx.UnsupportedError:

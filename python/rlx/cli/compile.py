@@ -15,11 +15,13 @@ import hashlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli.display import Steps
-from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
+from rlx.cli.names import TARGET_HELP, TARGETS
+from rlx.cli.options import add_options, options_of
 from rlx.cli.streams import say, write
 from rlx.targets.flags import declared
 
@@ -96,22 +98,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_compile_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options that all compiling commands share."""
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
-    add_bind(parser)
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
     for name, (value, text) in declared().items():
         parser.add_argument(name, action=_TargetFlagAction, dest="flag", metavar=value, help=text)
-    parser.add_argument(
-        "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
-    )
-    add_level(parser)
-    parser.add_argument(
-        "--dispatch",
-        metavar="POLICY",
-        help="prefer-native (the default), force-native or force-common: whether composite ops are lowered by "
-        "rules of the target or decomposed; for single ops: prefer-native,softmax=common",
-    )
-    parser.add_argument("--precision", metavar="NAME", help="the precision of the computation: f16, bf16, auto_mixed …")
-    parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, in the syntax of rlx-opt")
+    add_options(parser)
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
 
 
@@ -120,29 +110,6 @@ class _TargetFlagAction(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         namespace.flag = [*namespace.flag, f"{option_string}={values}"]
-
-
-def add_bind(parser: argparse.ArgumentParser) -> None:
-    """Declare the option for the sizes of symbols, which `bindings` reads."""
-    parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
-
-
-def add_level(parser: argparse.ArgumentParser) -> None:
-    """Declare the options for optimisation."""
-    parser.add_argument(
-        "-O",
-        dest="opt",
-        type=int,
-        choices=LEVELS,
-        default=DEFAULT_LEVEL,
-        metavar="LEVEL",
-        help="the level of optimisation, 0 to 3 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--fast-math",
-        action="store_true",
-        help="simplify floats like real numbers: assume no NaN, reorder sums",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -254,13 +221,7 @@ def compilation_of(
     return Compilation(
         graph,
         target_of(target, arguments.arch, tuple(arguments.flag)) if other is None else target_of(target, *other),
-        policy=arguments.policy,
-        opt=arguments.opt,
-        fast_math=arguments.fast_math,
-        dispatch=arguments.dispatch,
-        passes=arguments.passes,
-        bind=bindings(arguments.bind),
-        precision=arguments.precision,
+        options_of(arguments),
     )
 
 
@@ -372,7 +333,7 @@ def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
     target = compilation.target
     if target.name != "stablehlo":
         raise Error(f"--emit={_JAX}: target {target.name} has no such form", hint="--target=stablehlo has")
-    options = {"opt": arguments.opt, "fast_math": arguments.fast_math, "dispatch": arguments.dispatch}
+    options = replace(compilation.options.prepared, precision=None)  # which the graph is in already
     version = getattr(target, "version", None)
     params = arguments.params or dict(compilation.mir.weights) or None
     return JaxGraph(compilation.mir, options).export(params=params, stablehlo_version=version)
@@ -401,33 +362,5 @@ def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: 
     from rlx.runtime.session import Session
 
     return Session(device, arch=arguments.arch, threads=threads, flags=tuple(arguments.flag)).compile(
-        graph,
-        bind=bindings(arguments.bind),
-        precision=arguments.precision,
-        passes=arguments.passes,
-        policy=arguments.policy,
-        opt=arguments.opt,
-        fast_math=arguments.fast_math,
-        dispatch=arguments.dispatch,
-        cache=not arguments.no_cache,
+        graph, cache=not arguments.no_cache, **options_of(arguments).keywords()
     )
-
-
-def bindings(texts: Sequence[str]) -> dict[str, int]:
-    """Return sizes by symbol, from texts like `seq=128`.
-
-    Raises:
-        Error: A text does not have this form, or a symbol is bound twice.
-    """
-    from rlx.cli.pairs import size_of
-    from rlx.support.errors import Error
-
-    sizes: dict[str, int] = {}
-    for text in texts:
-        name, _, size = text.rpartition("=")
-        if not name or not size.isdecimal():
-            raise Error(f"--bind={text}: expected SYMBOL=SIZE, such as --bind=seq=128")
-        if name in sizes:
-            raise Error(f"--bind: '{name}' is bound twice")
-        sizes[name] = size_of(size, f"--bind={name}")
-    return sizes

@@ -9,9 +9,9 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlx.cli.compile import add_bind, add_level, bindings
 from rlx.cli.files import output_file
 from rlx.cli.names import TARGET_HELP, TARGETS
+from rlx.cli.options import add_options, options_of
 from rlx.cli.streams import say
 from rlx.report.text import wrapped
 from rlx.support.printable import printable
@@ -35,11 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     parser.add_argument("--target", default="cpu", choices=TARGETS, metavar="NAME", help=TARGET_HELP)
     parser.add_argument("--arch", help="the target's architecture, such as sm_80")
-    parser.add_argument(
-        "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
-    )
-    add_level(parser)
-    add_bind(parser)
+    add_options(parser)
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
     parser.add_argument(
         "--svg", type=output_file, metavar="OUT.svg", help="draw the graph (at the last shown stage) into a file"
@@ -96,9 +92,9 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.targets.registry import target_of
     from rlx.targets.stages import prepared
 
-    graph = prepared(graph, bindings(arguments.bind), None)
-    options = {"policy": arguments.policy, "opt": arguments.opt, "fast_math": arguments.fast_math}
-    compilation = Compilation(graph, target_of(arguments.target, arguments.arch), **options)
+    options = options_of(arguments)
+    graph = prepared(graph, options)
+    compilation = Compilation(graph, target_of(arguments.target, arguments.arch), options.prepared)
     chosen = arguments.stage or graph.stage
     stages = STAGES[STAGES.index(graph.stage) :] if chosen == "all" else [chosen]
     before, report = None, None

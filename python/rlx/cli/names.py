@@ -1,4 +1,4 @@
-"""The names of targets and devices of all registered back ends, for command arguments, and the optimisation levels."""
+"""The names of targets and devices, for arguments of commands: those of all registered back ends."""
 
 from __future__ import annotations
 
@@ -38,6 +38,4 @@ def _devices() -> list[str]:
 
 # Both are used as `choices=` and in the `help=` of an argument.
 TARGETS, DEVICES = _LazyNames(_targets), _LazyNames(_devices)
-# The optimisation levels and the default level of `rlx.passes.levels`, which takes long to import.
-LEVELS, DEFAULT_LEVEL = (0, 1, 2, 3), 2
 TARGET_HELP = "%(choices)s (default: %(default)s)"

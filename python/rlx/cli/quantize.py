@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx.cli.files import output_file
+from rlx.cli.options import add_options, bindings
 from rlx.cli.streams import say
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep the products with the largest loss in f32, until the outputs reach this cosine with those in f32",
     )
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
-    parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
+    add_options(parser, "bind")
 
     _add_integers(parser)
 
@@ -116,15 +117,16 @@ def _add_integers(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.cli.compile import bindings
     from rlx.cli.files import read_graph, write_output
     from rlx.quantization.quantize import quantize
     from rlx.support.errors import Error
+    from rlx.targets.options import CompileOptions
     from rlx.targets.stages import prepared
     from rlx.weights import open as open_weights
 
     _check(arguments)
-    graph = prepared(read_graph(arguments.file, arguments.function, arguments.bind), bindings(arguments.bind))
+    graph = read_graph(arguments.file, arguments.function, arguments.bind)
+    graph = prepared(graph, CompileOptions(bind=bindings(arguments.bind)))
     params: dict[str, Any] = dict(graph.weights)
     if arguments.params is not None:
         stored = open_weights(arguments.params)

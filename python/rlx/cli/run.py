@@ -20,6 +20,7 @@ from rlx.cli import ended_by_interrupts
 from rlx.cli.compile import add_compile_options, compilation_of, compiled
 from rlx.cli.display import Steps
 from rlx.cli.names import DEVICES
+from rlx.cli.options import first_given
 from rlx.cli.streams import say, standard_output
 
 if TYPE_CHECKING:
@@ -138,9 +139,11 @@ def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:
     from rlx.runtime.device import Device
     from rlx.support.errors import Error
 
-    for option in ("evaluate", "function", "arch", "bind", "flag", "precision", "passes"):
+    for option in ("evaluate", "function", "arch", "flag"):
         if getattr(arguments, option):
             raise Error(f"{arguments.file} is compiled; --{option} needs MLIR text")
+    if flag := first_given(arguments):
+        raise Error(f"{arguments.file} is compiled; {flag} needs MLIR text")
     if arguments.device is not None and all(p.target != Device.of(arguments.device).value for p in archive.programs):
         targets = " and ".join(dict.fromkeys(p.target for p in archive.programs))
         raise Error(f"{arguments.file} is compiled for {targets}, not for {arguments.device}")

@@ -12,9 +12,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from rlx.cli.compile import add_compile_options, bindings
+from rlx.cli.compile import add_compile_options
 from rlx.cli.files import output_file
 from rlx.cli.names import DEVICES
+from rlx.cli.options import options_of
 from rlx.cli.streams import say
 
 if TYPE_CHECKING:
@@ -55,12 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     seconds = check_seconds(_number(arguments.seconds))
     session = Session(arguments.device, arch=arguments.arch, threads=arguments.threads, flags=tuple(arguments.flag))
-    names = ("precision", "passes", "policy", "opt", "fast_math", "dispatch")
-    options = {name: getattr(arguments, name) for name in names} | {"bind": bindings(arguments.bind), "timeout": None}
     cache = None if arguments.no_cache else DiskCache()
     graph = read_graph(arguments.file, arguments.function, arguments.bind)
     inputs = named_arrays(arguments.input, "--input", graph.arguments)
-    request = Request(session, graph, options, arguments.params, inputs, cache)
+    request = Request(session, graph, options_of(arguments), arguments.params, inputs, cache)
     try:
         program = tuned(request, seconds, again=arguments.again, progress=_show)
     except KeyboardInterrupt:

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from rlx.support.errors import Error
-from rlx.support.short import shown
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlx.passes.base import Pass
 
-LEVELS = (0, 1, 2, 3)
-DEFAULT_LEVEL = 2
-
-# Target-independent simplification: algebra, constants, loop-invariant code, unused loop carries, duplicate and dead
-# code.
+# What is known without the target: algebra, constants, what loops need not compute or carry, what is there twice or for nobody.
 _REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-regions")
 _SCALAR = ("rlx-constant-fold", *_REGIONS, "canonicalize", "cse")
-
-
-def check_options(level: Any, fast_math: Any = False) -> None:
-    """Check an optimisation level and `fast_math`.
-
-    Raises:
-        Error: The level does not exist, or `fast_math` is not True or False.
-    """
-    if isinstance(level, bool) or not isinstance(level, int) or level not in LEVELS:
-        raise Error(f"opt={shown(level)} is not one of the levels {', '.join(map(str, LEVELS))}")
-    if not isinstance(fast_math, bool):
-        raise Error(f"fast_math={shown(fast_math)} is neither True nor False")
 
 
 def to_mir(
@@ -39,15 +20,11 @@ def to_mir(
 
     Args:
         level: 0 to 3. At every level the results are those of the graph, within the tolerance of its dtypes.
-        fuse: Whether to create fused ops, unless the module declares otherwise; else primitives stay.
-        precision: The passes that lower compute dtypes: `PrecisionPolicy.passes`.
-        target: The target on which fusions must pay off; empty applies all.
-        fast_math: Whether floats are simplified as if they were real numbers, from level 1.
-
-    Raises:
-        Error: The level does not exist, or `fast_math` is not a bool.
+        fuse: Whether to make fused ops, unless the module says otherwise; else primitives stay.
+        precision: What lowers the dtypes to compute in: `PrecisionPolicy.passes`.
+        target: The target, for which it has to pay what is made; empty makes all.
+        fast_math: Whether floats are simplified as if they were real numbers, from level 1 on.
     """
-    check_options(level, fast_math)
     simplify = "rlx-simplify{fast-math}" if fast_math else "rlx-simplify"
     scalar, fusing = (simplify, *_SCALAR) if level else (), _fusing(level, target, simplify) if fuse else ()
     casts = ("rlx-hoist-invariants",) if level and precision else ()  # casts of weights that loops read

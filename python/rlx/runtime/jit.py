@@ -7,7 +7,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key, static_names
 from rlx.support.errors import Error
 from rlx.support.locks import holding
+from rlx.targets.options import CompileKeywords, CompileOptions, takes_options
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,22 @@ class Jit:
     static arguments. Called with tensors of a graph, the function is traced into that graph. Any thread may call it.
     """
 
-    def __init__(self, function: Callable[..., Any], static: Any = (), device: Any = Device.CPU, threads: Any = None):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static: Any = (),
+        device: Any = Device.CPU,
+        threads: Any = None,
+        options: CompileOptions | None = None,
+    ):
         self._signature = signature_of(function, "rlx.jit")
         functools.update_wrapper(self, function)
         self.__name__: str = name_of(function)
         self._function = function
         self._what = f"jit function '{self.__name__}'"
         self._static = static_names(static, self._signature, self._what)
-        self._made_of: tuple[Any, ...] = (function, tuple(self._static), device, threads)
+        self._options = options or CompileOptions()
+        self._made_of: tuple[Any, ...] = (function, tuple(self._static), device, threads, self._options)
         self._session = Session(device, threads=threads)
         self._unsupported = frozenset(getattr(self._session.target, "unsupported_dtypes", ()))
         self._variants: dict[Any, Variant] = {}
@@ -167,7 +176,7 @@ class Jit:
     def _compile(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> CompiledGraph:
         if variant.program is None:
             graph, _ = self._trace(variant, arguments, static)
-            variant.program = self._session.compile(graph)
+            variant.program = self._session.compile(graph, **self._options.keywords())
         return variant.program
 
     # --- tracing ----------------------------------------------------------------------------------
@@ -345,12 +354,14 @@ def _kind(value: Any) -> str:
 
 
 @answered
+@takes_options
 def jit(
     function: Callable[..., Any] | None = None,
     *,
     static: str | Iterable[str] = (),
     device: Any = Device.CPU,
     threads: int | None = None,
+    **options: Unpack[CompileKeywords],
 ) -> Any:
     """Compile a Python function of arrays when it is called, once for each signature of its arguments.
 
@@ -363,10 +374,12 @@ def jit(
         static: Names of arguments that are not traced. They must be hashable; the function is traced for each value.
         device: As in `rlx.Session`.
         threads: As in `rlx.Session`.
+        options: As in `Session.compile`, by name.
 
     Returns:
         A `Jit`. Called with arrays, it returns NumPy arrays in the containers that the function returns.
     """
+    chosen = CompileOptions(**options)
     if function is None:
-        return functools.partial(jit, static=static, device=device, threads=threads)
-    return Jit(function, static, device, threads)
+        return functools.partial(jit, static=static, device=device, threads=threads, **options)
+    return Jit(function, static, device, threads, chosen)

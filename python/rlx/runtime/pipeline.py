@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
 from rlx.passes.dtypes.precision_policies import precision_policy
-from rlx.passes.levels import DEFAULT_LEVEL, check_options
 from rlx.report import html
 from rlx.report.dispatch import DispatchReport, dispatch_of
 from rlx.report.fusion import FusionReport, analyse_fusion, op_counts
@@ -22,26 +21,20 @@ from rlx.support.errors import UnsupportedError
 from rlx.support.printable import printable, printable_lines
 from rlx.targets import stages
 from rlx.targets.compilation import Compilation
-from rlx.targets.dispatch import KernelDispatchPolicy, policy_of
+from rlx.targets.options import CompileOptions, documents_options
 from rlx.targets.registry import target_of
 
 
+@documents_options
 @dataclass(frozen=True)
-class Pipeline:
-    """All steps from a graph to a target's input, without compiling.
+class Pipeline(CompileOptions):
+    """All that happens to a graph before it is compiled for a target, without compiling it.
 
     Args:
         target: The name of a target, such as `"cpu"`, `"cuda"` or `"stablehlo"`; `docs/targets.md` lists them.
-        arch: Its architecture, such as `"sm_80"`; None takes the default.
-        policy: Whether ops are fused at MIR (`"direct"`, unless the module declares otherwise), or stay primitives
-            (`"fusable"`).
-        passes: A pipeline of passes to run first, as text.
-        bind: Sizes of symbols to fix; the others stay symbolic.
-        precision: As in `Session.compile`.
-        opt: The optimisation level, 0 to 3, as in `Session.compile`.
-        fast_math: Whether floats are simplified as if they were real numbers, as in `Session.compile`.
-        dispatch: The composite ops that the target lowers by its own rules, as in `Session.compile`.
-        assert_fusion_clean: Whether to reject a graph with near misses of fusions: `FusionReport.assert_clean`.
+        arch: Its architecture, such as `"sm_80"`; None takes the default one.
+        options: As in `Session.compile`, by name.
+        assert_fusion_clean: Whether to refuse a graph in which a fusion nearly matches: `FusionReport.assert_clean`.
 
     Raises:
         Error: The target, architecture, policy or level does not exist.
@@ -49,19 +42,10 @@ class Pipeline:
 
     target: str = "cpu"
     arch: str | None = None
-    policy: str = "direct"
-    passes: str | None = None
-    bind: Mapping[str, int] | None = None
-    precision: Any = None
-    opt: int = DEFAULT_LEVEL
-    fast_math: bool = False
-    dispatch: KernelDispatchPolicy | str | None = None
-    assert_fusion_clean: bool = False
+    assert_fusion_clean: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        stages.check_policy(self.policy)
-        check_options(self.opt, self.fast_math)
-        policy_of(self.dispatch)
+        super().__post_init__()
         target_of(self.target, self.arch)
 
     def compile(self, graph: Any) -> CompileResult:
@@ -93,17 +77,7 @@ class CompileResult(Compilation):
     """
 
     def __init__(self, pipeline: Pipeline, graph: Graph):
-        super().__init__(
-            graph,
-            target_of(pipeline.target, pipeline.arch),
-            policy=pipeline.policy,
-            passes=pipeline.passes,
-            bind=pipeline.bind,
-            precision=pipeline.precision,
-            opt=pipeline.opt,
-            fast_math=pipeline.fast_math,
-            dispatch=pipeline.dispatch,
-        )
+        super().__init__(graph, target_of(pipeline.target, pipeline.arch), pipeline)
         self.pipeline = pipeline
 
     @property

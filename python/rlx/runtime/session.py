@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, Unpack, overload
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
 from rlx.ir.op.calls import Answered, answered
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import SESSIONS
-from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
+from rlx.runtime.bucketed import BucketedGraph
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
+from rlx.runtime.programs import Programs
+from rlx.runtime.together import compiled_together
+from rlx.runtime.tuning import Request, check_seconds, tuned
 from rlx.support.errors import Error
-from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
-from rlx.targets.dispatch import KernelDispatchPolicy
+from rlx.targets.options import CompileKeywords, CompileOptions, takes_options
 from rlx.targets.registry import target_of
-from rlx.targets.stages import graph_of
+from rlx.targets.stages import graph_of, prepared
 from rlx.weights import Weights, opened
-
-if TYPE_CHECKING:
-    from rlx.runtime.bucketed import BucketedGraph
-    from rlx.runtime.programs import Programs
 
 
 class Session(Answered):
@@ -74,18 +74,12 @@ class Session(Answered):
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
         cast: bool = ...,
-        bind: Mapping[str, int] | None = ...,
         buckets: None = ...,
-        precision: Any = ...,
-        passes: str | None = ...,
-        policy: str = ...,
-        opt: int = ...,
-        fast_math: bool = ...,
-        dispatch: KernelDispatchPolicy | str | None = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
         tune: float | None = ...,
         tune_inputs: Mapping[str, Any] | None = ...,
+        **options: Unpack[CompileKeywords],
     ) -> Programs: ...
 
     @overload
@@ -95,18 +89,12 @@ class Session(Answered):
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
         cast: bool = ...,
-        bind: Mapping[str, int] | None = ...,
         buckets: None = ...,
-        precision: Any = ...,
-        passes: str | None = ...,
-        policy: str = ...,
-        opt: int = ...,
-        fast_math: bool = ...,
-        dispatch: KernelDispatchPolicy | str | None = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
         tune: float | None = ...,
         tune_inputs: Mapping[str, Any] | None = ...,
+        **options: Unpack[CompileKeywords],
     ) -> CompiledGraph: ...
 
     @overload
@@ -116,37 +104,26 @@ class Session(Answered):
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
         cast: bool = ...,
-        bind: Mapping[str, int] | None = ...,
         buckets: Mapping[str, Sequence[int]],
-        precision: Any = ...,
-        passes: str | None = ...,
-        policy: str = ...,
-        opt: int = ...,
-        fast_math: bool = ...,
-        dispatch: KernelDispatchPolicy | str | None = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
+        **options: Unpack[CompileKeywords],
     ) -> BucketedGraph: ...
 
     @answered
+    @takes_options
     def compile(
         self,
         graph: Any,
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         cast: bool = False,
-        bind: Mapping[str, int] | None = None,
         buckets: Mapping[str, Sequence[int]] | None = None,
-        precision: Any = None,
-        passes: str | None = None,
-        policy: str = "direct",
-        opt: int = DEFAULT_LEVEL,
-        fast_math: bool = False,
-        dispatch: KernelDispatchPolicy | str | None = None,
         cache: DiskCache | str | os.PathLike[str] | bool = True,
         timeout: float | None = None,
         tune: float | None = None,
         tune_inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[CompileKeywords],
     ) -> CompiledGraph | BucketedGraph | Programs:
         """Compile a graph, or several into entry points that share parameters and states. Graphs are not changed.
 
@@ -155,97 +132,44 @@ class Session(Answered):
             params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and then
                 be lent: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) are optional.
             cast: True converts weights of other dtypes, such as f16 for f32: see `CompiledGraph.set_params`.
-            bind: Sizes of symbols to fix; the others stay dynamic. (XLA compiles again for each set of sizes.)
             buckets: Sizes of symbols for which programs are compiled now; the result is a `BucketedGraph`, which pads.
-            precision: `"f16"` or `"bf16"`: the compute dtype; reductions, values that would leave its range, and the
-                boundary stay in f32. Other policies by name, and a mapping of ops to dtypes: see docs/quantisation.md.
-            passes: A pipeline to run first.
-            policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` does not.
-            opt: The optimisation level: 0 does only what is necessary. Levels 1 to 3 make programs faster and smaller;
-                results stay equal within the tolerance of their dtypes.
-            fast_math: Simplify floats as if they were real numbers, from level 1 (docs/optimisation.md).
-            dispatch: The composite ops that are lowered by rules of the target: a `KernelDispatchPolicy`, or its text.
-            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory, if it belongs to
-                this user alone (the logger `rlx` reports once if it does not).
-            timeout: Seconds that one attempt of the compiler may take.
-            tune: Seconds to search for the fastest program on this machine (docs/performance.md). The cache stores the
-                choice, and `CompiledGraph.tuning` is the report.
-            tune_inputs: Inputs and states to measure with, by name; other inputs are random, with 64 for a symbol.
+            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. One that is not this
+                user's alone is not used, which is said once by the logger `rlx`.
+            timeout: Seconds that an attempt of the compiler may take.
+            tune: Seconds in which to look for what is the fastest here (docs/performance.md); the cache keeps it, and
+                `CompiledGraph.tuning` is the report.
+            tune_inputs: What to measure with, inputs and states by name; other inputs are drawn, with 64 for a symbol.
+            options: Those of `CompileOptions`, by name.
 
         Raises:
             CompileError: The graph cannot be expressed or compiled for the device.
             Error: An option is unknown, or a parameter does not fit.
         """
         _check_options(timeout, buckets, tune if tune is not None else tune_inputs, isinstance(graph, Mapping))
-        options = {"precision": precision, "policy": policy, "opt": opt, "fast_math": fast_math, "dispatch": dispatch}
+        chosen, disk = CompileOptions(**options), _cache(cache)
+        build = partial(self._program, cache=disk, timeout=timeout)
         if isinstance(graph, Mapping):
-            return self._together(graph, bind, params, cast, options | {"passes": passes}, _cache(cache), timeout)
+            return compiled_together(graph, chosen, params, cast, build)
+        graph = graph_of(graph, "compile")
         if tune is not None or tune_inputs is not None:
-            options |= {"passes": passes, "bind": bind, "timeout": timeout, "buckets": buckets}
-            return self._tuned(graph_of(graph, "compile"), options, params, cast, tune_inputs, _cache(cache), tune)
-        compilation = Compilation(graph_of(graph, "compile"), self.target, passes=passes, bind=bind, **options)
+            seconds = _check_tuning(tune, tune_inputs, buckets)
+            params = _converted(graph, params) if cast else params
+            return tuned(Request(self, graph, chosen, params, tune_inputs, disk, timeout), seconds)
         if buckets:
-            bucketed = self._bucketed(compilation.prepared, buckets, options | {"cache": cache, "timeout": timeout})
-            return _with_params(bucketed, compilation.prepared, params, cast)
-        program = self._program(compilation, _cache(cache), timeout)
-        return _with_params(program, compilation.prepared, params, cast)
+            source, rest = prepared(graph, chosen), chosen.prepared
+            bucketed = BucketedGraph(source, buckets, lambda sizes: build(source, replace(rest, bind=sizes))[0])
+            return _with_params(bucketed, source, params, cast)
+        program, source = build(graph, chosen)
+        return _with_params(program, source, params, cast)
 
-    def _program(self, compilation: Compilation, cache: DiskCache | None, timeout: float | None) -> CompiledGraph:
-        artifact = _artifact(compilation, cache, timeout)
-        return CompiledGraph(artifact, threads=self.threads, compilation=compilation)
-
-    def _together(
-        self,
-        graphs: Mapping[str, Any],
-        bind: Mapping[str, int] | None,
-        params: Any,
-        cast: bool,
-        options: dict[str, Any],
-        cache: DiskCache | None,
-        timeout: float | None,
-    ) -> Programs:
-        """Return entry points for several graphs."""
-        from rlx.runtime.together import compiled_together
-
-        def compile(graph: Graph, sizes: dict[str, int] | None) -> tuple[CompiledGraph, Mapping[str, Any]]:
-            compilation = Compilation(graph, self.target, bind=sizes, **options)
-            program = self._program(compilation, cache, timeout)
-            return program, compilation.prepared.weights
-
-        return compiled_together(graphs, bind, params, cast, compile)
-
-    def _tuned(
-        self,
-        graph: Graph,
-        options: dict[str, Any],
-        params: Any,
-        cast: bool,
-        inputs: Any,
-        cache: DiskCache | None,
-        seconds: Any,
-    ) -> CompiledGraph:
-        """Return the fastest program for a graph on this machine."""
-        from rlx.runtime.tuning import Request, check_seconds, tuned
-
-        if options.pop("buckets"):
-            raise Error("tune goes with one set of sizes, not with buckets", hint="bind sizes, and tune each")
-        if seconds is None:
-            raise Error("tune_inputs goes with tune, the seconds that tuning may take", hint="tune=60")
-        if inputs is not None and not isinstance(inputs, Mapping):
-            raise Error(f"tune_inputs must be a mapping of names to arrays, got {inputs!r:.60}")
-        params = _converted(graph, params) if cast else params
-        return tuned(Request(self, graph, options, params, inputs, cache), check_seconds(seconds))
-
-    def _bucketed(self, source: Graph, buckets: Mapping[str, Sequence[int]], options: dict[str, Any]) -> BucketedGraph:
-        """Return programs for some sizes of symbols."""
-        from rlx.runtime.bucketed import BucketedGraph
-
-        return BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
-
-
-def _artifact(compilation: Compilation, cache: DiskCache | None, timeout: float | None) -> Artifact:
-    with waiting(f"compiling {compilation.given.name} for {compilation.target.name}"):
-        return compilation.artifact(cache=cache, timeout=timeout)
+    def _program(
+        self, graph: Graph, options: CompileOptions, cache: DiskCache | None, timeout: float | None
+    ) -> tuple[CompiledGraph, Graph]:
+        """The program for a graph, without weights, and the graph with its sizes bound."""
+        compilation = Compilation(graph, self.target, options)
+        with waiting(f"compiling {graph.name} for {self.target.name}"):
+            artifact = compilation.artifact(cache=cache, timeout=timeout)
+        return CompiledGraph(artifact, threads=self.threads, compilation=compilation), compilation.prepared
 
 
 def _check_timeout(timeout: float | None) -> None:
@@ -274,6 +198,21 @@ def _check_options(timeout: Any, buckets: Any, tuning: Any, several: bool) -> No
         raise Error("tune goes with one graph, not with several", hint="tune each by itself, and see what it finds")
 
 
+def _check_tuning(seconds: Any, inputs: Any, buckets: Any) -> float:
+    """The seconds for tuning.
+
+    Raises:
+        Error: Something does not go with it, or is of another kind.
+    """
+    if buckets:
+        raise Error("tune goes with one set of sizes, not with buckets", hint="bind sizes, and tune each")
+    if seconds is None:
+        raise Error("tune_inputs goes with tune, the seconds that tuning may take", hint="tune=60")
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise Error(f"tune_inputs must be a mapping of names to arrays, got {inputs!r:.60}")
+    return check_seconds(seconds)
+
+
 def _check_buckets(buckets: Any) -> None:
     """Check that buckets are a mapping, or None.
 
@@ -284,7 +223,7 @@ def _check_buckets(buckets: Any) -> None:
         raise Error(f"buckets must be a mapping of symbols to sizes, got {buckets!r:.60}")
 
 
-P = TypeVar("P", CompiledGraph, "BucketedGraph")
+P = TypeVar("P", CompiledGraph, BucketedGraph)
 
 
 def _with_params(program: P, source: Graph, params: Any, cast: bool) -> P:

@@ -15,20 +15,21 @@ from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.programs import Programs
 from rlx.support.errors import Error
 from rlx.targets.artifacts.bundle import MOST_ENTRIES, shared_arguments
-from rlx.targets.stages import check_options, graph_of
+from rlx.targets.options import CompileOptions
+from rlx.targets.stages import graph_of
 
-# Compiles one graph for some sizes of symbols. Returns the program, and the weights that came with its graph.
-Compile = Callable[[Graph, "dict[str, int] | None"], "tuple[CompiledGraph, Mapping[str, Any]]"]
+# Compiles one graph: the program, and the graph with its sizes bound.
+Compile = Callable[[Graph, CompileOptions], tuple[CompiledGraph, Graph]]
 
 
 def compiled_together(
-    graphs: Mapping[str, Any], bind: Mapping[str, int] | None, params: Any, cast: bool, compile: Compile
+    graphs: Mapping[str, Any], options: CompileOptions, params: Any, cast: bool, compile: Compile
 ) -> Programs:
     """Return entry points for some graphs.
 
     Args:
         graphs: A `Graph` or `GraphModule` for each entry point.
-        bind: Sizes of symbols, for all graphs that have them.
+        options: The options; the sizes in `bind` are for all graphs that have these symbols.
         params: Weights of the user, as for `Session.compile`.
         cast: Whether they are converted.
         compile: The function that compiles one graph.
@@ -37,19 +38,19 @@ def compiled_together(
         Error: Graphs differ in shared arguments, or `compile` raises it.
     """
     given = _checked(graphs)
-    sizes = _sizes(given, bind)
+    sizes = _sizes(given, options.bind)
     bound = {
         name: [replace(a, shape=a.shape.bind(sizes[name] or {})) for a in graph.arguments]
         for name, graph in given.items()
     }
     shared_arguments(bound)  # checked before any slow step
     _check_weights(given)
-    made = {name: compile(graph, sizes[name]) for name, graph in given.items()}
+    made = {name: compile(graph, replace(options, bind=sizes[name])) for name, graph in given.items()}
     programs = Programs({name: program for name, (program, _) in made.items()})
     known = {a.name for a in programs.params}
     came: dict[str, Any] = {}
-    for _, weights in made.values():
-        came = {**{name: value for name, value in weights.items() if name in known}, **came}
+    for _, source in made.values():
+        came = {**{name: value for name, value in source.weights.items() if name in known}, **came}
     if came:
         programs.set_params(came)
     if params is not None:
@@ -75,13 +76,12 @@ def _checked(graphs: Mapping[str, Any]) -> dict[str, Graph]:
     return found
 
 
-def _sizes(graphs: Mapping[str, Graph], bind: Any) -> dict[str, dict[str, int] | None]:
-    """Return the bound sizes of each graph.
+def _sizes(graphs: Mapping[str, Graph], bind: Mapping[str, int] | None) -> dict[str, dict[str, int] | None]:
+    """What is bound in each graph.
 
     Raises:
         Error: No graph has the symbol.
     """
-    check_options(bind)
     if bind is None:
         return dict.fromkeys(graphs)
     known = set().union(*(graph.symbols for graph in graphs.values()))

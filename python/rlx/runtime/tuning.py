@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from rlx.targets.artifacts.fields import integer, listed, name, one_of, optional
 from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
 from rlx.targets.hashes import fingerprint
+from rlx.targets.options import CompileOptions
 from rlx.targets.registry import backend_of, runtime_of, target_of
 from rlx.weights import Weights, opened
 
@@ -78,33 +79,30 @@ class Request:
     Attributes:
         session: The user's session.
         graph: The graph.
-        options: Arguments of `Session.compile`: `bind`, `precision`, `passes`, `policy`, `opt`, `dispatch`, `timeout`.
-        params: Weights, as in `Session.compile`.
-        inputs: Arrays to measure with, by the names of inputs and states. Other inputs are random, other states have
-            their initial values.
-        cache: Where programs and choices are stored, None for nowhere.
+        options: Those of a compilation.
+        params: Weights, as there.
+        inputs: Arrays to measure with, by the names of inputs and states. Other inputs are drawn, other states begin as always.
+        cache: Where programs and choices are kept, None for nowhere.
+        timeout: Seconds that an attempt of the compiler may take.
     """
 
     session: Session
     graph: Graph
-    options: Mapping[str, Any]
+    options: CompileOptions = field(default_factory=CompileOptions)
     params: Any = None
     inputs: Mapping[str, Any] | None = None
     cache: DiskCache | None = None
+    timeout: float | None = None
 
     @cached_property
     def given(self) -> Compilation:
-        """The given program, at all stages."""
-        return self._compilation()
+        """The program as given, at all stages."""
+        return Compilation(self.graph, self.session.target, self.options)
 
     @cached_property
     def reference(self) -> Graph:
-        """The graph whose evaluation defines the expected results: in the requested precision, without optimisation."""
-        return self._compilation(opt=0, policy="fusable").mir
-
-    def _compilation(self, **changed: Any) -> Compilation:
-        options = {k: v for k, v in {**self.options, **changed}.items() if k != "timeout"}
-        return Compilation(self.graph, self.session.target, **options)
+        """The graph whose value by the evaluator is what programs have to give: in the precision asked for, not optimised."""
+        return Compilation(self.graph, self.session.target, replace(self.options, opt=0, policy="fusable")).mir
 
     @cached_property
     def symbols(self) -> dict[str, int]:
@@ -127,15 +125,15 @@ class Request:
         from rlx.runtime.session import Session
 
         session = self.session
-        options: dict[str, Any] = {**self.options, "opt": choice.opt}
+        options = replace(self.options, opt=choice.opt)
         if choice.fusions != "target":
-            options["policy"] = "fusable" if choice.fusions == "none" else "direct"
+            options = replace(options, policy="fusable" if choice.fusions == "none" else "direct")
         if choice.fusions == "all":
-            options["passes"] = ",".join(filter(None, [options["passes"], _ALL_FUSIONS]))
+            options = replace(options, passes=",".join(filter(None, [options.passes, _ALL_FUSIONS])))
         same = choice.device == session.device.value
         arch, flags = (session.arch, session.flags) if same else (None, ())
         other = Session(choice.device, arch=arch, threads=choice.threads, flags=(*flags, *choice.flags))
-        return other.compile(self.graph, cache=self.cache or False, **options)
+        return other.compile(self.graph, cache=self.cache or False, timeout=self.timeout, **options.keywords())
 
 
 def tuned(
@@ -198,8 +196,8 @@ def choices_of(request: Request) -> list[Choice]:
     """Return the choices to try, the given program first."""
     session, options = request.session, request.options
     device = session.device.value
-    fusions = "none" if options["policy"] == "fusable" else "target"
-    given = Choice(device, (), options["opt"], fusions, session.threads)
+    fusions = "none" if options.policy == "fusable" else "target"
+    given = Choice(device, (), options.opt, fusions, session.threads)
     others: list[Choice] = []
 
     def add(**changed: Any) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rlx import mlir
 from rlx.ir.graph.graph import Graph
@@ -15,7 +13,7 @@ from rlx.ir.op.signature import STAGES
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.history import dump_from_environment
-from rlx.passes.levels import DEFAULT_LEVEL, to_mir
+from rlx.passes.levels import to_mir
 from rlx.passes.pipeline import PassPipeline
 from rlx.passes.runner import Instrument
 from rlx.support.cached_property import cached_property
@@ -24,12 +22,13 @@ from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import cached, code_fingerprint, timed, with_locations
 from rlx.targets.cache import DiskCache
-from rlx.targets.contract import calling, check_compiled, check_info, check_lowering
-from rlx.targets.dispatch import KernelDispatchPolicy, policy_of
+from rlx.targets.contract import calling, check_compiled, check_info
+from rlx.targets.dispatch import policy_of
 from rlx.targets.hashes import fingerprint
+from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import Compiler, Target
 from rlx.targets.registry import Registered, backend_of
-from rlx.targets.stages import check_of, check_options, check_policy, lower, prepared, preparing
+from rlx.targets.stages import check_of, prepared, preparing
 from rlx.version import __version__
 
 
@@ -42,49 +41,30 @@ class Compilation:
     Args:
         graph: HIR or MIR, with outputs. It must not be changed while the compilation is in use.
         target: The target; see `registry.target_of`.
-        policy: `"direct"` fuses ops at MIR, unless the module declares otherwise; `"fusable"` leaves primitives.
-        passes: A pipeline to run first.
-        bind: Sizes for symbols. Other symbols stay symbolic.
-        precision: `"f16"` or `"bf16"`, or the dtype; None and f32 do not change the graph.
-        opt: The optimisation level, 0 to 3: `rlx.passes.levels`.
-        fast_math: Whether floats are simplified as if they were real numbers.
-        dispatch: The composite ops that the target lowers with its own rules: a `KernelDispatchPolicy`, or its text.
+        options: The options; the defaults when absent.
 
     Attributes:
         given: The graph passed to the constructor.
         target: The target.
-        opt: The optimisation level.
-        dispatch_policy: The composite ops that the target lowers with its own rules.
-        phases: The seconds that each phase took. An entry `cached` marks a program from the cache.
-
-    Raises:
-        Error: An option is of the wrong kind.
+        options: The options.
+        dispatch_policy: The composite ops that the target lowers by rules of its own.
+        phases: The seconds that each phase took; it has an entry `cached` if the program comes from the cache.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        target: Target,
-        *,
-        policy: str = "direct",
-        passes: str | None = None,
-        bind: Mapping[str, int] | None = None,
-        precision: Any = None,
-        opt: int = DEFAULT_LEVEL,
-        fast_math: bool = False,
-        dispatch: KernelDispatchPolicy | str | None = None,
-    ):
-        check_policy(policy)
-        check_options(bind, passes, precision)
+    def __init__(self, graph: Graph, target: Target, options: CompileOptions | None = None):
+        options = options or CompileOptions()
         self.given = graph
         self.target = target
-        self.opt = opt
+        self.options = options
         self.phases: dict[str, float] = {}
-        self._preparing = bind, passes
-        chosen = precision_policy(precision).passes
-        options = {"precision": chosen, "target": target.name, "fast_math": fast_math}
-        self._to_mir = to_mir(opt, fuse=policy == "direct", **options)
-        self.dispatch_policy = policy_of(dispatch)
+        self._to_mir = to_mir(
+            options.opt,
+            fuse=options.policy == "direct",
+            precision=precision_policy(options.precision).passes,
+            target=target.name,
+            fast_math=options.fast_math,
+        )
+        self.dispatch_policy = policy_of(options.dispatch)
         self._to_lir = self.dispatch_policy.applied(target.pipeline)
         self._artifact: Artifact | None = None
         self._cached_key: str | None = None
@@ -104,13 +84,13 @@ class Compilation:
 
     @property
     def pipeline_text(self) -> str:
-        """All passes from the given graph to the input of the target's compiler, as text for `rlx-opt`."""
-        return str(PassPipeline.of([self.passes_to_lir, self.lowering]))
+        """All passes from the given graph to LIR, as text for `rlx-opt`."""
+        return str(PassPipeline.of([*preparing(self.options), *self._from_prepared]))
 
     @property
     def passes_to_mir(self) -> str:
-        """The passes from the given graph to MIR, as text."""
-        return str(PassPipeline.of([*preparing(*self._preparing), self._to_mir]))
+        """The passes from the graph as given to MIR, as text."""
+        return str(PassPipeline.of([*preparing(self.options), self._to_mir]))
 
     @property
     def passes_to_lir(self) -> str:
@@ -140,7 +120,7 @@ class Compilation:
         Raises:
             Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
         """
-        return prepared(self.given, *self._preparing, instruments=self._observers)
+        return prepared(self.given, self.options, instruments=self._observers)
 
     @cached_property
     def mir(self) -> Graph:
@@ -275,5 +255,6 @@ class Compilation:
         code = (code_fingerprint("rlx"), code_fingerprint(name))
         with calling(self.backend, "version or fingerprint"):
             target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
-        steps = (*self._from_prepared, self.lowering)
-        return fingerprint(*code, *custom, *target, str(self.opt), *steps, str(graph.module), graph.name_symbol)
+        return fingerprint(
+            *code, *custom, *target, str(self.options.opt), *self._from_prepared, str(graph.module), graph.name_symbol
+        )

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, SupportsIndex
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
 from rlx import mlir
 from rlx.blocks.graph_module import GraphModule
-from rlx.ir.checks import check_string
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
-from rlx.ir.op.signature import POLICIES
 from rlx.ir.shape import not_addressable
 from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
-from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.pipeline import PassPipeline, PipelineElement
 from rlx.passes.runner import Instrument
 from rlx.support.errors import Error
-from rlx.support.short import shown
-
-
-def check_policy(policy: str) -> None:
-    """Check that a policy exists.
-
-    Raises:
-        Error: The policy does not exist.
-    """
-    if not isinstance(policy, str) or policy not in POLICIES:
-        raise Error(f"policy {shown(policy)} is not one of {', '.join(POLICIES)}")
+from rlx.targets.options import CompileOptions
 
 
 def graph_of(graph: Any, what: str) -> Graph:
@@ -53,38 +38,22 @@ def graph_of(graph: Any, what: str) -> Graph:
     return graph
 
 
-def _check_sizes(bind: Any) -> None:
-    if not isinstance(bind, Mapping):
-        raise Error(f"bind must be a mapping of symbols to sizes, got {shown(bind)}")
-    for name, size in bind.items():
-        if isinstance(size, (bool, np.ndarray, type)) or not isinstance(size, SupportsIndex):
-            raise Error(f"bind: the size of {name} must be an integer, got {shown(size)}")
-
-
-def prepared(
-    graph: Graph,
-    bind: Mapping[str, int] | None = None,
-    passes: str | None = None,
-    *,
-    instruments: Sequence[Instrument] = (),
-) -> Graph:
-    """Return a copy of a graph after the steps that its user requests: binding sizes, then running passes.
+def prepared(graph: Graph, options: CompileOptions, *, instruments: Sequence[Instrument] = ()) -> Graph:
+    """A graph with the first steps that its user asks for: sizes are bound, then passes are run.
 
     Args:
         graph: HIR or MIR; it is not changed.
-        bind: Sizes of symbols.
-        passes: A pipeline.
-        instruments: The instruments that observe the passes.
+        options: The options; `bind` and `passes` count.
+        instruments: What observes them.
 
     Raises:
         ShapeError: An argument has more bytes than can be addressed.
         Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
     """
-    check_options(bind, passes)
-    if bind and (unknown := set(bind) - graph.symbols):
+    if options.bind and (unknown := set(options.bind) - graph.symbols):
         known = ", ".join(sorted(graph.symbols)) or "none"
         raise Error(f"bind: the graph has no symbol {', '.join(sorted(map(str, unknown)))}; it has {known}")
-    steps = preparing(bind, passes)
+    steps = preparing(options)
     result = run(graph, steps, instruments=instruments) if steps else graph
     for argument, value in zip(result.arguments, result.function.entry_block.arguments, strict=True):
         if not argument.shape.is_addressable:
@@ -92,23 +61,10 @@ def prepared(
     return result
 
 
-def check_options(bind: Any = None, passes: Any = None, precision: Any = None) -> None:
-    """Check the options of a user: `bind` maps symbols to sizes, `passes` is text, `precision` is a dtype to compute in.
-
-    Raises:
-        Error: An option is of another type.
-    """
-    if bind is not None:
-        _check_sizes(bind)
-    if passes is not None:
-        check_string(passes, "passes")
-    precision_policy(precision)
-
-
-def preparing(bind: Mapping[str, int] | None, passes: str | None) -> list[str]:
+def preparing(options: CompileOptions) -> list[str]:
     """The pipelines that `prepared` runs."""
-    sizes = " ".join(f"{name}={int(size)}" for name, size in (bind or {}).items())
-    return [*([f"rlx-bind{{{sizes}}}"] if sizes else []), *([passes] if passes else [])]
+    sizes = " ".join(f"{name}={int(size)}" for name, size in (options.bind or {}).items())
+    return [*([f"rlx-bind{{{sizes}}}"] if sizes else []), *([options.passes] if options.passes else [])]
 
 
 def to_lir(legal: CheckLir) -> str:

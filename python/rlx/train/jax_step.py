@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.op.calls import check_call
-from rlx.runtime.jax import JaxGraph
+from rlx.runtime.jax import to_jax
 from rlx.runtime.jax.spreading import JaxShardings
 from rlx.support.errors import Error
 from rlx.support.printable import printable
@@ -29,10 +29,10 @@ class JaxStep:
     optimiser are distributed like their parameter.
 
     Args:
-        graph: As for `TrainStep`.
-        optimizer: As for `TrainStep`.
-        options: The options of `TrainStep` that affect the computation: `wrt`, `loss`, `precision`, `loss_scale`,
-            `accumulate`, `clip_norm`, `groups`, `weight_decay_mask`, `ema`, `bind`.
+        graph: As of `TrainStep`.
+        optimizer: As of `TrainStep`.
+        options: Those of `TrainStep` that say what is computed: `wrt`, `loss`, `loss_scale`, `accumulate`, `clip_norm`,
+            `groups`, `weight_decay_mask`, `ema`, and the options of a compilation, such as `precision` and `bind`.
 
     Attributes:
         graph: The step as a graph.
@@ -64,7 +64,7 @@ class JaxStep:
         self._arguments = {a.name: a for a in training.graph.arguments if a.kind != "input"}
         self._inputs = [a.name for a in training.graph.inputs]
         self._values = {n: v for n, v in values.items() if n in self._arguments}
-        self._function: JaxGraph = training.graph.to_jax()
+        self._function = to_jax(training.graph, training.options)
 
     def __call__(self, state: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Take one step.

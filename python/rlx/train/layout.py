@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Unpack
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.calls import answered
@@ -15,6 +15,7 @@ from rlx.runtime.pipeline import CompileResult, Pipeline
 from rlx.support.errors import Error
 from rlx.support.printable import printable
 from rlx.targets import stages
+from rlx.targets.options import CompileKeywords, CompileOptions, takes_options
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 
@@ -115,6 +116,7 @@ class TrainingCompileResult:
 
 
 @answered
+@takes_options
 def compile_training(
     graph: Any,
     wrt: Any = (),
@@ -122,7 +124,7 @@ def compile_training(
     loss: str | None = None,
     target: str = "cpu",
     arch: str | None = None,
-    bind: Mapping[str, int] | None = None,
+    **options: Unpack[CompileKeywords],
 ) -> TrainingCompileResult:
     """Take a graph and the graph of its gradients through all stages of a target, without compiling them.
 
@@ -135,14 +137,15 @@ def compile_training(
         loss: The name of the loss output; the first output by default.
         target: As in `rlx.Pipeline`.
         arch: As in `rlx.Pipeline`.
-        bind: Sizes of symbols that are fixed. The symbols of parameters must be included.
+        options: As in `Session.compile`, by name. The sizes of parameters must be known by `bind`.
 
     Raises:
         Error: The loss is not a scalar, an argument does not exist, an op has no derivative, the size of a parameter is
             not known, or the target does not exist.
     """
-    pipeline = Pipeline(target=target, arch=arch)
-    prepared_graph = stages.prepared(stages.graph_of(graph, "compile_training"), bind)
+    chosen = CompileOptions(**options)
+    pipeline = Pipeline(target=target, arch=arch, **chosen.prepared.keywords())
+    prepared_graph = stages.prepared(stages.graph_of(graph, "compile_training"), chosen)
     weights = SharedWeightLayout.of(prepared_graph)
     names = tuple(a.name for a in arguments_of(tensor_graph(prepared_graph), names_of(wrt, "wrt"), "wrt"))
     backward = grad_with_loss(prepared_graph, names, loss=loss)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.graph.builder import Tensor
@@ -19,6 +19,7 @@ from rlx.support.errors import Error
 from rlx.support.short import shown
 from rlx.support.suggestions import suggestion
 from rlx.targets import stages
+from rlx.targets.options import CompileKeywords, CompileOptions, takes_options
 from rlx.train import loss_scale as scales
 from rlx.train.groups import Groups, Mask, optimizers_of
 from rlx.train.loss_scale import DynamicLossScale
@@ -39,11 +40,13 @@ class TrainingGraph:
         graph: The graph, whose first output is the loss.
         trained: Names of the parameters that have become states.
         frozen: Names of the other parameters.
+        options: The options for compiling it; it is in its precision already.
     """
 
     graph: Graph
     trained: tuple[str, ...]
     frozen: tuple[str, ...]
+    options: CompileOptions
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -51,20 +54,20 @@ class TrainingGraph:
         return ("loss", *(o.name for o in self.graph.outputs[1:]))
 
 
+@takes_options
 def training_graph(
     graph: Any,
     optimizer: Optimizer,
     *,
     wrt: Any = None,
     loss: str | None = None,
-    precision: Any = None,
     loss_scale: Any = None,
     accumulate: int = 1,
     clip_norm: float | None = None,
-    bind: Mapping[str, int] | None = None,
     groups: Groups | None = None,
     weight_decay_mask: Mask | None = None,
     ema: float | None = None,
+    **options: Unpack[CompileKeywords],
 ) -> TrainingGraph:
     """Return the graph of one training step. See `TrainStep` for the arguments.
 
@@ -78,10 +81,11 @@ def training_graph(
         raise Error(f"clip_norm must be positive, got {shown(clip_norm)}")
     if ema is not None:
         check_share("ema", ema)
-    dtypes = precision_policy(precision)
+    chosen = CompileOptions(**options)
+    dtypes = precision_policy(chosen.precision)
     scale = scales.chosen(loss_scale, by_default=dtypes.computes_in("f16"))
 
-    source = stages.prepared(tensor_graph(graph), bind)
+    source = stages.prepared(tensor_graph(graph), chosen)
     trained = _trained(source, wrt)
     names = [a.name for a in trained]
     outputs = [o.name for o in source.outputs]
@@ -110,7 +114,7 @@ def training_graph(
     _Update(step, optimizers, trained, gradients, scale, accumulate, clip_norm, ema).emit()
     step.verify()
     frozen = tuple(a.name for a in step.params)
-    return TrainingGraph(step, tuple(names), frozen)
+    return TrainingGraph(step, tuple(names), frozen, replace(chosen.prepared, precision=None))
 
 
 def _trained(graph: Graph, wrt: Any) -> list[Argument]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack
 
 import numpy as np
 
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import named_values
@@ -22,6 +23,7 @@ from rlx.support.errors import Error
 from rlx.support.locks import holding, make_lock
 from rlx.support.printable import printable
 from rlx.targets import stages
+from rlx.targets.options import CompileKeywords, CompileOptions, documents_options, takes_options
 from rlx.train import checkpoint
 from rlx.train.groups import Groups, Mask
 from rlx.train.jax_step import JaxStep
@@ -33,6 +35,7 @@ from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
 
+@documents_options
 class TrainStep(Answered):
     """Trains a graph: each call takes a batch and moves the parameters one step down the loss.
 
@@ -48,29 +51,27 @@ class TrainStep(Answered):
         loss: The name of the loss output; the first output by default.
         device: A `rlx.Device` or its name.
         threads: As in `rlx.Session`.
-        precision: `"f16"` or `"bf16"`: forward and backward compute in that dtype, by `rlx-precision`; parameters, the
-            optimiser and the loss stay in f32.
-        loss_scale: The factor that the loss is multiplied by and the gradients are divided by: a `DynamicLossScale` or
-            a number. With either, a step with gradients that are not finite changes neither parameters nor optimiser.
-            The default is `DynamicLossScale()` for f16, and no scale for other dtypes.
-        accumulate: The number of calls per update of the parameters. An update uses the mean of their gradients.
-        clip_norm: The largest norm of the gradients, taken together as one vector. Longer gradients are scaled down to
-            it.
-        groups: Other optimiser options for some parameters, by patterns of their names. The first matching pattern
-            applies: `{"head.*": {"learning_rate": 1e-3}, "*bias": {"weight_decay": 0.0}}`.
-        weight_decay_mask: The parameters with weight decay, as patterns of names, or a function of a name and a `Shape`
-            that returns True for these: `lambda name, shape: shape.rank > 1`. By default all parameters decay.
-        ema: The weight of the past in an exponential moving average of the parameters, such as 0.999. `ema_params`
-            returns the average; it starts with the values that are set.
-        evaluation: The graph for `evaluate` and the validation of `fit`: the same model in inference mode, without
-            dropout and with the running statistics of a batch normalisation. It has the same loss, and its parameters
-            are parameters or states of `graph`. The default is `graph` itself, which is correct for a model that
-            computes the same in training.
+        loss_scale: The factor by which the loss is multiplied and the gradients are divided: a `DynamicLossScale` or a
+            number. With either, a step whose gradients are not all finite changes neither parameters nor optimiser. When
+            absent, it is `DynamicLossScale()` for f16, and no scale for other dtypes.
+        accumulate: The parameters are updated once in this many calls, by the mean of the gradients of these calls.
+        clip_norm: The largest norm of the gradients, taken together as one vector; longer ones are scaled down to it.
+        groups: Other options of the optimiser for some parameters, by patterns of their names, of which the first that fits
+            counts: `{"head.*": {"learning_rate": 1e-3}, "*bias": {"weight_decay": 0.0}}`.
+        weight_decay_mask: The parameters that decay, as patterns of names, or a function of a name and a `Shape` that gives
+            True for these: `lambda name, shape: shape.rank > 1`. All decay when absent.
+        ema: The share of the past in an exponential moving average of the parameters, such as 0.999, which `ema_params`
+            gives; it begins with the values that are set.
+        evaluation: The graph that `evaluate` computes, and with it the validation of `fit`: that of the same model as it is
+            used, without dropout and with the running statistics of a batch normalisation. It has the same loss, and parameters
+            that are parameters or states of `graph`. When absent, `graph` itself, which is right for a model that does the same
+            in training.
         params: Values of the parameters, by name or as the path of a file, for those that did not come with the graph
-            (`graph.weights`). They can be set later.
-        bind: Sizes of symbols that are fixed now.
+            (`graph.weights`); they can be set later.
         cache: As in `Session.compile`.
         timeout: As in `Session.compile`.
+        options: As in `Session.compile`, by name. Forward and backward compute in `precision`; parameters, the optimiser and
+            the loss stay in f32.
 
     Attributes:
         graph: The program as a graph.
@@ -83,6 +84,7 @@ class TrainStep(Answered):
         Error: An option is wrong, the loss is not a scalar, an op has no derivative, or a parameter does not fit.
     """
 
+    @takes_options
     def __init__(
         self,
         graph: Any,
@@ -92,7 +94,6 @@ class TrainStep(Answered):
         loss: str | None = None,
         device: Any = Device.CPU,
         threads: int | None = None,
-        precision: Any = None,
         loss_scale: DynamicLossScale | float | None = None,
         accumulate: int = 1,
         clip_norm: float | None = None,
@@ -101,30 +102,27 @@ class TrainStep(Answered):
         ema: float | None = None,
         evaluation: Any = None,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-        bind: Mapping[str, int] | None = None,
         cache: Any = True,
         timeout: float | None = None,
+        **options: Unpack[CompileKeywords],
     ):
-        self._session, self._options = Session(device, threads=threads), {"cache": cache, "timeout": timeout}
+        self._session, chosen = Session(device, threads=threads), CompileOptions(**options)
         training = training_graph(
             graph,
             optimizer,
             wrt=wrt,
             loss=loss,
-            precision=precision,
             loss_scale=loss_scale,
             accumulate=accumulate,
             clip_norm=clip_norm,
             groups=groups,
             weight_decay_mask=weight_decay_mask,
             ema=ema,
-            bind=bind,
+            **options,
         )
-        self._training, self.graph = training, training.graph
-        self._source, self._loss = (
-            stages.prepared(tensor_graph(graph if evaluation is None else evaluation), bind),
-            loss,
-        )
+        self._training, self.graph, self._loss = training, training.graph, loss
+        self._source = stages.prepared(tensor_graph(graph if evaluation is None else evaluation), chosen)
+        self._building: dict[str, Any] = {"cache": cache, "timeout": timeout}
         self._tester: CompiledGraph | None = None
         self.position, self.validation = (0, 0, 0), (math.inf, 0)
         self._averaged = ema is not None
@@ -136,7 +134,7 @@ class TrainStep(Answered):
         self._frozen: dict[str, np.ndarray] = {}
         self._unset = frozenset(self._params)
         self._lock = make_lock()
-        self.compiled: CompiledGraph = self._session.compile(training.graph, **self._options)
+        self.compiled: CompiledGraph = self._compiled(training.graph)
         if graph.weights:
             self.set_params({n: value for n, value in graph.weights.items() if n in self._params})
         if params is not None:
@@ -146,6 +144,9 @@ class TrainStep(Answered):
         if name.startswith("_"):
             raise AttributeError(f"'TrainStep' object has no attribute '{name}'")
         raise attribute_problem("a TrainStep", name, STEPS, [n for n in dir(type(self)) if n[0] != "_"])
+
+    def _compiled(self, graph: Graph) -> CompiledGraph:
+        return self._session.compile(graph, **self._building, **self._training.options.keywords())
 
     def _check_evaluation(self) -> None:
         missing = [a.name for a in (*self._source.params, *self._source.states) if a.name not in self._params]
@@ -229,7 +230,7 @@ class TrainStep(Answered):
             Error: There is no batch, a parameter is not set, or an input does not fit.
         """
         params = self.ema_params() if self._averaged else self.params()
-        tester = self._tester = self._tester or self._session.compile(self._source, **self._options)
+        tester = self._tester = self._tester or self._compiled(self._source)
         values = params | {name: self.compiled.state(name) for name in self._own_states}
         tester.set_params({a.name: values[a.name] for a in self._source.params}, copy=False)
         states = {a.name: values[a.name] for a in self._source.states}

@@ -10,14 +10,13 @@ import pytest
 
 import rlx
 from rlx.ir.dtype import DTYPES, DType
-from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.passes.runner import run_on_module
 from rlx.support.errors import CompileError, Error
 from rlx.targets.cache import DiskCache
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import compile_module
 from rlx.targets.iree.targets import LARGE, Target, archs, device_names, host_features, target
-from rlx.targets.stages import lower
+from rlx.targets.options import DEFAULT_LEVEL
 
 ADD = """
 func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{

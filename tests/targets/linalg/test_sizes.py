@@ -12,6 +12,7 @@ import pytest
 import rlx
 from rlx.ir.dims.dim import Dim, evaluate, maximum, minimum, parse, symbol
 from rlx.targets.compilation import Compilation
+from rlx.targets.options import CompileOptions
 from rlx.targets.registry import target_names, target_of
 from tests.drawing import drawn
 
@@ -154,7 +155,7 @@ def test_arguments_that_cannot_be_addressed_are_refused_by_every_target(shape: t
             with pytest.raises(
                 rlx.ShapeError, match=r"input '\w+': f64\[.*\] cannot be addressed: .* more than 9223372"
             ):
-                _ = Compilation(graph, target_of(name), bind=bind).lir
+                _ = Compilation(graph, target_of(name), CompileOptions(bind=bind)).lir
 
 
 @drawn("device", ["evaluate", "cpu", "xla"])

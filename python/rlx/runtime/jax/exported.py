@@ -23,6 +23,7 @@ from rlx.support.errors import Error
 from rlx.support.files import check_writable, write_atomically
 from rlx.support.guards import is_mapping
 from rlx.support.packages import required
+from rlx.targets.options import CompileOptions
 from rlx.targets.stages import prepared
 from rlx.targets.xla.portable import checked_version
 from rlx.transforms.base import tensor_graph
@@ -35,13 +36,13 @@ class JaxGraph:
     are computed by RLX's transforms, of any order, in both modes.
 
     Args:
-        source: A graph at MIR, which must not be changed any more.
-        options: Compile options: those of `Compilation`.
+        source: A graph at MIR, which nobody changes any more.
+        options: Those of its compilation.
     """
 
-    def __init__(self, source: Graph, options: Mapping[str, Any] | None = None):
+    def __init__(self, source: Graph, options: CompileOptions | None = None):
         self.__name__ = source.name
-        self._options = options or {}
+        self._options = options or CompileOptions()
         self._source = source
         self._what = f"graph '{source.name}'"
         self._programs: dict[tuple[tuple[str, int], ...], Given] = {}
@@ -50,7 +51,7 @@ class JaxGraph:
         self._numpy, self._jax = required("jax.numpy", "Graph.to_jax"), jax
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return JaxGraph, (self._source, dict(self._options))
+        return JaxGraph, (self._source, self._options)
 
     def __call__(
         self,
@@ -144,7 +145,7 @@ class JaxGraph:
         if path is not None:
             check_writable(path)
         version = None if stablehlo_version is None else checked_version(stablehlo_version)
-        source = prepared(self._source, bind)
+        source = prepared(self._source, CompileOptions(bind=bind))
         function = self if source is self._source else JaxGraph(source, self._options)
         baked = {} if params is None else baked_values(source.arguments, params)
         data = exported(
@@ -230,11 +231,16 @@ class JaxGraph:
         return f"<{self._source!r:.200} for JAX>"
 
 
-def to_jax(graph: Any) -> JaxGraph:
-    """See `Graph.to_jax`."""
+def to_jax(graph: Any, options: CompileOptions | None = None) -> JaxGraph:
+    """See `Graph.to_jax`.
+
+    Args:
+        graph: The graph.
+        options: Those of its compilation.
+    """
     source = tensor_graph(graph)
-    primitive()  # fails at once if JAX is not installed
-    function = JaxGraph(source.clone())
+    primitive()  # says at once if JAX is not there
+    function = JaxGraph(source.clone(), options)
     for output in source.results:
         check_width(f"graph '{source.name}': output '{output.name}'", output.shape)
     return function

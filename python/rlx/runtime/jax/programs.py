@@ -7,9 +7,8 @@ that JAX, whose caches compare by identity, compiles it once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from rlx.ir.graph.builder import Tensor
@@ -21,6 +20,7 @@ from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.support.printable import printable
 from rlx.targets.compilation import Compilation
+from rlx.targets.options import CompileOptions
 from rlx.targets.registry import target_of
 from rlx.targets.xla.backend import portable
 from rlx.transforms.base import DerivedGraph, cleaned, with_outputs
@@ -38,15 +38,15 @@ class JaxProgram:
         name: The function's name in the text of JAX's programs.
         arguments: The shapes of its arguments.
         results: The shapes of its results.
-        linear: The positions of the arguments in which it is jointly linear; it may be linear in others as well.
-        options: Compile options: those of `Compilation`.
+        linear: The positions of the arguments in which it is linear, taken together; it may be linear in others too.
+        options: Those of its compilation.
     """
 
     name: str
     arguments: tuple[Shape, ...]
     results: tuple[Shape, ...]
     linear: tuple[int, ...] = ()
-    options: Mapping[str, Any] = MappingProxyType({})
+    options: CompileOptions = CompileOptions()
 
     def __init__(self) -> None:
         self._derived: dict[Any, Any] = {}
@@ -71,7 +71,7 @@ class JaxProgram:
             UnsupportedError: Ops have neither a lowering nor a decomposition; the message lists them with their
                 locations.
         """
-        return portable(Compilation(self.graph, target_of("stablehlo"), **self.options))
+        return portable(Compilation(self.graph, target_of("stablehlo"), self.options).lir, sharded=True)
 
     def linearized(self, wrt: Sequence[int]) -> LinearizedProgram:
         """Return the program and its derivative with respect to some arguments.
@@ -122,7 +122,7 @@ class JaxProgram:
 class Given(JaxProgram):
     """A user's graph, with all arguments as inputs, and the next values of its states as results."""
 
-    def __init__(self, source: Graph, options: Mapping[str, Any]):
+    def __init__(self, source: Graph, options: CompileOptions):
         super().__init__()
         self.name, self.options = source.name, options
         self.arguments = tuple(a.shape for a in source.arguments)

@@ -113,7 +113,7 @@ class Target:
     optimisations: tuple[str, ...] = ()
     process_flags: tuple[str, ...] = (_KEEP_TRANSPOSES,)
     process_optimisations: tuple[str, ...] = ()
-    level: int = 2  # `rlx.passes.levels.DEFAULT_LEVEL`, whose package imports MLIR
+    level: int = 2  # `rlx.targets.options.DEFAULT_LEVEL`, which a distribution that only runs programs lacks
     unsupported_dtypes: frozenset[str] = frozenset()
     device: str = ""
     contracts_products: bool = False

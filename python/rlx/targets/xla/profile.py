@@ -16,6 +16,7 @@ from rlx.targets import stages
 from rlx.targets.compilation import Compilation
 from rlx.targets.host import usable_cpus
 from rlx.targets.numbering import numbered, numbers_in
+from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.xla import client
 from rlx.targets.xla.options import with_threads
@@ -50,10 +51,11 @@ def profile(
         raise ExecutionError(f"{target.name} is a kind of file, and no device", hint="use the target xla")
     values = _values(compilation, arrays, parameters)
     shapes = [(a, values[a.name].shape) for a in compilation.signature.arguments]
-    bound = stages.prepared(numbered(compilation.lir), bind_symbols(shapes)).clone()
-    parts = LoweredParts(bound.name_symbol)
-    stages.lower(bound.module, compilation.lowering, [parts])
-    parts.take(bound.module)
+    main, weights = outlined(
+        stages.prepared(
+            laid_out(numbered(compilation.lir), compilation.options.opt), CompileOptions(bind=bind_symbols(shapes))
+        )
+    )
     options = with_threads(target.options, threads)
     if parts.weights is not None:
         computed = client.XlaExecutable(to_portable(parts.weights), options)(_on_device(parts.prepared, values))

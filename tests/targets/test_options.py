@@ -1,0 +1,138 @@
+"""`CompileOptions`: one list of options for Python and the command line."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, ForwardRef
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.cli.options import add_options, first_given, options_of
+from rlx.cli.parser import Parser
+from rlx.ir.op.signature import POLICIES
+from rlx.targets.compilation import Compilation
+from rlx.targets.options import CompileKeywords, CompileOptions, option_help
+from rlx.targets.registry import target_of
+from rlx.train.layout import compile_training
+from tests.cli.calling import Command
+
+NAMES = [option.name for option in fields(CompileOptions)]
+# Each option with another value than its default, and how a command gives it.
+OTHERS: dict[str, tuple[Any, str]] = {
+    "bind": ({"n": 3}, "--bind=n=3"),
+    "precision": ("bf16", "--precision=bf16"),
+    "passes": ("rlx-simplify", "--passes=rlx-simplify"),
+    "policy": ("fusable", "--policy=fusable"),
+    "opt": (1, "-O1"),
+    "fast_math": (True, "--fast-math"),
+    "dispatch": ("force-common", "--dispatch=force-common"),
+}
+
+
+def graph() -> Any:
+    g: Any = rlx.Graph("loss")
+    x, w = g.input("x", ("n", 4)), g.param("w", (4, 4))
+    g.set_outputs({"y": g.sum(g.softmax(g.relu(x @ w), -1) * x)})
+    return g
+
+
+def test_the_keywords_are_the_fields() -> None:
+    known = {name: t.__forward_arg__ if isinstance(t, ForwardRef) else t for name, t in _annotations().items()}
+    assert known == {option.name: option.type for option in fields(CompileOptions)}
+    assert CompileOptions().keywords() == {name: default for name, (default, _) in option_help().items()}
+
+
+def _annotations() -> dict[str, Any]:
+    return dict(CompileKeywords.__annotations__)
+
+
+def parsed(*argv: str) -> argparse.Namespace:
+    parser = Parser()
+    add_options(parser)
+    return parser.parse_args(argv)
+
+
+def test_each_option_is_one_of_the_command_line() -> None:
+    assert list(OTHERS) == NAMES
+    nothing = parsed()
+    assert sorted(vars(nothing)) == sorted(NAMES) and first_given(nothing) == ""
+    assert options_of(nothing) == CompileOptions(bind={})
+    for name, (value, text) in OTHERS.items():
+        arguments = parsed(text)
+        assert options_of(arguments) == CompileOptions(**{"bind": {}, name: value})
+        assert text.startswith(first_given(arguments)) and first_given(arguments)
+
+
+def test_choices_are_those_that_are_checked() -> None:
+    choices = {name: tuple(option.argument.get("choices", ())) for name, (_, option) in option_help().items()}
+    assert choices["policy"] == tuple(POLICIES)
+    for name, values in choices.items():
+        for value in values:
+            CompileOptions(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "call", [rlx.Session.compile, rlx.Pipeline, rlx.jit, rlx.train.TrainStep.__init__, compile_training]
+)
+def test_calls_name_each_option(call: Callable[..., Any]) -> None:
+    parameters = inspect.signature(call).parameters
+    assert {name: parameters[name].default for name in NAMES} == CompileOptions().keywords()
+    assert not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    documented = rlx.train.TrainStep if call is rlx.train.TrainStep.__init__ else call
+    lines = (documented.__doc__ or "").splitlines()
+    for name, (_, option) in option_help().items():
+        assert any(line.strip().startswith(f"{name}: {option.text[:40]}") for line in lines), name
+    assert not any(line.strip().startswith("options:") for line in lines)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **options: rlx.Session().compile(graph(), **options),
+        lambda **options: rlx.Session().compile({"main": graph()}, **options),
+        lambda **options: rlx.Pipeline(**options),
+        lambda **options: rlx.jit(lambda x: x, **options),
+        lambda **options: rlx.jit(**options),
+        lambda **options: rlx.train.TrainStep(graph(), rlx.train.Adam(1e-3), **options),
+        lambda **options: rlx.train.JaxStep(graph(), rlx.train.Adam(1e-3), **options),
+        lambda **options: compile_training(graph(), **options),
+    ],
+)
+def test_each_call_checks_each_option(call: Callable[..., Any], name: str) -> None:
+    with pytest.raises(rlx.Error, match=f"{name}|sizes" if name != "precision" else "precision must be one of"):
+        call(**{name: object()})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_option_reaches_the_passes(name: str) -> None:
+    target, value = target_of("cpu"), OTHERS[name][0]
+    changed, plain = (Compilation(graph(), target, options) for options in (CompileOptions(**{name: value}), None))
+    assert changed.pipeline_text != plain.pipeline_text
+    assert rlx.Pipeline(**{name: value}).compile(graph()).pipeline_text == changed.pipeline_text
+
+
+def test_options_reach_functions_and_training() -> None:
+    f: Any = rlx.jit(lambda x, y: rlx.ops.softmax(x @ y), opt=0, policy="fusable")
+    array = np.ones((4, 4), np.float32)
+    assert f.compiled_for(array, array)._compilation.options == CompileOptions(opt=0, policy="fusable")
+    step: Any = rlx.train.TrainStep(graph(), rlx.train.SGD(0.1), bind={"n": 4}, precision="bf16", opt=1, fast_math=True)
+    assert step.compiled._compilation.options == CompileOptions(opt=1, fast_math=True)
+    assert "bf16" in str(step.graph) and str(step.graph.inputs[0].shape) == "f32[4, 4]"
+    result = compile_training(graph(), bind={"n": 4}, opt=0)
+    assert result.backward.options.opt == 0 and replace(result.forward.pipeline, opt=2) == rlx.Pipeline()
+
+
+def test_a_compiled_file_takes_no_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    command = Command(capsys)
+    (tmp_path / "g.mlir").write_text(str(graph()))
+    command("compile", tmp_path / "g.mlir", "-O1", "-o", tmp_path / "g.rlxa")
+    for name, (_, text) in OTHERS.items():
+        flag = option_help()[name][1].flag
+        assert f"{flag} needs MLIR text" in command.error("run", tmp_path / "g.rlxa", text)
