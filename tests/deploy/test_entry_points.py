@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.targets.artifacts import bundle
 from rlx.targets.artifacts.archive import MANIFEST, Archive
+from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.container import packed
 from tests.cli.calling import Command
 from tests.runtime.test_programs import DECODE, GRAPHS, PARAMS, PREFILL, Meaning, same
@@ -71,8 +71,8 @@ def test_a_file_for_two_targets(cpu_programs: rlx.Programs, tmp_path: Path) -> N
         rlx.Error, match="expected programs with the entry points prefill, decode, got a single program"
     ):
         cpu_programs.save(path, cpu_programs["decode"])  # type: ignore[arg-type]
-    with pytest.raises(rlx.Error, match="has several entry points, and one program is wanted"):
-        Archive.load(path)
+    with pytest.raises(rlx.Error, match=r"has several entry points: 'prefill', 'decode'\n.*rlx\.load gives them all"):
+        Artifact.load(path)
 
 
 def test_weights_that_are_not_set(cpu_programs: rlx.Programs, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_manifest_that_lies_is_refused(cpu_programs: rlx.Programs, tmp_path: P
     def refused(message: str, **changes: Any) -> None:
         manifest = fuzzed.sealed({**copy.deepcopy(document), **changes}, {})
         with pytest.raises(rlx.Error, match=message):
-            bundle.from_bytes(packed({MANIFEST: json.dumps(manifest).encode(), **others}))
+            Archive.from_bytes(packed({MANIFEST: json.dumps(manifest).encode(), **others}))
 
     first, second = document["entries"]
     refused("two entries have the same name|not the programs", entries=[first, {**second, "name": "prefill"}])
@@ -113,8 +113,25 @@ def test_a_manifest_that_lies_is_refused(cpu_programs: rlx.Programs, tmp_path: P
     refused(r"'w' is a parameter f32\[4\] in 'prefill' and a parameter f32\[5\] in 'decode'", entries=[first, wrong])
     places = {**document["parameters"]["places"], "v": [0, [4]]}
     refused("the program has no such parameter", parameters={**document["parameters"], "places": places})
-    refused("format 5, this version reads 3 and 4", format=5)
-    assert isinstance(bundle.from_bytes(path.read_bytes()), bundle.Bundle)
+    refused("one of several entry points has no name|not the programs", entries=[{**first, "name": None}, second])
+    refused("format 4, this version reads 5", format=4)
+    assert Archive.from_bytes(path.read_bytes()).names == ("prefill", "decode")
+
+
+def test_a_single_graph_is_an_entry_point_without_a_name(cpu_programs: rlx.Programs, tmp_path: Path) -> None:
+    cpu_programs["decode"].save(tmp_path / "single.rlxa", params=True)
+    document, others = fuzzed.members((tmp_path / "single.rlxa").read_bytes())
+    assert [entry["name"] for entry in document["entries"]] == [None]
+    assert next(iter(others)).startswith("programs/0-cpu-")
+    named = {**document, "entries": [{**document["entries"][0], "name": "decode"}]}
+    renamed = {key.replace("0-cpu", "0-decode-cpu"): data for key, data in others.items()}
+    manifest = json.dumps(fuzzed.sealed(named, renamed)).encode()
+    (tmp_path / "named.rlxa").write_bytes(packed({MANIFEST: manifest, **renamed}))
+    single, programs = rlx.load(tmp_path / "single.rlxa"), rlx.load(tmp_path / "named.rlxa")
+    assert type(single) is rlx.CompiledGraph and list(programs) == ["decode"]
+    same(single.run(DECODE), programs["decode"].run(DECODE))
+    for path in ("single.rlxa", "named.rlxa"):
+        assert Artifact.load(tmp_path / path).signature == single.artifact.signature
 
 
 def test_the_command_line(cpu_programs: rlx.Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -220,7 +220,7 @@ def whole(programs: dict[str, rlx.CompiledGraph], tmp_path_factory: pytest.TempP
 def test_a_file_is_the_same_each_time(whole: bytes) -> None:
     archive = Archive.from_bytes(whole)
     assert archive.to_bytes() == whole
-    assert [(p.target, p.arch) for p in archive.programs][1:] == [("vmvx", "default"), ("cpu", "aarch64")]
+    assert [(p.target, p.arch) for p in archive.entry().programs][1:] == [("vmvx", "default"), ("cpu", "aarch64")]
     document, others = fuzzed.members(whole)
     assert list(others)[-1] == PARAMETERS and len(others) == 4
     assert fuzzed.sealed(document, others) == document

@@ -49,7 +49,7 @@ OTHERS = {
     **dict.fromkeys(
         [
             *(
-                "targets.artifacts.archive:StoredProgram",
+                "targets.artifacts.entry:StoredProgram",
                 "targets.iree.abi:TensorType",
                 "targets.iree.cpu:Cpu",
                 "targets.private:UnsafeFolder",

@@ -294,10 +294,10 @@ def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Art
 def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments: argparse.Namespace) -> bytes:
     """Return the content of a file of programs and weights."""
     from rlx.ir.interface import argument_array
-    from rlx.targets.artifacts.archive import Archive, with_parameters
+    from rlx.targets.artifacts.archive import Archive
     from rlx.weights import open as open_weights
 
-    archive = Archive.of(artifacts)
+    archive = Archive.of({None: artifacts})
     declared = {a.name: a for a in archive.signature.of_kind("param")}
     values: dict[str, Any] = {n: w for n, w in weights.items() if n in declared}
     if arguments.params is not None:
@@ -305,7 +305,7 @@ def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments
         values |= stored.values_of(a for a in declared.values() if a.name in stored or a.name not in values)
     if values:
         arrays = {name: argument_array(declared[name], value) for name, value in values.items()}
-        archive = with_parameters(archive, arguments.output, arrays, arguments.params_file)
+        archive = archive.with_parameters(arguments.output, arrays, arguments.params_file)
     return archive.to_bytes()
 
 

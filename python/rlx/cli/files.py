@@ -10,7 +10,6 @@ from rlx.cli.streams import standard_input, write
 if TYPE_CHECKING:
     from rlx.ir.graph.graph import Graph
     from rlx.targets.artifacts.archive import Archive
-    from rlx.targets.artifacts.bundle import Bundle
 
 _ZIP = b"PK\x03\x04"
 _PROTOBUF = b"\x08"  # the tag of the first field of an ONNX model, the version; text does not begin with this character
@@ -18,8 +17,8 @@ _PROTOBUF = b"\x08"  # the tag of the first field of an ONNX model, the version;
 
 def read_program(
     path: str, function: str | None = None, sha256: str | None = None, bind: list[str] | None = None
-) -> Graph | Archive | Bundle:
-    """Return the graph or the compiled programs in a file.
+) -> Graph | Archive:
+    """The graph or the compiled programs in a file.
 
     Args:
         path: The file; `-` is standard input.
@@ -30,7 +29,7 @@ def read_program(
     Raises:
         Error: The file cannot be read, has an unexpected hash, or is neither a module nor an intact file of programs.
     """
-    from rlx.targets.artifacts import bundle
+    from rlx.targets.artifacts.archive import Archive
     from rlx.targets.hashes import check_sha256
     from rlx.weights.mapped import content_of
 
@@ -38,7 +37,7 @@ def read_program(
     if sha256 is not None:
         check_sha256(data, sha256, path)
     if data[:4] == _ZIP:
-        return bundle.from_bytes(data, path) if path == "-" else bundle.load(path, expected_sha256=sha256)
+        return Archive.from_bytes(data, path) if path == "-" else Archive.load(path, expected_sha256=sha256)
     if path.endswith(".onnx") or data[:1] == _PROTOBUF:
         return _onnx(bytes(data), path, function, [] if bind is None else bind)
     return _graph(data, path, function)

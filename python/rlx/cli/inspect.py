@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rlx.ir.graph.graph import Graph
     from rlx.ir.graph.listing import GraphReport
     from rlx.targets.artifacts.archive import Archive
-    from rlx.targets.artifacts.bundle import Bundle
+    from rlx.targets.artifacts.entry import StoredEntry
     from rlx.targets.artifacts.parameters import Parameters
     from rlx.targets.compilation import Compilation
     from rlx.weights import Weights
@@ -144,13 +144,11 @@ def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
         write_atomically(arguments.memory_svg, report.svg().encode())
 
 
-def _file_text(file: Archive | Bundle) -> str:
-    from rlx.targets.artifacts.bundle import Bundle
-
-    if not isinstance(file, Bundle):
-        return _archive_text(file)
-    lines = [printable(f"{len(file.entries)} entry points: {', '.join(file.entries)}", keep="")]
-    lines += [f"\n{printable(name, keep='')}: {_archive_text(archive)}" for name, archive in file.entries.items()]
+def _file_text(file: Archive) -> str:
+    if not file.names:
+        return _entry_text(file.entry())
+    lines = [printable(f"{len(file.names)} entry points: {', '.join(file.names)}", keep="")]
+    lines += [f"\n{printable(name, keep='')}: {_entry_text(file.entries[name])}" for name in file.names]
     if file.parameters is not None:
         lines.append("\n" + _values_line(file.parameters).strip())
     return "\n".join(lines)
@@ -163,11 +161,11 @@ def _values_line(stored: Parameters) -> str:
     return f"  parameters with values: {len(stored.places)}, {bytes_text(stored.size)}, {place}"
 
 
-def _archive_text(archive: Archive) -> str:
+def _entry_text(entry: StoredEntry) -> str:
     from rlx.report.text import bytes_text
 
-    signature, stored = archive.signature, archive.parameters
-    programs = [f"{program}, {bytes_text(program.code.nbytes)}" for program in archive.programs]
+    signature, stored = entry.signature, entry.parameters
+    programs = [f"{program}, {bytes_text(program.code.nbytes)}" for program in entry.programs]
     lines = [f"@{signature.name} compiled for {programs[0]}", *(f"  and for {program}" for program in programs[1:])]
     for a in signature.arguments:
         lines.append(f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}")
@@ -175,7 +173,7 @@ def _archive_text(archive: Archive) -> str:
     lines = [printable(line, keep="") for line in lines]
     if stored is not None:
         lines.append(_values_line(stored))
-    for program in archive.programs:
+    for program in entry.programs:
         if len(programs) > 1:
             lines.append(f"  {program}")
         lines += _facts(program.info, "  " * min(len(programs), 2))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rlx.ir.interface import Argument, Output
     from rlx.runtime.compiled import CompiledGraph
     from rlx.targets.artifacts.archive import Archive
-    from rlx.targets.artifacts.bundle import Bundle
+    from rlx.targets.artifacts.entry import StoredEntry
 
 Arrays = dict[str, np.ndarray]
 # Characters that a name must not contain if it becomes a file name. A colon follows a drive or precedes a stream.
@@ -118,24 +118,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _entry(program: Graph | Archive | Bundle, arguments: argparse.Namespace) -> Graph | Archive:
-    """Return the graph or program of a file to run.
+def _entry(program: Graph | Archive, arguments: argparse.Namespace) -> Graph | StoredEntry:
+    """What is to be run of a file.
 
     Raises:
         Error: It has several entry points and none is named, does not have the named entry point, or has no entry
             points.
     """
+    from rlx.ir.graph.graph import Graph
     from rlx.support.errors import Error
-    from rlx.targets.artifacts.bundle import Bundle
 
-    if isinstance(program, Bundle):
-        return program.entry(arguments.entry)
-    if arguments.entry is not None:
+    is_graph = isinstance(program, Graph)
+    if arguments.entry is not None and (is_graph or not program.names):
         raise Error(f"{arguments.file} has no entry points by name; leave out --entry={arguments.entry}")
-    return program
+    return program if is_graph else program.entry(arguments.entry)
 
 
-def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:
+def _check_options(entry: StoredEntry, arguments: argparse.Namespace) -> None:
     from rlx.runtime.device import Device
     from rlx.support.errors import Error
 
@@ -144,8 +143,8 @@ def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:
             raise Error(f"{arguments.file} is compiled; --{option} needs MLIR text")
     if flag := first_given(arguments):
         raise Error(f"{arguments.file} is compiled; {flag} needs MLIR text")
-    if arguments.device is not None and all(p.target != Device.of(arguments.device).value for p in archive.programs):
-        targets = " and ".join(dict.fromkeys(p.target for p in archive.programs))
+    if arguments.device is not None and all(p.target != Device.of(arguments.device).value for p in entry.programs):
+        targets = " and ".join(dict.fromkeys(p.target for p in entry.programs))
         raise Error(f"{arguments.file} is compiled for {targets}, not for {arguments.device}")
 
 
@@ -213,12 +212,12 @@ def _from_file(path: str, declared: Sequence[Argument], already_given: Mapping[s
     return open_weights(path).values_of(a for a in declared if a.kind == "param" and a.name not in already_given)
 
 
-def _stored(archive: Archive, already_given: Mapping[str, np.ndarray]) -> Arrays:
-    """Return the parameter values that a file of programs contains or refers to, if any of them is needed."""
-    assert archive.parameters is not None
-    if archive.parameters.places.keys() <= already_given.keys():
+def _stored(entry: StoredEntry, already_given: Mapping[str, np.ndarray]) -> Arrays:
+    """The values of parameters that a file of programs has or refers to, if any of them is needed."""
+    assert entry.parameters is not None
+    if entry.parameters.places.keys() <= already_given.keys():
         return {}
-    return archive.parameters.arrays(archive.signature, archive.folder)
+    return entry.parameters.arrays(entry.signature, entry.folder)
 
 
 def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays, came: Collection[str] = ()) -> None:
@@ -273,12 +272,12 @@ def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argpars
     return _MeasuredCall(lambda: evaluate(source, {**graph.weights, **inputs, **params}), tuple)
 
 
-def _artifact_call(archive: Archive, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _MeasuredCall:
+def _artifact_call(entry: StoredEntry, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _MeasuredCall:
     from rlx.runtime.compiled import CompiledGraph
     from rlx.runtime.device import Device
 
     target = None if arguments.device is None else Device.of(arguments.device).value
-    program = CompiledGraph(archive.choose(target), threads=arguments.threads)
+    program = CompiledGraph(entry.choose(target), threads=arguments.threads)
     program.set_params(params, copy=False)
     program.load()
     return _compiled_call(program, inputs)

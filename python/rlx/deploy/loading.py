@@ -8,8 +8,7 @@ from typing import Any
 from rlx.ir.checks import check_string
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.programs import Programs
-from rlx.targets.artifacts import bundle
-from rlx.targets.artifacts.bundle import Bundle
+from rlx.targets.artifacts.archive import Archive
 from rlx.weights import opened
 
 
@@ -24,9 +23,9 @@ def load(
 ) -> Any:
     """Load a compiled program. Programs are code: load only trusted files, or check the file by its SHA-256.
 
-    The result is `Programs` for a file with several entry points, else a `CompiledGraph`. If the file has programs for
-    several targets, the one for this machine is chosen: see `Archive.choose`. Parameters in the file, or in a separate
-    file that it refers to, are mapped into memory: these files must not be written to while the program is used.
+    A file of several entry points gives `Programs`, every other one a `CompiledGraph`. Of a file with programs for several
+    targets it is the one for this machine: see `StoredEntry.choose`. Parameters that are in the file, or in one beside it
+    that it refers to, are mapped into memory: these files must not be written to as long as the program is used.
 
     Args:
         path: A file written by `CompiledGraph.save`, `Programs.save` or `rlx compile`.
@@ -45,14 +44,14 @@ def load(
     """
     if target is not None:
         check_string(target, "target")
-    file = bundle.load(path, expected_sha256=expected_sha256)
-    if isinstance(file, Bundle):
-        chosen = {entry: file.entry(entry).choose(target) for entry in file.entries}
+    file = Archive.load(path, expected_sha256=expected_sha256)
+    if file.names:
+        chosen = {entry: file.entry(entry).choose(target) for entry in file.names}
         compiled: Programs | CompiledGraph = Programs(
             {entry: CompiledGraph(artifact, threads=threads) for entry, artifact in chosen.items()}
         )
     else:
-        compiled = CompiledGraph(file.choose(target), threads=threads)
+        compiled = CompiledGraph(file.entry().choose(target), threads=threads)
     given = None if params is None else opened(params)
     stored = file.parameters
     if stored is not None and not (given is not None and stored.places.keys() <= given.keys()):

@@ -20,9 +20,9 @@ from rlx.support.files import file_name
 from rlx.support.locks import holding, make_lock
 from rlx.support.printable import printable
 from rlx.support.short import listed
-from rlx.targets.artifacts.archive import with_parameters
+from rlx.targets.artifacts.archive import Archive
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.bundle import Bundle, shared_arguments
+from rlx.targets.artifacts.signature import shared_arguments
 from rlx.targets.protocol import Program
 
 
@@ -244,14 +244,14 @@ class Programs:
         Raises:
             Error: A file cannot be written, the programs have other inputs or outputs, or a weight has not been set.
         """
-        bundle = Bundle.of({name: [p[name].artifact for p in (self, *map(self._alike, others))] for name in self})
+        archive = Archive.of({name: [p[name].artifact for p in (self, *map(self._alike, others))] for name in self})
         if params or params_file is not None:
             self._settle()
             weights = holding(self._shared.lock, self._shared.weights)
             if missing := [argument for argument in self.params if argument.name not in weights]:
                 raise unset_params(missing)
-            bundle = with_parameters(bundle, file_name(path), weights, params_file)
-        bundle.save(file_name(path))
+            archive = archive.with_parameters(file_name(path), weights, params_file)
+        archive.save(file_name(path))
 
     def _alike(self, other: Any) -> Programs:
         """Return other programs, checked to have the same entry points.

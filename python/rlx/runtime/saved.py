@@ -15,7 +15,7 @@ from rlx.runtime.content import Content
 from rlx.support.errors import Error
 from rlx.support.files import file_name
 from rlx.support.locks import holding
-from rlx.targets.artifacts.archive import Archive, with_parameters
+from rlx.targets.artifacts.archive import Archive
 from rlx.targets.artifacts.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class Saved:
         Raises:
             Error: A file cannot be written, the programs have other inputs or outputs, or a weight has not been set.
         """
-        archive = Archive.of([self.artifact, *(_artifact_of(other) for other in others)])
+        archive = Archive.of({None: [self.artifact, *(_artifact_of(other) for other in others)]})
         if params or params_file is not None:
-            archive = with_parameters(archive, file_name(path), self._set_weights(), params_file)
+            archive = archive.with_parameters(file_name(path), self._set_weights(), params_file)
         archive.save(file_name(path))
 
     def _set_weights(self) -> dict[str, np.ndarray]:

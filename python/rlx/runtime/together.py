@@ -14,7 +14,8 @@ from rlx.ir.interface import argument_array
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.programs import Programs
 from rlx.support.errors import Error
-from rlx.targets.artifacts.bundle import MOST_ENTRIES, shared_arguments
+from rlx.targets.artifacts.archive import MOST_ENTRIES
+from rlx.targets.artifacts.signature import shared_arguments
 from rlx.targets.options import CompileOptions
 from rlx.targets.stages import graph_of
 

@@ -130,13 +130,15 @@ def test_the_checksums_find_what_the_archive_does_not() -> None:
         other[len(other) // 2] ^= 1
         told = refusal(packed({"manifest.json": json.dumps(manifest).encode(), **others, name: bytes(other)}))
         assert f"{name} is damaged, or another one" in told
-    manifest["programs"][0]["info"]["borrow"] = not manifest["programs"][0]["info"]["borrow"]
+    manifest["entries"][0]["programs"][0]["info"]["borrow"] = not manifest["entries"][0]["programs"][0]["info"][
+        "borrow"
+    ]
     assert "checksum" in refusal(packed({"manifest.json": json.dumps(manifest).encode(), **others}))
 
 
 def test_a_file_of_a_back_end_that_is_not_installed() -> None:
     manifest, others = members(written("cpu", 0))
-    manifest["programs"][0]["target"] = "toy"
+    manifest["entries"][0]["programs"][0]["target"] = "toy"
     told = refusal(sealed(manifest, {"programs/0-toy-host": next(iter(others.values()))}))
     assert "it is for target 'toy', for which no back end is installed" in told
     assert "damaged" not in told
@@ -220,11 +222,11 @@ def test_other_archives(name: str) -> None:
         ('{"format": NaN}', "NaN is not a number"),
         ('{"format": 1e999}', "1e999 is not a number"),
         ('{"format": ' + "9" * 5000 + "}", "not JSON"),
-        ('{"format": 3, "format": 3}', "two entries of one name"),
-        ('{"format": 1}', "format 1, this version reads 3"),
-        ('{"format": [[1]]}', "format a list of 1, this version reads 3"),
+        ('{"format": 5, "format": 5}', "two entries of one name"),
+        ('{"format": 1}', "format 1, this version reads 5"),
+        ('{"format": [[1]]}', "format a list of 1, this version reads 5"),
         ("[]", "expected an object"),
-        ('{"format": 3}', "manifest has no"),
+        ('{"format": 5}', "manifest has no"),
         ('"\\ud800"', "expected an object"),
     ],
 )
@@ -285,7 +287,7 @@ def changes() -> dict[str, Callable[[dict[str, Any]], None]]:
 def test_a_signature_of_another_program(target: str, name: str) -> None:
     """The program would access memory out of bounds. Loading the file raises an error."""
     manifest, others = members(written(target, 1))
-    changes()[name](manifest)
+    changes()[name](manifest["entries"][0])
     artifact = Artifact.from_bytes(sealed(manifest, others))
     compiled = CompiledGraph(artifact, threads=1)
     compiled.set_params(
@@ -308,10 +310,10 @@ def test_the_program_of_another_artifact(target: str) -> None:
 def test_what_a_call_relies_on_belongs_to_the_program() -> None:
     """The facts that a program only reads its arguments, and that it accepts certain sizes."""
     manifest, others = members(written("cpu", 1))
-    assert manifest["programs"][0]["info"]["requirements"]
-    for entry, value in (("requirements", []), ("borrow", not manifest["programs"][0]["info"]["borrow"])):
+    assert manifest["entries"][0]["programs"][0]["info"]["requirements"]
+    for entry, value in (("requirements", []), ("borrow", not manifest["entries"][0]["programs"][0]["info"]["borrow"])):
         changed = copy.deepcopy(manifest)
-        changed["programs"][0]["info"][entry] = value
+        changed["entries"][0]["programs"][0]["info"][entry] = value
         with pytest.raises(rlx.ExecutionError, match="another one than the artifact describes"):
             CompiledGraph(Artifact.from_bytes(sealed(changed, others))).load()
 
@@ -332,9 +334,9 @@ def test_options_in_a_file_are_those_that_touch_nothing(option: Any, tmp_path: P
     manifest, others = members(written("xla", 0))
     if option[-1] == "PATH":
         option[-1] = str(tmp_path / "dump")
-    manifest["programs"][0]["info"]["options"] = [option]
+    manifest["entries"][0]["programs"][0]["info"]["options"] = [option]
     refusal(sealed(manifest, others))
-    manifest["programs"][0]["info"]["options"] = [["xla_cpu_enable_fast_math", True]]
+    manifest["entries"][0]["programs"][0]["info"]["options"] = [["xla_cpu_enable_fast_math", True]]
     assert Artifact.from_bytes(sealed(manifest, others)).info["options"] == [["xla_cpu_enable_fast_math", True]]
     assert not list(tmp_path.iterdir())
 

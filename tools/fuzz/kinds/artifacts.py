@@ -41,7 +41,7 @@ class Artifacts(Kind):
         document, others = copy.deepcopy(self.members[which])
         if rng.random() < 0.85:
             document = mutated(document, rng)
-        elif document.get("programs", [{"info": {}}])[0]["info"].get("form") == "rlx":
+        elif _form(document) == "rlx":
             others = {name: damaged_bytes(data, rng) for name, data in others.items()}
         if isinstance(document, dict) and rng.random() < 0.9:
             document = sealed(document, others if rng.random() < 0.5 else {})
@@ -51,20 +51,28 @@ class Artifacts(Kind):
         """Use an artifact in all possible ways."""
         from rlx.runtime.compiled import CompiledGraph
         from rlx.runtime.programs import Programs
-        from rlx.targets.artifacts import bundle
+        from rlx.targets.artifacts.archive import Archive
 
-        file = bundle.from_bytes(data)
-        again = bundle.from_bytes(file.to_bytes())
+        file = Archive.from_bytes(data)
+        again = Archive.from_bytes(file.to_bytes())
         assert again.to_bytes() == file.to_bytes() and again.signature.to_json() == file.signature.to_json()
         values = {} if file.parameters is None else file.parameters.arrays(file.signature)
-        if not isinstance(file, bundle.Bundle):
-            use(CompiledGraph(file.choose(), threads=1), values)
+        if not file.names:
+            use(CompiledGraph(file.entry().choose(), threads=1), values)
             return
-        chosen = {name: file.entry(name).choose() for name in file.entries}
+        chosen = {name: file.entry(name).choose() for name in file.names}
         programs = Programs({name: CompiledGraph(artifact, threads=1) for name, artifact in chosen.items()})
         for name in programs:
             known = {a.name for a in programs[name].artifact.signature.of_kind("param")}
             use(programs[name], {n: array for n, array in values.items() if n in known})
+
+
+def _form(document: Any) -> Any:
+    """How the first program of a manifest is written, None where it does not say."""
+    try:
+        return document["entries"][0]["programs"][0]["info"].get("form")
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
 
 
 def artifacts() -> list[Any]:
@@ -90,22 +98,21 @@ def artifacts() -> list[Any]:
 
 
 def several(made: list[Any]) -> bytes:
-    """Return a file with two programs of one graph, and a value for its parameter."""
-    from rlx.targets.artifacts.archive import Archive, with_parameters
+    """A file with two programs of one graph, and a value for its parameter."""
+    from rlx.targets.artifacts.archive import Archive
 
-    archive = Archive.of([a for a in made if a.signature.name == "fixed"])
-    return with_parameters(archive, "several.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
+    archive = Archive.of({None: [a for a in made if a.signature.name == "fixed"]})
+    return archive.with_parameters("several.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
 
 
 def entry_points(made: list[Any]) -> bytes:
-    """Return a file with two entry points that share a parameter and a state, one of them for two targets."""
-    from rlx.targets.artifacts.archive import with_parameters
-    from rlx.targets.artifacts.bundle import Bundle
+    """A file with two entry points that share a parameter and a state, one of them for two targets."""
+    from rlx.targets.artifacts.archive import Archive
 
     fixed = [a for a in made if a.signature.name == "fixed"]
     sized = next(a for a in made if a.signature.name == "sized")
-    bundle = Bundle.of({"first": fixed, "second": fixed[:1], "other": [sized]})
-    return with_parameters(bundle, "entries.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
+    archive = Archive.of({"first": fixed, "second": fixed[:1], "other": [sized]})
+    return archive.with_parameters("entries.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
 
 
 def use(compiled: Any, values: dict[str, np.ndarray] | None = None) -> None:

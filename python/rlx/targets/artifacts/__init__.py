@@ -1,1 +1,1 @@
-"""Compiled programs as data and as files: artifacts, archives, bundles, signatures and parameters."""
+"""Compiled programs as data and as files: artifacts, archives, entry points, signatures and parameters."""

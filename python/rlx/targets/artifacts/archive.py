@@ -1,8 +1,10 @@
-"""The file of compiled programs, `.rlxa`: a signature, programs for one or more targets, and the values of parameters.
+"""The file of compiled programs, `.rlxa`: entry points, each with a program for some targets, and the values of parameters.
 
-It is an archive (`container.py`) of a manifest, the programs, and optional parameters. The manifest has the size and the hash
-of every member and of itself, so that damage is detected. This module checks that a file is complete and consistent. A program
-is code, and only the user can decide whether to trust it: loading accepts the expected SHA-256 of the file.
+It is an archive (`container.py`) of a manifest, the programs, and perhaps parameters. The manifest has the size and the hash of
+every member and of itself, so that all that is used is what was written. It is checked here that a file is complete and
+consistent. A program is code: whether to trust it, only the user can decide, who may give the SHA-256 of the file.
+
+A single graph is an entry point without a name. Several entry points have names, and share parameters and states by name.
 """
 
 from __future__ import annotations
@@ -10,55 +12,114 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from rlx.support.errors import Error, ExecutionError
+from rlx.support.errors import Error
 from rlx.support.files import file_name, replacing
+from rlx.support.suggestions import suggestion
 from rlx.targets.artifacts import fields, parameters
-from rlx.targets.artifacts.artifact import Artifact, NoBackEndError, checked
+from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.container import members_of, packed, write
-from rlx.targets.artifacts.fields import integer, listed, name, record
+from rlx.targets.artifacts.entry import ENTRY, MOST_PROGRAMS, StoredEntry, member, unchanged
+from rlx.targets.artifacts.fields import integer, listed, name
 from rlx.targets.artifacts.parameters import Parameters, check
-from rlx.targets.artifacts.signature import Signature
+from rlx.targets.artifacts.signature import Signature, shared_arguments
 from rlx.targets.hashes import check_sha256
-from rlx.targets.protocol import Judging
-from rlx.targets.registry import backend_of
 from rlx.weights.mapped import content_of
 
-if TYPE_CHECKING:
-    from rlx.targets.artifacts.bundle import Bundle
-
-FORMAT = 3
-SEVERAL_FORMAT = 4  # of files with several entry points: see `bundle.py`
-MANIFEST, PARAMETERS, PROGRAMS = "manifest.json", "parameters.irpa", "programs"
+FORMAT = 5
+MANIFEST, PARAMETERS = "manifest.json", "parameters.irpa"
+MOST_ENTRIES = 64
 _LONGEST_MANIFEST = 64 << 20
-MOST_PROGRAMS = 64
 
 
 @dataclass(frozen=True)
-class StoredProgram:
-    """A program in a file. Only its checksum has been verified."""
+class Archive:
+    """What a file of compiled programs holds.
 
-    target: str
-    arch: str
-    info: Mapping[str, Any] = field(repr=False)
-    code: Any = field(repr=False)
+    Attributes:
+        entries: The programs of each entry point by its name, without parameters. That of a single graph has the name None.
+        parameters: Values of parameters of any of them; None if there are none.
+        name: What to call it in messages.
+        folder: The folder that it was read from.
+    """
 
-    def __str__(self) -> str:
-        return f"{self.target} ({self.arch})"
+    entries: Mapping[str | None, StoredEntry]
+    parameters: Parameters | None = None
+    name: str = "the file"
+    folder: str | None = None
 
+    @classmethod
+    def of(cls, artifacts: Mapping[str | None, Sequence[Artifact]]) -> Archive:
+        """A file with the programs of some entry points, or of a single graph, whose name is None.
 
-class Written:
-    """Base class of the contents of a file."""
+        Raises:
+            Error: There are too many, they do not share what has one name, or those of an entry do not go together.
+        """
+        if len(artifacts) > MOST_ENTRIES:
+            raise Error(f"{len(artifacts)} entry points in one file; at most {MOST_ENTRIES} are allowed")
+        return cls(_checked({entry: StoredEntry.of(programs) for entry, programs in artifacts.items()}))
 
-    def _members(self) -> dict[str, Any]:
-        raise NotImplementedError(f"{type(self).__name__} has no members")
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the entry points; none if the file has a single graph."""
+        return tuple(entry for entry in self.entries if entry is not None)
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters and states of all entry points, as the signature of a function."""
+        return _shared(self.entries)
+
+    def entry(self, name: str | None = None) -> StoredEntry:
+        """The programs of one entry point, with the values of its parameters.
+
+        Args:
+            name: Its name; None for the only one.
+
+        Raises:
+            Error: There is no such entry point, or there are several; the message lists them.
+        """
+        known = ", ".join(map(ascii, self.names))
+        if name is None and len(self.entries) > 1:
+            hint = f"name one: --entry={self.names[0]!a:.60}; rlx.load gives them all"
+            raise Error(f"{self.name} has several entry points: {known}", hint=hint)
+        if name is not None and name not in self.entries:
+            there = f"{suggestion(name, self.names)}; it has {known or 'a single graph'}"
+            raise Error(f"{self.name} has no entry point {name!a:.60}{there}")
+        name = next(iter(self.entries)) if name is None else name
+        found, values = self.entries[name], self.parameters
+        if values is not None:
+            own = {argument.name for argument in found.signature.of_kind("param")}
+            values = replace(values, places={key: place for key, place in values.places.items() if key in own})
+        origin = self.name if name is None else f"{self.name}, entry {name!a:.60}"
+        return replace(found, parameters=values, origin=origin, folder=self.folder)
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def with_parameters(
+        self, path: str, arrays: Mapping[str, np.ndarray], file: str | os.PathLike[str] | None = None
+    ) -> Archive:
+        """The same with the values of parameters.
+
+        Args:
+            path: Where it will be written to.
+            arrays: The values, by name.
+            file: The file to write the values to now, beside the other one; None puts them into that.
+
+        Raises:
+            Error: The file is in another folder, is the same one, or cannot be written.
+        """
+        if file is None:
+            return replace(self, parameters=parameters.written(arrays))
+        target, beside = Path(file_name(path)), Path(file_name(file))
+        if target.absolute().parent != beside.absolute().parent or target.name == beside.name:
+            raise Error(f"{beside} is to lie beside {target}, under another name", hint=f"write it to {target.parent}")
+        return replace(self, parameters=parameters.written(arrays, beside))
 
     def to_bytes(self) -> bytes:
         """Return the content of the file. Equal contents give equal bytes.
@@ -77,50 +138,20 @@ class Written:
         with replacing(path) as temporary, open(temporary, "wb") as file:
             write(file, self._members())
 
-
-@dataclass(frozen=True)
-class Archive(Written):
-    """The content of a file of compiled programs.
-
-    Attributes:
-        signature: The arguments and outputs of all programs.
-        programs: The programs, in order of preference.
-        parameters: Values of parameters, or None.
-        name: The name in messages.
-        folder: The folder that the file was read from.
-    """
-
-    signature: Signature
-    programs: tuple[StoredProgram, ...]
-    parameters: Parameters | None = None
-    name: str = "the file"
-    folder: str | None = None
-
-    # --- writing ----------------------------------------------------------------------------------
-
-    @classmethod
-    def of(cls, artifacts: Sequence[Artifact], parameters: Parameters | None = None) -> Archive:
-        """Return a file with some programs.
-
-        Raises:
-            Error: Signatures differ, or two programs are for the same target and architecture.
-        """
-        first = artifacts[0].signature
-        for artifact in artifacts:
-            if artifact.signature.to_json() != first.to_json():
-                names = f"@{first.name} and @{artifact.signature.name}"
-                raise Error(f"{names} take or give something else", hint="one file has programs of one graph")
-        names = [f"{a.target} ({a.arch})" for a in artifacts]
-        if twice := {n for n in names if names.count(n) > 1}:
-            raise Error(f"two programs for {sorted(twice)[0]} in one file", hint="leave one of them out")
-        if len(names) > MOST_PROGRAMS:
-            raise Error(f"{len(names)} programs in one file; at most {MOST_PROGRAMS} are allowed")
-        return cls(first, tuple(StoredProgram(a.target, a.arch, a.info, a.program) for a in artifacts), parameters)
-
     def _members(self) -> dict[str, Any]:
-        head = {"format": FORMAT, "signature": self.signature.to_json(), "programs": programs_to_json(self.programs)}
-        programs = {member(index, p.target, p.arch): p.code for index, p in enumerate(self.programs)}
-        return written_members(head, programs, self.parameters)
+        rows = [(name, program) for name, entry in self.entries.items() for program in entry.programs]
+        others = {member(i, name, p.target, p.arch): p.code for i, (name, p) in enumerate(rows)}
+        values = self.parameters
+        if values is not None and values.file is None:
+            others[PARAMETERS] = values.content
+        manifest = {
+            "format": FORMAT,
+            "entries": [{"name": name, **entry.to_json()} for name, entry in self.entries.items()],
+            "parameters": values and values.to_json(),
+            "members": [[n, memoryview(d).nbytes, hashlib.sha256(d).hexdigest()] for n, d in others.items()],
+        }
+        manifest["sha256"] = checksum(manifest)
+        return {MANIFEST: json.dumps(manifest, indent=1, allow_nan=False).encode(), **others}
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -136,7 +167,9 @@ class Archive(Written):
         Raises:
             Error: The data is damaged, has another format, or does not have the expected SHA-256.
         """
-        manifest, members = read_members(data, name, expected_sha256)
+        if expected_sha256 is not None:
+            check_sha256(data, expected_sha256, name)
+        manifest, members = _read(data, name)
         try:
             return replace(_from_manifest(manifest, members), name=name)
         except Error as problem:
@@ -157,136 +190,30 @@ class Archive(Written):
         archive = cls.from_bytes(content_of(file), file, expected_sha256=expected_sha256)
         return replace(archive, folder=os.path.dirname(os.path.abspath(file)))
 
-    # --- choosing ---------------------------------------------------------------------------------
 
-    def artifact(self, stored: StoredProgram) -> Artifact:
-        """One of the programs, checked by its back end.
-
-        Raises:
-            Error: The back end is not installed, or the information about the program does not match its back end.
-        """
-        try:
-            checked(stored.target, stored.arch, stored.info)
-        except NoBackEndError as problem:
-            raise NoBackEndError(f"{self.name}: {problem.message}", hint=problem.hint) from None
-        except Error as problem:
-            raise Error(f"{self.name} is damaged: {problem.message}", hint=problem.hint) from None
-        return Artifact(stored.target, stored.arch, self.signature, bytes(stored.code), dict(stored.info))
-
-    def choose(self, target: str | None = None) -> Artifact:
-        """Return the best program for this machine: the first target with a device here, and its highest-ranked program.
-
-        If the file has only one program, that one is returned. Loading it on its device checks whether this machine can run it.
-
-        Args:
-            target: Considers only programs for this target.
-
-        Raises:
-            Error: No program can run here; the message has a reason for each.
-        """
-        candidates = [p for p in self.programs if target is None or p.target == target]
-        if not candidates:
-            has = ", ".join(map(str, self.programs))
-            raise Error(f"{self.name} has no program for {target!r:.60}", hint=f"it has programs for {has}")
-        if len(candidates) == 1:
-            return self.artifact(candidates[0])
-        able: list[tuple[int, Artifact]] = []
-        reasons = []
-        for stored in candidates:
-            if able and able[0][1].target != stored.target:
-                continue
-            try:
-                artifact = self.artifact(stored)
-                judge = _judge(artifact.target)
-                reason = judge and judge.lacks(artifact)
-            except NoBackEndError as problem:
-                reason = problem.message
-            else:
-                if reason is None:
-                    able.append((judge.rank(artifact) if judge else 0, artifact))
-            if reason is not None:
-                reasons.append(f"{stored}: {reason}")
-        if not able:
-            raise ExecutionError(
-                f"{self.name} has no program that this machine can run:\n  " + "\n  ".join(reasons),
-                hint="compile one for this machine as well: `rlx compile --also=cpu:x86-64`",
-            )
-        return max(able, key=lambda entry: entry[0])[1]
+def _shared(entries: Mapping[str | None, StoredEntry]) -> Signature:
+    arguments = {entry or "": stored.signature.arguments for entry, stored in entries.items()}
+    return Signature("shared", tuple(shared_arguments(arguments).values()), ())
 
 
-HasParameters = TypeVar("HasParameters", bound="Archive | Bundle")
-
-
-def with_parameters(
-    archive: HasParameters, path: str, arrays: Mapping[str, np.ndarray], file: str | os.PathLike[str] | None = None
-) -> HasParameters:
-    """Return an archive with the values of its parameters.
-
-    Args:
-        archive: The archive without them.
-        path: The path that the archive will be written to.
-        arrays: The values, by name.
-        file: A separate file in the same folder for the values, which is written now. None stores them in the archive.
+def _checked(entries: Mapping[str | None, StoredEntry]) -> Mapping[str | None, StoredEntry]:
+    """Entry points that may be together in a file.
 
     Raises:
-        Error: `file` is in another folder, equals `path`, or cannot be written.
+        Error: Two differ in what they share, or one of several has no name.
     """
-    if file is None:
-        return replace(archive, parameters=parameters.written(arrays))
-    target, beside = Path(file_name(path)), Path(file_name(file))
-    if target.absolute().parent != beside.absolute().parent or target.name == beside.name:
-        raise Error(f"{beside} is to lie beside {target}, under another name", hint=f"write it to {target.parent}")
-    return replace(archive, parameters=parameters.written(arrays, beside))
+    if None in entries and len(entries) > 1:
+        raise Error("one of several entry points has no name")
+    _shared(entries)
+    return entries
 
 
-def _judge(target: str) -> Judging | None:
-    """Return the loader that decides whether this machine can run a target's programs, or None if there is none."""
-    loader: Any = backend_of(target).loader
-    return loader if isinstance(loader, Judging) else None
-
-
-def member(index: int, target: str, arch: str) -> str:
-    """Return the member name of a program. It is readable, for users who extract it."""
-    return f"{PROGRAMS}/{index}-" + re.sub(r"[^A-Za-z0-9_-]", "_", f"{target}-{arch}")[:60]
-
-
-def programs_to_json(programs: Sequence[StoredProgram]) -> list[dict[str, Any]]:
-    """Return the entries of programs in a manifest."""
-    return [{"target": p.target, "arch": p.arch, "info": p.info} for p in programs]
-
-
-def written_members(
-    head: Mapping[str, Any], programs: Mapping[str, Any], parameters: Parameters | None
-) -> dict[str, Any]:
-    """Return the members of a file, including its manifest.
-
-    Args:
-        head: The first entries of the manifest.
-        programs: The programs, by member name.
-        parameters: The values of parameters, or None.
-    """
-    others = dict(programs)
-    if parameters is not None and parameters.file is None:
-        others[PARAMETERS] = parameters.content
-    manifest = {
-        **head,
-        "parameters": parameters and parameters.to_json(),
-        "members": [[n, memoryview(d).nbytes, hashlib.sha256(d).hexdigest()] for n, d in others.items()],
-    }
-    manifest["sha256"] = checksum(manifest)
-    return {MANIFEST: json.dumps(manifest, indent=1, allow_nan=False).encode(), **others}
-
-
-def read_members(
-    data: Any, name: str, expected_sha256: str | None = None, formats: Sequence[int] = (FORMAT,)
-) -> tuple[Any, dict[str, memoryview]]:
-    """Return the manifest of a file and the other members. Only the format number of the manifest has been checked.
+def _read(data: Any, name: str) -> tuple[Any, dict[str, memoryview]]:
+    """The manifest of a file, of which nothing but its format has been checked, and the other members.
 
     Raises:
-        Error: The data is not this kind of file, is damaged, has another format, or does not have the expected SHA-256.
+        Error: The data is no such file, is damaged, or of another format.
     """
-    if expected_sha256 is not None:
-        check_sha256(data, expected_sha256, name)
     try:
         members = members_of(data)
         if next(iter(members)) != MANIFEST:
@@ -294,11 +221,9 @@ def read_members(
         manifest = fields.parsed(bytes(members.pop(MANIFEST)), _LONGEST_MANIFEST)
     except Error as problem:
         raise Error(f"{name} is not a compiled RLX program, or is damaged: {problem.message}") from None
-    if isinstance(manifest, dict) and manifest.get("format") not in formats:
-        if manifest.get("format") == SEVERAL_FORMAT:
-            raise Error(f"{name} has several entry points, and one program is wanted", hint="rlx.load gives them all")
-        written_format, known = fields.shown(manifest.get("format")), " and ".join(map(str, formats))
-        raise Error(f"{name}: format {written_format}, this version reads {known}", hint="compile it again")
+    if isinstance(manifest, dict) and manifest.get("format") != FORMAT:
+        written_format = fields.shown(manifest.get("format"))
+        raise Error(f"{name}: format {written_format}, this version reads {FORMAT}", hint="compile it again")
     return manifest, members
 
 
@@ -308,50 +233,43 @@ def checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
-def unchanged(value: Any, what: str) -> Any:
-    return value  # checked elsewhere
-
-
-def _facts(value: Any, what: str) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise fields.refused(what, "an object", value)
-    return value  # the back end checks it
-
-
-PROGRAM = record({"target": name, "arch": name, "info": _facts})
-MEMBER = fields.row(name, integer(0, 1 << 32), name)
-_CONTENT: Callable[[Any, str], dict[str, Any]] = record(
+_CONTENT: Callable[[Any, str], dict[str, Any]] = fields.record(
     {
         "format": unchanged,
-        "signature": unchanged,
-        "programs": listed(PROGRAM, MOST_PROGRAMS),
+        "entries": listed(ENTRY, MOST_ENTRIES),
         "parameters": unchanged,
-        "members": listed(MEMBER, MOST_PROGRAMS + 1),
+        "members": listed(fields.row(name, integer(0, 1 << 32), name), MOST_ENTRIES * MOST_PROGRAMS + 1),
         "sha256": name,
     }
 )
 
 
-def check_members(manifest: Mapping[str, Any], content: Mapping[str, Any], members: Mapping[str, memoryview]) -> None:
-    """Check that a file has the members listed in its manifest, with their sizes and hashes.
-
-    Args:
-        manifest: The manifest.
-        content: The manifest after its fields were checked.
-        members: The members of the file, except the manifest.
-
-    Raises:
-        Error: A member is missing, or has another size or hash.
-    """
+def _from_manifest(manifest: Any, members: Mapping[str, memoryview]) -> Archive:
+    content = _CONTENT(manifest, "manifest")
     if content["sha256"] != checksum(manifest):
         raise Error("the checksum of its manifest is that of another one")
     if [entry[0] for entry in content["members"]] != list(members):
         raise Error("its members are not those that its manifest lists")
     for key, size, sha256 in content["members"]:
         check(members[key], size, sha256, key)
+    names = [entry["name"] for entry in content["entries"]]
+    if len(set(names)) != len(names):
+        raise Error("two entries have the same name")
+    rows = [(entry["name"], p) for entry in content["entries"] for p in entry["programs"]]
+    keys = [member(index, entry, p["target"], p["arch"]) for index, (entry, p) in enumerate(rows)]
+    if not keys or list(members)[: len(keys)] != keys:
+        raise Error("its members are not the programs that its manifest has")
+    codes = iter(keys)
+    entries = dict[str | None, StoredEntry]()
+    for entry in content["entries"]:
+        if not entry["programs"]:
+            raise Error(f"the entry {entry['name']!a:.60} has no program")
+        entries[entry["name"]] = StoredEntry.from_json(entry, [members[next(codes)] for _ in entry["programs"]])
+    archive = Archive(_checked(entries))
+    return replace(archive, parameters=_values(content["parameters"], archive.signature, keys, members))
 
 
-def stored_values(
+def _values(
     described: Any, signature: Signature, programs: Sequence[str], members: Mapping[str, memoryview]
 ) -> Parameters | None:
     """Return the values of parameters that a manifest describes.
@@ -367,21 +285,9 @@ def stored_values(
     """
     values = None if described is None else Parameters.from_json(described, signature)
     is_inside = values is not None and values.file is None
-    if [*programs, *[PARAMETERS] * is_inside] != list(members) or not programs:
+    if [*programs, *[PARAMETERS] * is_inside] != list(members):
         raise Error("its members are not the programs that its manifest has")
     if values is not None and is_inside:
         check(members[PARAMETERS], values.size, values.sha256, PARAMETERS)
         values = replace(values, content=members[PARAMETERS])
     return values
-
-
-def _from_manifest(manifest: Any, members: Mapping[str, memoryview]) -> Archive:
-    content = _CONTENT(manifest, "manifest")
-    check_members(manifest, content, members)
-    signature, programs = Signature.from_json(content["signature"]), content["programs"]
-    names = [member(index, p["target"], p["arch"]) for index, p in enumerate(programs)]
-    values = stored_values(content["parameters"], signature, names, members)
-    stored = [
-        StoredProgram(p["target"], p["arch"], p["info"], members[key]) for key, p in zip(names, programs, strict=True)
-    ]
-    return Archive(signature, tuple(stored), values)

@@ -48,7 +48,7 @@ class Artifact:
         """
         from rlx.targets.artifacts.archive import Archive
 
-        return Archive.of([self]).to_bytes()
+        return Archive.of({None: [self]}).to_bytes()
 
     @property
     def sha256(self) -> str:
@@ -57,23 +57,23 @@ class Artifact:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "artifact", *, expected_sha256: str | None = None) -> Artifact:
-        """The program for this machine in the content of a file: see `Archive.from_bytes` and `Archive.choose`."""
+        """The program for this machine in the content of a file: see `Archive.from_bytes` and `StoredEntry.choose`."""
         from rlx.targets.artifacts.archive import Archive
 
-        return Archive.from_bytes(data, name, expected_sha256=expected_sha256).choose()
+        return Archive.from_bytes(data, name, expected_sha256=expected_sha256).entry().choose()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact to a file atomically."""
         from rlx.targets.artifacts.archive import Archive
 
-        Archive.of([self]).save(path)
+        Archive.of({None: [self]}).save(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, expected_sha256: str | None = None) -> Artifact:
-        """The program for this machine in a file: see `Archive.load` and `Archive.choose`."""
+        """The program for this machine in a file: see `Archive.load` and `StoredEntry.choose`."""
         from rlx.targets.artifacts.archive import Archive
 
-        return Archive.load(path, expected_sha256=expected_sha256).choose()
+        return Archive.load(path, expected_sha256=expected_sha256).entry().choose()
 
 
 def checked(target: str, arch: str, info: Mapping[str, Any]) -> None:

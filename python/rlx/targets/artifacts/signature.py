@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -126,3 +126,31 @@ def requirement(value: Any, what: str) -> Requirement:
 
 
 _REQUIREMENT = row(name, text, optional(text))
+
+
+def shared_arguments(entries: Mapping[str, Iterable[Argument]]) -> dict[str, Argument]:
+    """The parameters and states of several entry points, by name: those of one name are one.
+
+    Args:
+        entries: The arguments of each entry point.
+
+    Raises:
+        Error: Two of one name differ in kind, shape, dtype or initial value; the message names both entry points.
+    """
+    found: dict[str, tuple[str, Argument]] = {}
+    for entry, arguments in entries.items():
+        for argument in arguments:
+            if argument.kind == "input":
+                continue
+            first, other = found.setdefault(argument.name, (entry, argument))
+            if (argument.kind, argument.shape) != (other.kind, other.shape) or argument.init != other.init:
+                raise Error(
+                    f"'{argument.name}' is {_described(other)} in {first!a} and {_described(argument)} in {entry!a}",
+                    hint="entry points share parameters and states by name: make them equal, or rename one",
+                )
+    return {key: argument for key, (_, argument) in found.items()}
+
+
+def _described(argument: Argument) -> str:
+    initial = f" that begins as {argument.init:g}" if argument.kind == "state" else ""
+    return f"a {'parameter' if argument.kind == 'param' else argument.kind} {argument.shape}{initial}"
