@@ -11,6 +11,7 @@ import pytest
 import rlx
 from rlx.ir.interface import Argument
 from rlx.train import Adafactor, AdamW
+from rlx.train.options import TrainingOptions
 from rlx.train.program import training_graph
 
 MESH = rlx.Mesh({"data": 4, "model": 2})
@@ -159,7 +160,7 @@ def test_transforms_keep_shardings() -> None:
 
 
 def test_an_optimiser_keeps_what_belongs_to_a_parameter_as_that_is() -> None:
-    made = training_graph(layers(), AdamW(1e-3), loss="loss", ema=0.9, accumulate=2).graph
+    made = training_graph(layers(), AdamW(1e-3), TrainingOptions(loss="loss", ema=0.9, accumulate=2)).graph
     found = shardings(made)
     for name in ("w", "v"):
         for prefix in ("", "adamw_m/", "adamw_v/", "ema/", "gradient_sum/"):

@@ -16,10 +16,12 @@ import rlx
 from rlx.cli.options import add_options, first_given, options_of
 from rlx.cli.parser import Parser
 from rlx.ir.op.signature import POLICIES
+from rlx.support.options import option_help
 from rlx.targets.compilation import Compilation
-from rlx.targets.options import CompileKeywords, CompileOptions, option_help
+from rlx.targets.options import CompileKeywords, CompileOptions
 from rlx.targets.registry import target_of
 from rlx.train.layout import compile_training
+from rlx.train.options import TrainingKeywords, TrainingOptions
 from tests.cli.calling import Command
 
 NAMES = [option.name for option in fields(CompileOptions)]
@@ -43,13 +45,12 @@ def graph() -> Any:
 
 
 def test_the_keywords_are_the_fields() -> None:
-    known = {name: t.__forward_arg__ if isinstance(t, ForwardRef) else t for name, t in _annotations().items()}
-    assert known == {option.name: option.type for option in fields(CompileOptions)}
-    assert CompileOptions().keywords() == {name: default for name, (default, _) in option_help().items()}
-
-
-def _annotations() -> dict[str, Any]:
-    return dict(CompileKeywords.__annotations__)
+    for options, keywords in ((CompileOptions, CompileKeywords), (TrainingOptions, TrainingKeywords)):
+        annotations: dict[str, Any] = dict(keywords.__annotations__)
+        known = {name: t.__forward_arg__ if isinstance(t, ForwardRef) else t for name, t in annotations.items()}
+        assert known == {option.name: option.type for option in fields(options)}
+        assert all("help" in option.metadata for option in fields(options))
+    assert CompileOptions().keywords() == {name: default for name, (default, _) in option_help(CompileOptions).items()}
 
 
 def parsed(*argv: str) -> argparse.Namespace:
@@ -70,7 +71,9 @@ def test_each_option_is_one_of_the_command_line() -> None:
 
 
 def test_choices_are_those_that_are_checked() -> None:
-    choices = {name: tuple(option.argument.get("choices", ())) for name, (_, option) in option_help().items()}
+    choices = {
+        name: tuple(option.argument.get("choices", ())) for name, (_, option) in option_help(CompileOptions).items()
+    }
     assert choices["policy"] == tuple(POLICIES)
     for name, values in choices.items():
         for value in values:
@@ -78,17 +81,30 @@ def test_choices_are_those_that_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [rlx.Session.compile, rlx.Pipeline, rlx.jit, rlx.train.TrainStep.__init__, compile_training]
+    ("call", "options"),
+    [
+        *((call, CompileOptions) for call in (rlx.Session.compile, rlx.Pipeline, rlx.jit, compile_training)),
+        *((call, TrainingOptions) for call in (rlx.train.TrainStep, rlx.train.JaxStep)),
+    ],
 )
-def test_calls_name_each_option(call: Callable[..., Any]) -> None:
-    parameters = inspect.signature(call).parameters
-    assert {name: parameters[name].default for name in NAMES} == CompileOptions().keywords()
+def test_calls_name_each_option(call: Any, options: type) -> None:
+    parameters = inspect.signature(call.__init__ if isinstance(call, type) else call).parameters
+    known = option_help(options)
+    assert {name: parameters[name].default for name in known} == {name: default for name, (default, _) in known.items()}
     assert not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    documented = rlx.train.TrainStep if call is rlx.train.TrainStep.__init__ else call
-    lines = (documented.__doc__ or "").splitlines()
-    for name, (_, option) in option_help().items():
-        assert any(line.strip().startswith(f"{name}: {option.text[:40]}") for line in lines), name
-    assert not any(line.strip().startswith("options:") for line in lines)
+    text = " ".join((call.__doc__ or "").split())
+    for name, (_, option) in known.items():
+        assert f" {name}: {' '.join(option.text.split())}" in text
+    assert " options:" not in text
+
+
+@pytest.mark.parametrize("step", [rlx.train.TrainStep, rlx.train.JaxStep])
+def test_steps_check_their_options(step: Any) -> None:
+    for name, value in (("accumulate", 0), ("clip_norm", -1.0), ("ema", 2.0), ("loss_scale", "x"), ("wrt", ["v"])):
+        with pytest.raises(rlx.Error, match=name):
+            step(graph(), rlx.train.SGD(0.1), bind={"n": 4}, **{name: value})
+    with pytest.raises(rlx.Error, match=r"did you mean 'clip_norm'\?"):
+        step(graph(), rlx.train.SGD(0.1), max_norm=1.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -134,5 +150,5 @@ def test_a_compiled_file_takes_no_options(capsys: pytest.CaptureFixture[str], tm
     (tmp_path / "g.mlir").write_text(str(graph()))
     command("compile", tmp_path / "g.mlir", "-O1", "-o", tmp_path / "g.rlxa")
     for name, (_, text) in OTHERS.items():
-        flag = option_help()[name][1].flag
+        flag = option_help(CompileOptions)[name][1].flag
         assert f"{flag} needs MLIR text" in command.error("run", tmp_path / "g.rlxa", text)

@@ -20,6 +20,7 @@ from rlx.cli.main import main
 from rlx.targets.compilation import Compilation
 from rlx.targets.registry import target_of
 from rlx.train import AdamW, JaxStep, TrainStep
+from rlx.train.options import TrainingOptions
 from rlx.train.program import training_graph
 from tests.train import eight_devices, mlp
 
@@ -46,7 +47,7 @@ def small() -> Any:
 def expected(small: None) -> tuple[list[float], dict[str, np.ndarray]]:
     """Return losses and the last state, by the evaluator."""
     graph = example.model(None, eight_devices.BATCH)
-    step = training_graph(graph, AdamW(1e-2), ema=eight_devices.EMA, clip_norm=1.0).graph
+    step = training_graph(graph, AdamW(1e-2), TrainingOptions(ema=eight_devices.EMA, clip_norm=1.0)).graph
     state = JaxStep(graph, AdamW(1e-2), ema=eight_devices.EMA, clip_norm=1.0).init(example.first_params(graph))
     values = {n: np.asarray(a) for n, a in state.items()}
     following = step.clone()  # with the next states as outputs, so that the evaluator returns them too

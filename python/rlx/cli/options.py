@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.targets.options import CompileOptions, option_help
+from rlx.support.options import option_help
+from rlx.targets.options import CompileOptions
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -16,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
         parser: The parser of a command.
         names: The names of the options; all when absent.
     """
-    for name, (default, option) in option_help().items():
+    for name, (default, option) in option_help(CompileOptions).items():
         if not names or name in names:
             argument: dict[str, Any] = {"default": default, **option.argument}
             if argument.get("action") == "append":
@@ -31,7 +32,7 @@ def options_of(arguments: argparse.Namespace) -> CompileOptions:
         Error: A value is not valid.
     """
     values: dict[str, Any] = {}
-    for name in option_help():
+    for name in option_help(CompileOptions):
         given = getattr(arguments, name)
         values[name] = bindings(given) if isinstance(given, list) else given
     return CompileOptions(**values)
@@ -39,7 +40,7 @@ def options_of(arguments: argparse.Namespace) -> CompileOptions:
 
 def first_given(arguments: argparse.Namespace) -> str:
     """The flag of the first option whose value is not the default; empty if there is none."""
-    for name, (default, option) in option_help().items():
+    for name, (default, option) in option_help(CompileOptions).items():
         if getattr(arguments, name) not in (default, []):
             return option.flag
     return ""

@@ -31,7 +31,8 @@ from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key, static_names
 from rlx.support.errors import Error
 from rlx.support.locks import holding
-from rlx.targets.options import CompileKeywords, CompileOptions, takes_options
+from rlx.support.options import takes_options
+from rlx.targets.options import CompileKeywords, CompileOptions
 
 
 @dataclass(frozen=True)
@@ -354,7 +355,7 @@ def _kind(value: Any) -> str:
 
 
 @answered
-@takes_options
+@takes_options(CompileOptions)
 def jit(
     function: Callable[..., Any] | None = None,
     *,

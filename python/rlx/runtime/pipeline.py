@@ -18,14 +18,15 @@ from rlx.report.text import counts_text
 from rlx.runtime.profiling import profile
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import UnsupportedError
+from rlx.support.options import documents_options
 from rlx.support.printable import printable, printable_lines
 from rlx.targets import stages
 from rlx.targets.compilation import Compilation
-from rlx.targets.options import CompileOptions, documents_options
+from rlx.targets.options import CompileOptions
 from rlx.targets.registry import target_of
 
 
-@documents_options
+@documents_options(CompileOptions)
 @dataclass(frozen=True)
 class Pipeline(CompileOptions):
     """All that happens to a graph before it is compiled for a target, without compiling it.

@@ -23,9 +23,10 @@ from rlx.runtime.programs import Programs
 from rlx.runtime.together import compiled_together
 from rlx.runtime.tuning import Request, check_seconds, tuned
 from rlx.support.errors import Error
+from rlx.support.options import takes_options
 from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
-from rlx.targets.options import CompileKeywords, CompileOptions, takes_options
+from rlx.targets.options import CompileKeywords, CompileOptions
 from rlx.targets.registry import target_of
 from rlx.targets.stages import graph_of, prepared
 from rlx.weights import Weights, opened
@@ -111,7 +112,7 @@ class Session(Answered):
     ) -> BucketedGraph: ...
 
     @answered
-    @takes_options
+    @takes_options(CompileOptions)
     def compile(
         self,
         graph: Any,

@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypedDict
 
 from rlx.ir.checks import check_string
 from rlx.support.errors import Error
+from rlx.support.options import described
 from rlx.support.short import shown
 
 if TYPE_CHECKING:
     from rlx.targets.dispatch import KernelDispatchPolicy
 
-Documented = TypeVar("Documented", bound=Callable[..., Any])
-
 # The levels of optimisation, and the default one.
 LEVELS, DEFAULT_LEVEL = (0, 1, 2, 3), 2
-_DOCSTRING_WIDTH = 128
-
-
-@dataclass(frozen=True)
-class OptionHelp:
-    """The documentation of an option, and its form on the command line.
-
-    Attributes:
-        text: Its meaning, for docstrings.
-        flag: What it is called on the command line.
-        argument: How `argparse` takes it: keywords of `add_argument`, with a `help` in terms of the command line.
-    """
-
-    text: str
-    flag: str
-    argument: Mapping[str, Any]
-
-
-def _described(text: str, flag: str, **argument: Any) -> dict[str, OptionHelp]:
-    """The metadata of an option."""
-    return {"help": OptionHelp(text, flag, argument)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +30,7 @@ class CompileOptions:
 
     bind: Mapping[str, int] | None = field(
         default=None,
-        metadata=_described(
+        metadata=described(
             "Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of sizes.)",
             "--bind",
             action="append",
@@ -64,7 +40,7 @@ class CompileOptions:
     )
     precision: Any = field(
         default=None,
-        metadata=_described(
+        metadata=described(
             '`"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the boundary stay in f32. '
             "Other policies by name, and a mapping of ops to dtypes: see docs/quantisation.md.",
             "--precision",
@@ -74,7 +50,7 @@ class CompileOptions:
     )
     passes: str | None = field(
         default=None,
-        metadata=_described(
+        metadata=described(
             "A pipeline to run first, as text.",
             "--passes",
             metavar="PIPELINE",
@@ -83,7 +59,7 @@ class CompileOptions:
     )
     policy: str = field(
         default="direct",
-        metadata=_described(
+        metadata=described(
             '`"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.',
             "--policy",
             choices=("direct", "fusable"),
@@ -92,7 +68,7 @@ class CompileOptions:
     )
     opt: int = field(
         default=DEFAULT_LEVEL,
-        metadata=_described(
+        metadata=described(
             "The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and smaller, whose "
             "numbers are the same within the tolerance of its dtypes.",
             "-O",
@@ -104,7 +80,7 @@ class CompileOptions:
     )
     fast_math: bool = field(
         default=False,
-        metadata=_described(
+        metadata=described(
             "Simplify floats as if they were real numbers, from level 1 on (docs/optimisation.md).",
             "--fast-math",
             action="store_true",
@@ -113,7 +89,7 @@ class CompileOptions:
     )
     dispatch: KernelDispatchPolicy | str | None = field(
         default=None,
-        metadata=_described(
+        metadata=described(
             "Which composite ops are lowered by rules of the target: a `KernelDispatchPolicy`, or its text.",
             "--dispatch",
             metavar="POLICY",
@@ -146,6 +122,11 @@ class CompileOptions:
         """The options for a graph that has its sizes bound, and has gone through `passes`: the others."""
         return replace(self, bind=None, passes=None)
 
+    @property
+    def compilation(self) -> CompileOptions:
+        """The options of the compilation alone, where there are others besides."""
+        return CompileOptions(**self.keywords())
+
     def keywords(self) -> CompileKeywords:
         """The options as keywords of a call."""
         values: Any = {option.name: getattr(self, option.name) for option in fields(CompileOptions)}
@@ -172,37 +153,3 @@ def _check_sizes(bind: Any) -> None:
     for name, size in bind.items():
         if isinstance(size, (bool, np.ndarray, type)) or not isinstance(size, SupportsIndex):
             raise Error(f"bind: the size of {name} must be an integer, got {shown(size)}")
-
-
-def option_help() -> dict[str, tuple[Any, OptionHelp]]:
-    """The default and the documentation of each option, by name."""
-    return {option.name: (option.default, option.metadata["help"]) for option in fields(CompileOptions)}
-
-
-def documents_options(thing: Documented) -> Documented:
-    """A decorator of a function or class: in its docstring, the line of `options` becomes a line for each option."""
-    lines = (thing.__doc__ or "").split("\n")
-    for i, line in enumerate(lines):
-        if line.lstrip().startswith("options:"):
-            before = line[: len(line) - len(line.lstrip())]
-            entries = [f"{name}: {option.text}" for name, (_, option) in option_help().items()]
-            wrapped = (
-                textwrap.wrap(entry, _DOCSTRING_WIDTH, initial_indent=before, subsequent_indent=f"{before}    ")
-                for entry in entries
-            )
-            lines[i : i + 1] = [text for entry in wrapped for text in entry]
-            thing.__doc__ = "\n".join(lines)
-            break
-    return thing
-
-
-def takes_options(function: Documented) -> Documented:
-    """A decorator of a function with `**options: Unpack[CompileKeywords]`: `help` and errors of calls name each option."""
-    signature: Any = inspect.signature(function)
-    kept = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    declared = [
-        inspect.Parameter(o.name, inspect.Parameter.KEYWORD_ONLY, default=o.default, annotation=o.type)
-        for o in fields(CompileOptions)
-    ]
-    function.__signature__ = signature.replace(parameters=[*kept, *declared])  # type: ignore[attr-defined]
-    return documents_options(function)

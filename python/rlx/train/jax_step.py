@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -11,13 +11,16 @@ from rlx.ir.op.calls import check_call
 from rlx.runtime.jax import to_jax
 from rlx.runtime.jax.spreading import JaxShardings
 from rlx.support.errors import Error
+from rlx.support.options import documents_options, takes_options
 from rlx.support.printable import printable
 from rlx.support.suggestions import suggestion
 from rlx.train.optimizers import Optimizer
+from rlx.train.options import TrainingKeywords, TrainingOptions
 from rlx.train.program import AVERAGE, TrainingGraph, training_graph
 from rlx.weights import opened
 
 
+@documents_options(TrainingOptions)
 class JaxStep:
     """Loss, gradients and update as a function of a state and a batch. JAX compiles it for one device or for many.
 
@@ -31,8 +34,7 @@ class JaxStep:
     Args:
         graph: As of `TrainStep`.
         optimizer: As of `TrainStep`.
-        options: Those of `TrainStep` that say what is computed: `wrt`, `loss`, `loss_scale`, `accumulate`, `clip_norm`,
-            `groups`, `weight_decay_mask`, `ema`, and the options of a compilation, such as `precision` and `bind`.
+        options: As of `TrainStep`, by name.
 
     Attributes:
         graph: The step as a graph.
@@ -41,10 +43,11 @@ class JaxStep:
         Error: As for `TrainStep`, or JAX is not installed.
     """
 
-    def __init__(self, graph: Any, optimizer: Optimizer, **options: Any):
-        check_call("JaxStep", training_graph, (graph, optimizer), options)
+    @takes_options(TrainingOptions)
+    def __init__(self, graph: Any, optimizer: Optimizer, **options: Unpack[TrainingKeywords]):
+        check_call("JaxStep", JaxStep.__init__, (self, graph, optimizer), options)
         values = dict(getattr(graph, "weights", {}))
-        self._take(training_graph(graph, optimizer, **options), values)
+        self._take(training_graph(graph, optimizer, TrainingOptions(**options)), values)
 
     @classmethod
     def of(cls, training: TrainingGraph, values: Mapping[str, Any]) -> JaxStep:

@@ -13,9 +13,10 @@ from rlx.plan import MemoryPlan, MemoryPlanOptions, aligned, plan_memory
 from rlx.report.text import bytes_text, table
 from rlx.runtime.pipeline import CompileResult, Pipeline
 from rlx.support.errors import Error
+from rlx.support.options import takes_options
 from rlx.support.printable import printable
 from rlx.targets import stages
-from rlx.targets.options import CompileKeywords, CompileOptions, takes_options
+from rlx.targets.options import CompileKeywords, CompileOptions
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 
@@ -116,7 +117,7 @@ class TrainingCompileResult:
 
 
 @answered
-@takes_options
+@takes_options(CompileOptions)
 def compile_training(
     graph: Any,
     wrt: Any = (),
@@ -128,8 +129,8 @@ def compile_training(
 ) -> TrainingCompileResult:
     """Take a graph and the graph of its gradients through all stages of a target, without compiling them.
 
-    The backward graph is derived from primitives and simplified before fusion. It has the same arguments in the same
-    order.
+    The backward graph is derived from primitives and simplified before ops are fused in it, and has the same arguments in the
+    same order. The sizes of parameters must be known, or fixed by `bind`.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
@@ -137,7 +138,7 @@ def compile_training(
         loss: The name of the loss output; the first output by default.
         target: As in `rlx.Pipeline`.
         arch: As in `rlx.Pipeline`.
-        options: As in `Session.compile`, by name. The sizes of parameters must be known by `bind`.
+        options: As in `Session.compile`, by name.
 
     Raises:
         Error: The loss is not a scalar, an argument does not exist, an op has no derivative, the size of a parameter is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.graph.builder import Tensor
@@ -19,12 +19,13 @@ from rlx.support.errors import Error
 from rlx.support.short import shown
 from rlx.support.suggestions import suggestion
 from rlx.targets import stages
-from rlx.targets.options import CompileKeywords, CompileOptions, takes_options
+from rlx.targets.options import CompileOptions
 from rlx.train import loss_scale as scales
-from rlx.train.groups import Groups, Mask, optimizers_of
+from rlx.train.groups import optimizers_of
 from rlx.train.loss_scale import DynamicLossScale
 from rlx.train.optimizers import Optimizer
-from rlx.train.schedules import check_count, check_number, check_share, learning_rate_at
+from rlx.train.options import TrainingOptions
+from rlx.train.schedules import learning_rate_at
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 
@@ -54,41 +55,23 @@ class TrainingGraph:
         return ("loss", *(o.name for o in self.graph.outputs[1:]))
 
 
-@takes_options
-def training_graph(
-    graph: Any,
-    optimizer: Optimizer,
-    *,
-    wrt: Any = None,
-    loss: str | None = None,
-    loss_scale: Any = None,
-    accumulate: int = 1,
-    clip_norm: float | None = None,
-    groups: Groups | None = None,
-    weight_decay_mask: Mask | None = None,
-    ema: float | None = None,
-    **options: Unpack[CompileKeywords],
-) -> TrainingGraph:
-    """Return the graph of one training step. See `TrainStep` for the arguments.
+def training_graph(graph: Any, optimizer: Optimizer, options: TrainingOptions | None = None) -> TrainingGraph:
+    """The graph of one training step. See `TrainStep` for the arguments.
 
     Raises:
-        Error: An option is wrong, the loss is not a scalar, a parameter's size is unknown, or an op has no derivative.
+        Error: An option does not fit, the loss is no scalar, a parameter's size is not known, or an op has no derivative.
     """
     if not isinstance(optimizer, Optimizer):
         raise Error(f"optimizer must be one of rlx.train's, such as rlx.train.Adam(1e-3), got {shown(optimizer)}")
-    check_count("accumulate", accumulate)
-    if clip_norm is not None and check_number("clip_norm", clip_norm) <= 0:
-        raise Error(f"clip_norm must be positive, got {shown(clip_norm)}")
-    if ema is not None:
-        check_share("ema", ema)
-    chosen = CompileOptions(**options)
-    dtypes = precision_policy(chosen.precision)
-    scale = scales.chosen(loss_scale, by_default=dtypes.computes_in("f16"))
+    options = options or TrainingOptions()
+    dtypes = precision_policy(options.precision)
+    scale = scales.chosen(options.loss_scale, by_default=dtypes.computes_in("f16"))
 
-    source = stages.prepared(tensor_graph(graph), chosen)
-    trained = _trained(source, wrt)
+    source = stages.prepared(tensor_graph(graph), options)
+    trained = _trained(source, options.wrt)
     names = [a.name for a in trained]
     outputs = [o.name for o in source.outputs]
+    loss = options.loss
     if loss is None:
         loss = outputs[0] if outputs else ""  # the transform reports a missing output
     if outputs and loss not in outputs:
@@ -110,11 +93,11 @@ def training_graph(
     gradients, metrics = gradients_and_metrics[: len(names)], gradients_and_metrics[len(names) :]
     outputs_by_name = dict(zip([o for o in outputs if scale is not None or o != loss], metrics, strict=True))
     step.set_outputs({loss: outputs_by_name.pop(loss, first), **outputs_by_name})
-    optimizers = optimizers_of(optimizer, trained, groups, weight_decay_mask)
-    _Update(step, optimizers, trained, gradients, scale, accumulate, clip_norm, ema).emit()
+    optimizers = optimizers_of(optimizer, trained, options.groups, options.weight_decay_mask)
+    _Update(step, optimizers, trained, gradients, scale, options).emit()
     step.verify()
     frozen = tuple(a.name for a in step.params)
-    return TrainingGraph(step, tuple(names), frozen, replace(chosen.prepared, precision=None))
+    return TrainingGraph(step, tuple(names), frozen, replace(options.compilation.prepared, precision=None))
 
 
 def _trained(graph: Graph, wrt: Any) -> list[Argument]:
@@ -180,12 +163,10 @@ class _Update:
         trained: Sequence[Argument],
         gradients: Sequence[Tensor],
         scale: DynamicLossScale | float | None,
-        accumulate: int,
-        clip_norm: float | None,
-        ema: float | None,
+        options: TrainingOptions,
     ):
         self.g, self.optimizers, self.trained, self.scale = graph, optimizers, trained, scale
-        self.accumulate, self.clip_norm, self.ema = accumulate, clip_norm, ema
+        self.options = options
         self.gradients = [graph.cast(t, wide(t.dtype)) for t in gradients]
 
     def emit(self) -> None:
@@ -193,15 +174,15 @@ class _Update:
         count = g.state(STEP, (), "i32")
         if self.scale is not None:
             self._unscale()
-        boundary = self._accumulate() if self.accumulate > 1 else None
+        boundary = self._accumulate() if self.options.accumulate > 1 else None
         ready = boundary
         if self.scale is not None:
             finite = scales.all_finite(g, self.gradients)
             ready = finite if boundary is None else boundary & finite
             if isinstance(self.scale, DynamicLossScale):
                 self.scale.update(g, finite, boundary)
-        if self.clip_norm is not None:
-            self._clip(self.clip_norm)
+        if self.options.clip_norm is not None:
+            self._clip(self.options.clip_norm)
         kind = f64 if any(t.dtype is f64 for t in self.gradients) else f32
         step = g.cast(count, kind)
         rates: dict[Any, Tensor] = {}  # one for each group
@@ -224,14 +205,14 @@ class _Update:
         """Add up the gradients, and replace them by their mean. Return whether the sum is complete."""
         g = self.g
         counter = g.state(ACCUMULATED, (), "i32")
-        complete = counter + 1 >= self.accumulate
+        complete = counter + 1 >= self.options.accumulate
         g.update(counter, g.where(complete, 0, counter + 1))
         means = []
         for argument, gradient in zip(self.trained, self.gradients, strict=True):
             total = g.state(f"gradient_sum/{argument.name}", gradient.shape, sharding=argument.sharding)
             added = total + gradient
             g.update(total, g.where(complete, 0.0, added))
-            means.append(added / self.accumulate)
+            means.append(added / self.options.accumulate)
         self.gradients = means
         return complete
 
@@ -274,9 +255,9 @@ class _Update:
             updated = optimizer.update(g, gradient, g.cast(old, kind), states, g.cast(step, kind), g.cast(rate, kind))
             new, following = self._checked(optimizer, updated, states)
             pairs = [(old, g.cast(new, old.dtype)), *((states[slot], following[slot]) for slot in states)]
-            if self.ema is not None:
+            if self.options.ema is not None:
                 mean = g.state(f"{AVERAGE}{argument.name}", shape, sharding=argument.sharding)
-                pairs.append((mean, self.ema * mean + (1 - self.ema) * new))
+                pairs.append((mean, self.options.ema * mean + (1 - self.options.ema) * new))
             for state, value in pairs:
                 g.update(state, value if ready is None else g.where(ready, value, state))
 

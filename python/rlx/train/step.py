@@ -21,47 +21,35 @@ from rlx.runtime.device import Device
 from rlx.runtime.session import Session
 from rlx.support.errors import Error
 from rlx.support.locks import holding, make_lock
+from rlx.support.options import documents_options, takes_options
 from rlx.support.printable import printable
 from rlx.targets import stages
-from rlx.targets.options import CompileKeywords, CompileOptions, documents_options, takes_options
 from rlx.train import checkpoint
-from rlx.train.groups import Groups, Mask
 from rlx.train.jax_step import JaxStep
-from rlx.train.loss_scale import SCALE, DynamicLossScale
+from rlx.train.loss_scale import SCALE
 from rlx.train.optimizers import Optimizer
+from rlx.train.options import TrainingKeywords, TrainingOptions
 from rlx.train.program import AVERAGE, STEP, training_graph
 from rlx.transforms.base import tensor_graph
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
 
-@documents_options
+@documents_options(TrainingOptions)
 class TrainStep(Answered):
     """Trains a graph: each call takes a batch and moves the parameters one step down the loss.
 
-    Loss, gradients and update are one compiled program. The parameters and the optimiser's values are states of the
-    program. They stay on the device, and a call copies only the batch in and the loss and metrics out. The class is
-    thread-safe: calls run one after the other, and a checkpoint holds the state after one step.
+    Loss, gradients and update are one compiled program. The parameters and the values that the optimiser keeps are states of
+    the program: they stay on the device, and a call copies only the batch in and the loss and metrics out. Any thread may call
+    any method: the calls run one after the other, and a checkpoint holds the state after one step. With `precision`, forward
+    and backward compute in another dtype; parameters, the optimiser and the loss stay in f32.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR. One of its outputs is the loss, a scalar. The other outputs are
             metrics, which must not be called `loss` or `step`.
         optimizer: The optimiser, such as `rlx.train.Adam(1e-3)`.
-        wrt: Names of the parameters to train; by default all float parameters. Other parameters do not change.
-        loss: The name of the loss output; the first output by default.
         device: A `rlx.Device` or its name.
         threads: As in `rlx.Session`.
-        loss_scale: The factor by which the loss is multiplied and the gradients are divided: a `DynamicLossScale` or a
-            number. With either, a step whose gradients are not all finite changes neither parameters nor optimiser. When
-            absent, it is `DynamicLossScale()` for f16, and no scale for other dtypes.
-        accumulate: The parameters are updated once in this many calls, by the mean of the gradients of these calls.
-        clip_norm: The largest norm of the gradients, taken together as one vector; longer ones are scaled down to it.
-        groups: Other options of the optimiser for some parameters, by patterns of their names, of which the first that fits
-            counts: `{"head.*": {"learning_rate": 1e-3}, "*bias": {"weight_decay": 0.0}}`.
-        weight_decay_mask: The parameters that decay, as patterns of names, or a function of a name and a `Shape` that gives
-            True for these: `lambda name, shape: shape.rank > 1`. All decay when absent.
-        ema: The share of the past in an exponential moving average of the parameters, such as 0.999, which `ema_params`
-            gives; it begins with the values that are set.
         evaluation: The graph that `evaluate` computes, and with it the validation of `fit`: that of the same model as it is
             used, without dropout and with the running statistics of a batch normalisation. It has the same loss, and parameters
             that are parameters or states of `graph`. When absent, `graph` itself, which is right for a model that does the same
@@ -70,8 +58,7 @@ class TrainStep(Answered):
             (`graph.weights`); they can be set later.
         cache: As in `Session.compile`.
         timeout: As in `Session.compile`.
-        options: As in `Session.compile`, by name. Forward and backward compute in `precision`; parameters, the optimiser and
-            the loss stay in f32.
+        options: What the step computes, and how it is compiled, by name.
 
     Attributes:
         graph: The program as a graph.
@@ -84,48 +71,28 @@ class TrainStep(Answered):
         Error: An option is wrong, the loss is not a scalar, an op has no derivative, or a parameter does not fit.
     """
 
-    @takes_options
+    @takes_options(TrainingOptions)
     def __init__(
         self,
         graph: Any,
         optimizer: Optimizer,
         *,
-        wrt: Any = None,
-        loss: str | None = None,
         device: Any = Device.CPU,
         threads: int | None = None,
-        loss_scale: DynamicLossScale | float | None = None,
-        accumulate: int = 1,
-        clip_norm: float | None = None,
-        groups: Groups | None = None,
-        weight_decay_mask: Mask | None = None,
-        ema: float | None = None,
         evaluation: Any = None,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         cache: Any = True,
         timeout: float | None = None,
-        **options: Unpack[CompileKeywords],
+        **options: Unpack[TrainingKeywords],
     ):
-        self._session, chosen = Session(device, threads=threads), CompileOptions(**options)
-        training = training_graph(
-            graph,
-            optimizer,
-            wrt=wrt,
-            loss=loss,
-            loss_scale=loss_scale,
-            accumulate=accumulate,
-            clip_norm=clip_norm,
-            groups=groups,
-            weight_decay_mask=weight_decay_mask,
-            ema=ema,
-            **options,
-        )
-        self._training, self.graph, self._loss = training, training.graph, loss
+        self._session, chosen = Session(device, threads=threads), TrainingOptions(**options)
+        training = training_graph(graph, optimizer, chosen)
+        self._training, self.graph, self._loss = training, training.graph, chosen.loss
         self._source = stages.prepared(tensor_graph(graph if evaluation is None else evaluation), chosen)
         self._building: dict[str, Any] = {"cache": cache, "timeout": timeout}
         self._tester: CompiledGraph | None = None
         self.position, self.validation = (0, 0, 0), (math.inf, 0)
-        self._averaged = ema is not None
+        self._averaged = chosen.ema is not None
         self._trained = training.trained
         self._results = training.results
         self._params = {a.name: a for a in training.graph.arguments if a.name in {*training.trained, *training.frozen}}

@@ -66,9 +66,10 @@ def test_a_training_step_with_all_kinds_of_values() -> None:
     g.update(calls, calls + 1)
     g.set_outputs({"loss": loss, "values": g.topk(x, 2)[0], "flags": x > 0, "wide": g.cast(i, "i64") + 1})
     from rlx.train import AdamW
+    from rlx.train.options import TrainingOptions
     from rlx.train.program import training_graph
 
-    step = training_graph(g, AdamW(1e-3), loss="loss").graph
+    step = training_graph(g, AdamW(1e-3), TrainingOptions(loss="loss")).graph
     info = Compilation(step, target_of("tpu")).artifact().info
     assert info["order"] == [a.name for a in step.arguments]
     assert info["updates"] == [o.updates for o in step.results] and info["arguments"] > 0
