@@ -10,14 +10,15 @@ from rlx.support.options import option_help
 from rlx.targets.options import CompileOptions
 
 
-def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Declare options of a compilation.
+def add_options(parser: argparse.ArgumentParser, *names: str, of: type = CompileOptions) -> None:
+    """Declare options.
 
     Args:
         parser: The parser of a command.
         names: The names of the options; all when absent.
+        of: The dataclass that has them.
     """
-    for name, (default, option) in option_help(CompileOptions).items():
+    for name, (default, option) in option_help(of).items():
         if not names or name in names:
             argument: dict[str, Any] = {"default": default, **option.argument}
             if argument.get("action") == "append":

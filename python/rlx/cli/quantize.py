@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS
+    from rlx.passes.dtypes.quantization_scheme import Scheme
     from rlx.quantization.observers import METHODS
 
     parser.add_argument("file", metavar="FILE", help="MLIR text (rlx or StableHLO ops) or ONNX; - is standard input")
@@ -50,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output-params", type=output_file, metavar="FILE", help="write the rounded weights as safetensors"
     )
-    parser.add_argument("--weights", choices=WEIGHTS, default="int8", help="default: %(default)s")
-    parser.add_argument("--activations", choices=ACTIVATIONS, default="int8", help="default: %(default)s")
+    add_options(parser, of=Scheme)
     parser.add_argument(
         "--method", choices=METHODS, default="minmax", help="how ranges are chosen (default: %(default)s)"
     )
@@ -61,17 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=99.99,
         metavar="P",
         help="the percentage of values in range (default: %(default)s)",
-    )
-    parser.add_argument("--symmetric", action="store_true", help="zero points of activations are 0")
-    parser.add_argument(
-        "--smooth",
-        type=float,
-        default=0.75,
-        metavar="S",
-        help="the degree to which channels with large values are scaled down, 0 to 1 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--group", type=int, default=32, metavar="N", help="rows that share a scale, for int4 (default: %(default)s)"
     )
     parser.add_argument("--keep", action="append", default=[], metavar="NAME", help="a product that stays in f32")
     parser.add_argument("--sensitivity", action="store_true", help="print the loss of accuracy of each product")
@@ -118,8 +106,10 @@ def _add_integers(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.files import read_graph, write_output
+    from rlx.passes.dtypes.quantization_scheme import Scheme
     from rlx.quantization.quantize import quantize
     from rlx.support.errors import Error
+    from rlx.support.options import option_help
     from rlx.targets.options import CompileOptions
     from rlx.targets.stages import prepared
     from rlx.weights import open as open_weights
@@ -139,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
             say(f"{arguments.output}: {_summary(result)}, {described}")
         return 0
     record = _record(arguments, graph, data, params)
-    options = {name: getattr(arguments, name) for name in ("weights", "activations", "symmetric", "smooth", "group")}
+    options: Any = {name: getattr(arguments, name) for name in option_help(Scheme)}
     keep = [*arguments.keep, *_measured(arguments, graph, record, data, params, options)]
     known = params if arguments.output_params is not None else {}
     result = quantize(graph, record, **options, keep=keep, params=known)

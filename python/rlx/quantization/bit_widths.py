@@ -18,6 +18,7 @@ from rlx.quantization.calibrate import check_batch, runner
 from rlx.quantization.integer import Quantization, integer_only, prepared, quantizations
 from rlx.report.progress import progress as shown
 from rlx.report.text import bytes_text, table
+from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.support.guards import is_integer, is_real
 from rlx.targets.stages import graph_of
@@ -127,27 +128,30 @@ def search_bits(
     return search.found(max_bytes, min_score, progress)
 
 
+@dataclass(frozen=True)
 class _BitWidthSearch:
-    def __init__(
-        self,
-        source: Graph,
-        ranges: ValueRanges,
-        data: list[dict[str, Any]],
-        values: Mapping[str, Any],
-        symmetric: bool,
-        device: Any,
-        score: Score | None,
-    ):
-        self.source, self.ranges, self.data, self.values = source, ranges, data, values
-        self.symmetric, self.device = symmetric, device
-        primitives = prepared(source, "search_bits")
+    source: Graph
+    ranges: ValueRanges
+    data: list[dict[str, Any]]
+    values: Mapping[str, Any]
+    symmetric: bool
+    device: Any
+    given_score: Score | None
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """The number of weights of each product."""
+        primitives = prepared(self.source, "search_bits")
         known = sites(primitives.function, ranks=(3, 4))
-        self.counts: dict[str, int] = {site.name: int(np.prod(shape_of(site.weights).static)) for site in known}
-        if score is None:
-            reference, names = runner(source, values, device), [o.name for o in source.outputs]
-            expected = [dict(zip(names, reference(batch), strict=True)) for batch in data]
-            score = _Cosine(expected)
-        self.score = score
+        return {site.name: int(np.prod(shape_of(site.weights).static)) for site in known}
+
+    @cached_property
+    def score(self) -> Score:
+        """The score that was given, or that of the outputs in f32."""
+        if self.given_score is not None:
+            return self.given_score
+        reference, names = runner(self.source, self.values, self.device), [o.name for o in self.source.outputs]
+        return _Cosine([dict(zip(names, reference(batch), strict=True)) for batch in self.data])
 
     def bytes_of(self, layers: Mapping[str, int]) -> int:
         return sum(-(-count * layers[name] // 8) for name, count in self.counts.items())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
 from rlx import mlir
 from rlx.ir.graph.graph import Graph
@@ -15,12 +16,13 @@ from rlx.ir.parameters import named_values
 from rlx.ir.shape import shape_of
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
-from rlx.passes.dtypes.quantization_scheme import Scheme
+from rlx.passes.dtypes.quantization_scheme import Scheme, SchemeKeywords
 from rlx.passes.dtypes.quantize_insert import insert
 from rlx.passes.rewrite import erase_dead
 from rlx.passes.simplification.invariants import WeightValues
 from rlx.quantization.calibrate import weight_values
 from rlx.support.errors import Error
+from rlx.support.options import takes_options
 from rlx.targets.stages import graph_of
 
 _INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propagate", "canonicalize", "cse")
@@ -29,33 +31,23 @@ _SUFFIX = "quantised"
 
 
 @answered
+@takes_options(Scheme)
 def quantize(
     graph: Any,
     record: CalibrationRecord | None = None,
     *,
-    weights: str = "int8",
-    activations: str = "int8",
-    symmetric: bool = False,
-    smooth: float = 0.75,
-    group: int = 32,
     keep: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
+    **options: Unpack[SchemeKeywords],
 ) -> Graph:
     """Round weights, and activations, of products to integers of few bits.
 
     Args:
         graph: A `Graph` or `GraphModule` that computes in f32; it is not changed.
-        record: The result of `rlx.calibrate` for this graph. It is required for `int8` activations.
-        weights: `int8`, with a scale for each channel, or `int4`, with one for each group of rows of a channel.
-        activations: `int8`: products of 8-bit integers, with sums in i32. `dynamic`: the same, with a scale for each
-            row, from its values in each run. `none`: weights are converted back to floats.
-        symmetric: Whether the zero points of activations are 0.
-        smooth: The degree to which activation channels with large values are scaled down, and their weights up. 0
-            disables it.
-        group: The rows of a group, for `int4`.
-        keep: Products that stay in f32, by their names in the record. If these are all products, the graph stays as it
-            is.
+        record: What `rlx.calibrate` gave of this graph; `int8` activations need one.
+        keep: Products that stay in f32, by their names in the record; if these are all, so does the graph.
         params: Weights that did not come with the graph.
+        options: The scheme, by name.
 
     Returns:
         A graph at MIR. If the values of a quantised weight are known, a parameter with the integers replaces it, and
@@ -64,13 +56,14 @@ def quantize(
     Raises:
         Error: An option is wrong, the record is of another graph, or the graph has no product with weights.
     """
-    scheme = Scheme(weights, activations, symmetric, smooth if record is not None else 0.0, group)
-    if record is None and activations == "int8":
+    scheme = Scheme(**options)
+    if record is None and scheme.activations == "int8":
         hint = "rlx.calibrate(graph, batches) makes one; or give activations='dynamic' or 'none'"
         raise Error("the scales of int8 activations come from a record", hint=hint)
     if record is not None and not isinstance(record, CalibrationRecord):
         hint = "rlx.calibrate makes one, CalibrationRecord.load reads one from a file"
         raise Error(f"record must be a CalibrationRecord, got {type(record).__name__}", hint=hint)
+    scheme = scheme if record is not None else replace(scheme, smooth=0.0)
     if isinstance(keep, str):
         raise Error(f"keep is a list of names, got the string {keep!r:.60}", hint=f"keep=[{keep!r:.60}]")
     source = graph_of(graph, "quantize")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op.calls import answered
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
-from rlx.passes.dtypes.quantization_scheme import Scheme
+from rlx.passes.dtypes.quantization_scheme import Scheme, SchemeKeywords
 from rlx.passes.dtypes.quantization_sites import QuantizationSite, sites
 from rlx.passes.dtypes.quantize_insert import insert
 from rlx.quantization.calibrate import Runner, check_batch, runner
 from rlx.report.progress import progress as shown
 from rlx.report.text import short_place, table
 from rlx.support.errors import Error
+from rlx.support.options import takes_options
 from rlx.targets.stages import graph_of
 
 _SWITCHES = "quantised_products"
@@ -96,19 +97,16 @@ class SensitivityReport:
 
 
 @answered
+@takes_options(Scheme)
 def quantization_sensitivity(
     graph: Any,
     record: CalibrationRecord | None,
     batches: Iterable[Mapping[str, Any]],
     *,
-    weights: str = "int8",
-    activations: str = "int8",
-    symmetric: bool = False,
-    smooth: float = 0.75,
-    group: int = 32,
     params: Mapping[str, Any] | None = None,
     device: Any = "cpu",
     progress: bool = True,
+    **options: Unpack[SchemeKeywords],
 ) -> SensitivityReport:
     """Round one product at a time, and compare the outputs with those in f32.
 
@@ -118,19 +116,16 @@ def quantization_sensitivity(
         graph: As for `rlx.quantize`, with its options and its record.
         record: As for `rlx.quantize`.
         batches: Inputs by name; few are enough.
-        weights: As for `rlx.quantize`.
-        activations: As for `rlx.quantize`.
-        symmetric: As for `rlx.quantize`.
-        smooth: As for `rlx.quantize`.
-        group: As for `rlx.quantize`.
         params: Weights that did not come with the graph.
         device: The device to run on; None uses the NumPy evaluator.
         progress: Show a bar on a terminal.
+        options: The scheme, by name.
 
     Raises:
         Error: As for `rlx.quantize`; or there is no batch, or no floating-point output.
     """
-    scheme = Scheme(weights, activations, symmetric, smooth if record is not None else 0.0, group)
+    scheme = Scheme(**options)
+    scheme = scheme if record is not None else replace(scheme, smooth=0.0)
     source = graph_of(graph, "quantization_sensitivity")
     switched = run(source, "rlx-lower-blocks")
     places = {site.name: site.place for site in sites(switched.function)}

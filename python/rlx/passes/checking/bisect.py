@@ -6,7 +6,7 @@ First the pass is determined, then the rewrite, by a binary search over the numb
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx import mlir
 from rlx.passes.checking.numerics import Comparison
@@ -74,14 +74,13 @@ def bisect(module: mlir.Module, pipeline: str | PassPipeline, comparison: Compar
     """
     comparison = comparison or Comparison()
     comparison.check_given(module)
-    current, earlier, steps = module, 0, PassPipeline.of(pipeline).steps
-    with emitted_dialects(steps):
-        for number, step in enumerate(steps, 1):
-            before, current = current, clone_module(current)
-            counter, failure = _attempt(before, current, step, comparison)
-            if failure is not None:
-                return _within(before, step, number, failure, counter.count, earlier, comparison)
-            earlier += counter.count
+    current, earlier = module, 0
+    for number, step in enumerate(PassPipeline.of(pipeline).steps, 1):
+        before, current = current, clone_module(current)
+        counter, failure = _attempt(before, current, step, comparison)
+        if failure is not None:
+            return _within(Culprit(step, number, failure, None, 0, counter.count, earlier), before, comparison)
+        earlier += counter.count
     return None
 
 
@@ -124,24 +123,21 @@ def _failure(problem: Error) -> Failure:
     return Failure(kind, problem.message, problem.location or "")
 
 
-def _within(
-    before: mlir.Module,
-    step: PipelineStep,
-    number: int,
-    failure: Failure,
-    count: int,
-    earlier: int,
-    comparison: Comparison,
-) -> Culprit:
-    """Return the rewrite of a pass that fails: the module is correct after `right` rewrites, wrong after `wrong` of them."""
-    right, wrong, rewriting = 0, count + 1, None
+def _within(culprit: Culprit, before: mlir.Module, comparison: Comparison) -> Culprit:
+    """The rewriting in a pass that fails: after `right` of them the module is as it should be, after `wrong` it is not.
+
+    Args:
+        culprit: The pass.
+        before: The module that it fails on.
+        comparison: As for `bisect`.
+    """
+    right, wrong, found = 0, culprit.count + 1, culprit
     while wrong - right > 1:
         middle = (right + wrong) // 2
-        counter, said = _attempt(before, clone_module(before), step, comparison, middle)
+        counter, said = _attempt(before, clone_module(before), culprit.step, comparison, middle)
         if said is None:
             right = middle
         else:
-            wrong, failure, rewriting = middle, said, counter.last
-    if wrong > count:  # all rewrites are correct: the error is in later work of the pass, or in an unfinished rewrite
-        return Culprit(step, number, failure, None, 0, count, earlier)
-    return Culprit(step, number, failure, rewriting, wrong, count, earlier)
+            wrong, found = middle, replace(culprit, failure=said, rewriting=counter.last, index=middle)
+    # If each rewriting is right, what comes after the last one is not, or a rewriting that was not finished.
+    return found

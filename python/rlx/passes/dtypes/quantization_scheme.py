@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 from rlx.support.errors import Error
+from rlx.support.options import described
 from rlx.support.short import shown
 
 WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
@@ -14,21 +16,61 @@ WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
 class Scheme:
     """The dtypes of quantised weights and activations.
 
-    Attributes:
-        weights: `int8`, with a scale for each channel of the result, or `int4`, with a scale for each channel and group
-            of rows.
-        activations: `int8`, with one scale for each tensor, from a record; `dynamic`, with one for each row of a
-            product, computed in each run; or `none`: they stay f32. The inputs of convolutions stay f32 with `dynamic`.
-        symmetric: Whether zero points of activations are 0.
-        smooth: How strongly the ranges of activation channels are equalised, 0 to 1: `CalibrationEntry.smoothed`.
-        group: The number of rows in a group of 4-bit weights.
+    A new option is a field here, the same name in `SchemeKeywords`, and a check if not every value is valid.
+
+    Raises:
+        Error: A value is not valid.
     """
 
-    weights: str = "int8"
-    activations: str = "int8"
-    symmetric: bool = False
-    smooth: float = 0.0
-    group: int = 32
+    weights: str = field(
+        default="int8",
+        metadata=described(
+            "`int8`, with a scale for each channel, or `int4`, with one for each group of rows of a channel.",
+            "--weights",
+            choices=WEIGHTS,
+            help="default: %(default)s",
+        ),
+    )
+    activations: str = field(
+        default="int8",
+        metadata=described(
+            "`int8`: products are of 8-bit integers, with sums in i32. `dynamic`: likewise, with a scale for each row, from "
+            "its numbers in each run; what convolutions take stays f32. `none`: weights are made floats again.",
+            "--activations",
+            choices=ACTIVATIONS,
+            help="default: %(default)s",
+        ),
+    )
+    symmetric: bool = field(
+        default=False,
+        metadata=described(
+            "Whether the zero points of activations are 0.",
+            "--symmetric",
+            action="store_true",
+            help="zero points of activations are 0",
+        ),
+    )
+    smooth: float = field(
+        default=0.75,
+        metadata=described(
+            "How far channels of activations with large numbers are scaled down, and their weights up, 0 to 1: 0 is not at "
+            "all, and all that can be done without a record.",
+            "--smooth",
+            type=float,
+            metavar="S",
+            help="how far channels of large numbers are scaled down, 0 to 1 (default: %(default)s)",
+        ),
+    )
+    group: int = field(
+        default=32,
+        metadata=described(
+            "The rows of a group, for `int4`.",
+            "--group",
+            type=int,
+            metavar="N",
+            help="rows that share a scale, for int4 (default: %(default)s)",
+        ),
+    )
 
     def __post_init__(self) -> None:
         for name, known in (("weights", WEIGHTS), ("activations", ACTIVATIONS)):
@@ -42,3 +84,13 @@ class Scheme:
             raise Error(f"smooth must be a number from 0 to 1, got {shown(self.smooth)}")
         if type(self.group) is not int or self.group < 2 or self.group % 2:
             raise Error(f"group must be an even number of rows, got {shown(self.group)}")
+
+
+class SchemeKeywords(TypedDict, total=False):
+    """The fields of `Scheme` as keywords of a call, for `**options: Unpack[SchemeKeywords]`."""
+
+    weights: str
+    activations: str
+    symmetric: bool
+    smooth: float
+    group: int

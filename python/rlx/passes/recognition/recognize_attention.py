@@ -118,7 +118,10 @@ def _emitted(
     attributes = {"num_heads": heads * group, "head_dim": width, "mask_kind": kind, "score_scale": scale}
     rest = {"window": None, "softcap": None, "empty_rows": empty}
     result = rewriter.emit("attention", [q, k, v, mask], **attributes, **rest)
-    return _as_product(rewriter, result, op, second, weights, scores, layout, value_width)
+    whole = rewriter.emit("reshape", [result], shape=(*(dims[a] for a in layout.order), value_width))
+    final = shape_of(op.result).dims
+    order = [name for name, d in zip(_result_names(second, weights, scores), final, strict=True) if d != 1]
+    return _arranged(rewriter, whole, [*layout.order, "d"], order, final)
 
 
 def _value_width(second: Contraction, values: int) -> Dim | None:
@@ -161,29 +164,13 @@ def _arranged(rewriter: Rewriter, value: mlir.Value, names: list[Any], order: li
     return value if shape_of(value).dims == dims else rewriter.emit("reshape", [value], shape=dims)
 
 
-def _as_product(
-    rewriter: Rewriter,
-    value: Any,
-    op: Any,
-    second: Contraction,
-    weights: int,
-    scores: Scores,
-    layout: _ScoreAxes,
-    width: Dim,
-) -> Any:
-    """Return the result of an attention in the layout of the second product."""
-    dims = shape_of(scores.product.result).dims
-    names = [*layout.order, "d"]
-    sizes = [*(dims[a] for a in layout.order), width]
-    whole = rewriter.emit("reshape", [value], shape=tuple(sizes))
+def _result_names(second: Contraction, weights: int, scores: Scores) -> list[Any]:
+    """What each axis of the result of the second product is: an axis of the scores, or `d`."""
     batch = [scores.axes[a] for a in second.batch[weights]]
     free: list[Any] = [[], []]
     free[weights] = [scores.axes[a] for a in second.free_of(weights)]
     free[1 - weights] = ["d"]
-    target = [*batch, *free[0], *free[1]]
-    result = shape_of(op.result).dims
-    order = [name for name, d in zip(target, result, strict=True) if d != 1]
-    return _arranged(rewriter, whole, names, order, result)
+    return [*batch, *free[0], *free[1]]
 
 
 # --- masks ------------------------------------------------------------------------------------------
