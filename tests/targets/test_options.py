@@ -101,6 +101,20 @@ def test_calls_name_each_option(call: Any, options: type) -> None:
     assert " options:" not in text
 
 
+def test_unknown_options_are_answered() -> None:
+    calls: list[Callable[..., Any]] = [
+        lambda **options: rlx.Session().compile(graph(), **options),
+        lambda **options: rlx.Pipeline("cpu", **options),
+        lambda **options: rlx.jit(**options),
+        lambda **options: compile_training(graph(), **options),
+    ]
+    for call in calls:
+        with pytest.raises(
+            rlx.Error, match=r"unexpected keyword argument 'optt' \(did you mean 'opt'\?\); it takes .*bind"
+        ):
+            call(optt=3)
+
+
 @pytest.mark.parametrize("step", [rlx.train.TrainStep, rlx.train.JaxStep])
 def test_steps_check_their_options(step: Any) -> None:
     for name, value in (("accumulate", 0), ("clip_norm", -1.0), ("ema", 2.0), ("loss_scale", "x"), ("wrt", ["v"])):

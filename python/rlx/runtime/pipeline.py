@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import Answered
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.report import html
 from rlx.report.dispatch import DispatchReport, dispatch_of
@@ -28,7 +29,7 @@ from rlx.targets.registry import target_of
 
 @documents_options(CompileOptions)
 @dataclass(frozen=True)
-class Pipeline(CompileOptions):
+class Pipeline(CompileOptions, Answered):
     """All that happens to a graph before it is compiled for a target, without compiling it.
 
     Args:

@@ -30,25 +30,24 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 def exported(
     function: JaxGraph,
-    arguments: Sequence[Argument],
     baked: Mapping[str, Any],
     *,
     platforms: Any = PLATFORMS,
     vjp_order: int = 0,
     version: str | None = None,
-    mesh: Mesh | None = None,
+    sharded: bool = True,
 ) -> bytes:
     """Return the bytes of a graph: see `JaxGraph.export`.
 
     Args:
         function: The graph.
-        arguments: Its arguments.
         baked: Values of some parameters.
-        platforms: The platforms that the blob runs on.
-        vjp_order: The maximum order of derivatives for callers.
-        version: The StableHLO version of the module; None for JAX's choice.
-        mesh: The devices that the blob is for; a single one without a mesh.
+        platforms: Those that the blob runs on.
+        vjp_order: How often callers may differentiate it.
+        version: The version of StableHLO of its module; None for what JAX chooses.
+        sharded: Whether it is for the devices of the graph's mesh, if that has one.
     """
+    arguments, mesh = function.source.arguments, function.source.mesh if sharded else None
     jax, export = required("jax", _PURPOSE), required("jax.export", _PURPOSE)
     required("flatbuffers", _PURPOSE)
     chosen = _platforms(platforms)

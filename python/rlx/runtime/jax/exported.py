@@ -38,12 +38,15 @@ class JaxGraph:
     Args:
         source: A graph at MIR, which nobody changes any more.
         options: Those of its compilation.
+
+    Attributes:
+        source: The graph.
     """
 
     def __init__(self, source: Graph, options: CompileOptions | None = None):
         self.__name__ = source.name
         self._options = options or CompileOptions()
-        self._source = source
+        self.source = source
         self._what = f"graph '{source.name}'"
         self._programs: dict[tuple[tuple[str, int], ...], Given] = {}
         self._values: dict[str, Any] = {}
@@ -51,7 +54,7 @@ class JaxGraph:
         self._numpy, self._jax = required("jax.numpy", "Graph.to_jax"), jax
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return JaxGraph, (self._source, self._options)
+        return JaxGraph, (self.source, self._options)
 
     def __call__(
         self,
@@ -79,18 +82,18 @@ class JaxGraph:
                 dtypes.
         """
         given = self._given(inputs, params, states, named)
-        values = [self.to_array(a, given.get(a.name)) for a in self._source.arguments]
-        for a, value in zip(self._source.arguments, values, strict=True):
+        values = [self.to_array(a, given.get(a.name)) for a in self.source.arguments]
+        for a, value in zip(self.source.arguments, values, strict=True):
             check_argument(a, value)
-        shapes = [(a, value.shape) for a, value in zip(self._source.arguments, values, strict=True)]
+        shapes = [(a, value.shape) for a, value in zip(self.source.arguments, values, strict=True)]
         if any(type(size) is not int for _, shape in shapes for size in shape):
             raise Error(f"{self._what}: RLX computes with sizes that are known when JAX traces the function")
         results = apply(self._program(tuple(sorted(bind_symbols(shapes).items()))), values)
-        pairs = list(zip(self._source.results, results, strict=True))
+        pairs = list(zip(self.source.results, results, strict=True))
         outputs = tuple(r for o, r in pairs if o.updates is None)
-        if not self._source.states:
+        if not self.source.states:
             return outputs
-        kept = {a.name: value for a, value in zip(self._source.arguments, values, strict=True) if a.kind == "state"}
+        kept = {a.name: value for a, value in zip(self.source.arguments, values, strict=True) if a.kind == "state"}
         return outputs, kept | {o.updates: r for o, r in pairs if o.updates is not None}
 
     def shardings(self, mesh: Any = None) -> JaxShardings:
@@ -103,7 +106,7 @@ class JaxGraph:
         Raises:
             Error: The graph has no mesh, the JAX mesh has other axes, or there are too few devices.
         """
-        return JaxShardings(mesh_for(self._source, mesh), self._source.arguments)
+        return JaxShardings(mesh_for(self.source, mesh), self.source.arguments)
 
     def export(
         self,
@@ -145,17 +148,16 @@ class JaxGraph:
         if path is not None:
             check_writable(path)
         version = None if stablehlo_version is None else checked_version(stablehlo_version)
-        source = prepared(self._source, CompileOptions(bind=bind))
-        function = self if source is self._source else JaxGraph(source, self._options)
+        source = prepared(self.source, CompileOptions(bind=bind))
+        function = self if source is self.source else JaxGraph(source, self._options)
         baked = {} if params is None else baked_values(source.arguments, params)
         data = exported(
             function,
-            source.arguments,
             baked,
             platforms=platforms,
             vjp_order=vjp_order,
             version=version,
-            mesh=source.mesh if sharded else None,
+            sharded=sharded,
         )
         if path is not None:
             write_atomically(path, data)
@@ -166,13 +168,13 @@ class JaxGraph:
         program = self._programs.get(sizes)
         if program is None:
             text = " ".join(f"{name}={size}" for name, size in sizes)
-            bound = run(self._source, f"rlx-bind{{{text}}}") if sizes else self._source
+            bound = run(self.source, f"rlx-bind{{{text}}}") if sizes else self.source
             program = self._programs.setdefault(sizes, Given(bound, self._options))
         return program
 
     def _given(self, inputs: tuple[Any, ...], params: Any, states: Any, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the caller's values by argument name."""
-        names = [a.name for a in self._source.inputs]
+        """What the caller gives, by the names of arguments."""
+        names = [a.name for a in self.source.inputs]
         if len(inputs) > len(names):
             listed = ", ".join(names) or "none"
             hint = "parameters are given by name: f(x, params={…})"
@@ -183,7 +185,7 @@ class JaxGraph:
                 continue
             if not is_mapping(what):
                 raise Error(f"{self._what}: {kind}s must be a mapping of names to arrays, got {type(what).__name__}")
-            known = [a.name for a in self._source.arguments if a.kind == kind]
+            known = [a.name for a in self.source.arguments if a.kind == kind]
             for name, value in what.items():
                 if name not in known:
                     listed = ", ".join(known) or "none"
@@ -218,17 +220,17 @@ class JaxGraph:
         shape = argument.shape
         if argument.kind == "state":
             return self._numpy.full(shape.static, argument.init, shape.dtype.numpy)
-        if argument.name not in self._source.weights:
+        if argument.name not in self.source.weights:
             hint = "give it by name: f(x, params={…})" if argument.kind == "param" else None
             raise Error(f"{what} ({shape}) is missing", hint=hint)
         if argument.name not in self._values:
-            with self._jax.ensure_compile_time_eval():  # a concrete array, also during tracing
-                value = np.asarray(self._source.weights[argument.name])
+            with self._jax.ensure_compile_time_eval():  # an array, also where this is being traced
+                value = np.asarray(self.source.weights[argument.name])
                 self._values[argument.name] = self._numpy.asarray(value)
         return self._values[argument.name]
 
     def __repr__(self) -> str:
-        return f"<{self._source!r:.200} for JAX>"
+        return f"<{self.source!r:.200} for JAX>"
 
 
 def to_jax(graph: Any, options: CompileOptions | None = None) -> JaxGraph:
