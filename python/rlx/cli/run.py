@@ -213,7 +213,7 @@ def _from_file(path: str, declared: Sequence[Argument], already_given: Mapping[s
 
 
 def _stored(entry: StoredEntry, already_given: Mapping[str, np.ndarray]) -> Arrays:
-    """The values of parameters that a file of programs has or refers to, if any of them is needed."""
+    """Return the parameter values that a file of programs contains or refers to, if any of them is needed."""
     assert entry.parameters is not None
     if entry.parameters.places.keys() <= already_given.keys():
         return {}

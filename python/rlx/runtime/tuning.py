@@ -96,12 +96,12 @@ class Request:
 
     @cached_property
     def given(self) -> Compilation:
-        """The program as given, at all stages."""
+        """The given program, at all stages."""
         return Compilation(self.graph, self.session.target, self.options)
 
     @cached_property
     def reference(self) -> Graph:
-        """The graph whose value by the evaluator is what programs have to give: in the precision asked for, not optimised."""
+        """The graph whose evaluation defines the expected results: in the requested precision, without optimisation."""
         return Compilation(self.graph, self.session.target, replace(self.options, opt=0, policy="fusable")).mir
 
     @cached_property

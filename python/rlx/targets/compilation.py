@@ -84,12 +84,12 @@ class Compilation:
 
     @property
     def pipeline_text(self) -> str:
-        """All passes from the given graph to LIR, as text for `rlx-opt`."""
+        """All passes from the given graph to the input of the target's compiler, as text for `rlx-opt`."""
         return str(PassPipeline.of([*preparing(self.options), *self._from_prepared]))
 
     @property
     def passes_to_mir(self) -> str:
-        """The passes from the graph as given to MIR, as text."""
+        """The passes from the given graph to MIR, as text."""
         return str(PassPipeline.of([*preparing(self.options), self._to_mir]))
 
     @property

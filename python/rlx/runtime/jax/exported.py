@@ -173,7 +173,7 @@ class JaxGraph:
         return program
 
     def _given(self, inputs: tuple[Any, ...], params: Any, states: Any, named: Mapping[str, Any]) -> dict[str, Any]:
-        """What the caller gives, by the names of arguments."""
+        """Return the caller's values by argument name."""
         names = [a.name for a in self.source.inputs]
         if len(inputs) > len(names):
             listed = ", ".join(names) or "none"
