@@ -14,7 +14,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
-from rlx.ops.attention.rope import Rope
+from rlx.ops.attention.rope import Rope, RopeLayout
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
 from rlx.ops.recurrent import expect_dims, sizes_of
@@ -45,7 +45,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
         Embedding().infer(p.embed_w, p.input_ids)
         row = GatherBatched().infer(p.h_pre_norm, p.last_token_idx, axis=1)
         keys = p.h_pre_norm.with_dims((batch, length, num_kv_heads * head_dim))
-        Rope().infer(keys, p.cos, p.sin, head_dim=head_dim, n_rot=n_rot, style="neox")
+        Rope().infer(keys, p.cos, p.sin, **RopeLayout(head_dim, n_rot, "neox").named)
         expect_dims("cos", p.cos, length, n_rot // 2)
         query = row.with_dims((batch, 1, num_heads * head_dim))
         heads = {"num_heads": num_heads, "head_dim": head_dim}

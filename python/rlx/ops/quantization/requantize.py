@@ -83,6 +83,21 @@ def _doubly(x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.ndar
     return (high + half - ((high < 0) & (half > 0))) >> right
 
 
+def requantized(x: np.ndarray, factor: FixedPoint[np.ndarray], requantization: Requantization) -> np.ndarray:
+    """`requantize` of arrays."""
+    mode, dtype = requantization.mode, requantization.dtype
+    bits = BITS[mode]
+    x, multiplier, shift = (np.asarray(v, np.int64) for v in (x, factor.multiplier, factor.shift))
+    shift = np.clip(shift, RIGHTMOST, bits - 1)
+    if mode == "double":
+        scaled = _doubly(x, multiplier, shift)
+    else:
+        if mode == "short":
+            multiplier = multiplier.astype(np.int16).astype(np.int64)
+        scaled = (x * multiplier + (np.int64(1) << (bits - 1 - shift))) >> (bits - shift)
+    return np.asarray(np.clip(scaled + requantization.zero_point, int(dtype.min), int(dtype.max)).astype(dtype.numpy))
+
+
 class Requantize(Card, op="requantize"):
     def infer(self, x: Shape, factor: FixedPoint[Shape], *, requantization: Requantization) -> Shape:
         dtype, zero_point = requantization.dtype, requantization.zero_point
@@ -93,19 +108,7 @@ class Requantize(Card, op="requantize"):
         return Shape(broadcast(x.dims, factor.multiplier.dims, factor.shift.dims), dtype)
 
     def evaluate(self, x: np.ndarray, factor: FixedPoint[np.ndarray], *, requantization: Requantization) -> np.ndarray:
-        mode, dtype = requantization.mode, requantization.dtype
-        bits = BITS[mode]
-        x, multiplier, shift = (np.asarray(v, np.int64) for v in (x, factor.multiplier, factor.shift))
-        shift = np.clip(shift, RIGHTMOST, bits - 1)
-        if mode == "double":
-            scaled = _doubly(x, multiplier, shift)
-        else:
-            if mode == "short":
-                multiplier = multiplier.astype(np.int16).astype(np.int64)
-            scaled = (x * multiplier + (np.int64(1) << (bits - 1 - shift))) >> (bits - shift)
-        return np.asarray(
-            np.clip(scaled + requantization.zero_point, int(dtype.min), int(dtype.max)).astype(dtype.numpy)
-        )
+        return requantized(x, factor, requantization)
 
     def build(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rlx.ir.dtype import DType
-from rlx.ops.quantization.requantize import BITS, RIGHTMOST, Requantize
+from rlx.ops.quantization.requantize import BITS, RIGHTMOST, FixedPoint, Requantization, requantized
 from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for
 from rlx.targets.fpga.lower.layer import ConstantStream, Pipe, Stream, StreamLayer
 
@@ -91,9 +91,7 @@ class Requantiser(StreamLayer):
         if min(x.low << most, x.low) < _I32[0] or (x.high << most) > _I32[1]:
             return int(self.dtype.min), int(self.dtype.max)
         ends, factors, shifts = np.ix_([x.low, x.high], self._factors, self._shifts)
-        found = Requantize().evaluate(
-            ends, factors, shifts, zero_point=self.zero_point, mode=self.mode, dtype=self.dtype
-        )
+        found = requantized(ends, FixedPoint(factors, shifts), Requantization(self.zero_point, self.mode, self.dtype))
         return int(found.min()), int(found.max())
 
     @property
