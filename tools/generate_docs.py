@@ -13,8 +13,8 @@ from rlx.ir.dtype import COMPLEXES, FLOATS
 from rlx.ir.op import registry
 from rlx.ir.op.card import Card
 from rlx.ops import surface
-from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.targets import linalg, stablehlo
+from rlx.targets.options import DEFAULT_LEVEL
 from rlx.targets.registry import backends
 from rlx.targets.stages import check_of
 from tools import dtypes_page, generated, onnx_coverage

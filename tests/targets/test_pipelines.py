@@ -17,13 +17,12 @@ from rlx.cli import main as rlx_command
 from rlx.cli import opt
 from rlx.ir.op.signature import bodies, find_function
 from rlx.passes.check_lir import CheckLir
-from rlx.passes.levels import LEVELS
 from rlx.passes.pipeline import PassPipeline
 from rlx.targets.artifacts.container import unpacked
 from rlx.targets.c.to_c import files_in
 from rlx.targets.compilation import Compilation
-from rlx.targets.options import CompileOptions
-from rlx.targets.registry import RLX, backends, target_of
+from rlx.targets.options import LEVELS, CompileOptions
+from rlx.targets.registry import RLX, backend_of, backends, target_of
 from rlx.targets.stages import check_of
 from rlx.targets.xla.parts import as_program
 from rlx.targets.xla.portable import to_portable
@@ -301,7 +300,7 @@ def test_a_portable_artifact_holds_what_the_text_makes(target: str) -> None:
 
 
 def test_c_is_the_text_of_the_files_in_the_module() -> None:
-    compilation = Compilation(integers(), target_of("cortexm"), bind={"n": 5})
+    compilation = Compilation(integers(), target_of("cortexm"), CompileOptions(bind={"n": 5}))
     held = files_in(compilation.lowered())
     files = backend_of("cortexm").compiler.files(compilation.artifact())  # type: ignore[attr-defined]
     assert {name: text.encode() for name, text in held.items()} == {n: t for n, t in files.items() if n != "README.md"}
@@ -315,7 +314,7 @@ def test_circt_makes_the_same_of_the_module_that_is_printed(target: str) -> None
     from rlx.targets.fpga import process
     from rlx.targets.fpga.backend import lowering_of
 
-    compilation = Compilation(integers(), target_of(target), bind={"n": 5})
+    compilation = Compilation(integers(), target_of(target), CompileOptions(bind={"n": 5}))
     to_hw = lowering_of(compilation)
     design = to_hw.design(compilation.lir)
     texts = (compilation.lowered_text(), to_hw.text(design))
@@ -331,7 +330,7 @@ def test_hardware_without_circt(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(process, "version", missing)
     with pytest.raises(rlx.CompileError, match="rlx-to-hw: CIRCT is not installed") as caught:
-        Compilation(integers(), target_of("fpga"), bind={"n": 5}).lowered()
+        Compilation(integers(), target_of("fpga"), CompileOptions(bind={"n": 5})).lowered()
     assert "pip install 'rlx[fpga]'" in str(caught.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 
 from rlx import mlir
 from rlx.ir.graph.graph import Graph
@@ -22,13 +23,13 @@ from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import cached, code_fingerprint, timed, with_locations
 from rlx.targets.cache import DiskCache
-from rlx.targets.contract import calling, check_compiled, check_info
+from rlx.targets.contract import calling, check_compiled, check_info, check_lowering
 from rlx.targets.dispatch import policy_of
 from rlx.targets.hashes import fingerprint
 from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import Compiler, Target
 from rlx.targets.registry import Registered, backend_of
-from rlx.targets.stages import check_of, prepared, preparing
+from rlx.targets.stages import check_of, lower, prepared, preparing
 from rlx.version import __version__
 
 
@@ -47,8 +48,8 @@ class Compilation:
         given: The graph passed to the constructor.
         target: The target.
         options: The options.
-        dispatch_policy: The composite ops that the target lowers by rules of its own.
-        phases: The seconds that each phase took; it has an entry `cached` if the program comes from the cache.
+        dispatch_policy: The composite ops that the target lowers with its own rules.
+        phases: The seconds that each phase took. An entry `cached` marks a program from the cache.
     """
 
     def __init__(self, graph: Graph, target: Target, options: CompileOptions | None = None):
@@ -85,7 +86,7 @@ class Compilation:
     @property
     def pipeline_text(self) -> str:
         """All passes from the given graph to the input of the target's compiler, as text for `rlx-opt`."""
-        return str(PassPipeline.of([*preparing(self.options), *self._from_prepared]))
+        return str(PassPipeline.of([self.passes_to_lir, self.lowering]))
 
     @property
     def passes_to_mir(self) -> str:
@@ -95,7 +96,7 @@ class Compilation:
     @property
     def passes_to_lir(self) -> str:
         """The passes from the graph as given to LIR, as text."""
-        return str(PassPipeline.of([*preparing(*self._preparing), *self._from_prepared]))
+        return str(PassPipeline.of([*preparing(self.options), *self._from_prepared]))
 
     @cached_property
     def lowering(self) -> str:
@@ -105,7 +106,7 @@ class Compilation:
             CompileError: The back end gives something else than the text of passes.
         """
         with calling(self.backend, "lowering"):
-            text = self.target.lowering(self.opt)
+            text = self.target.lowering(self.options.opt)
         check_lowering(self.backend, self.target.name, text)
         return text
 
@@ -255,6 +256,5 @@ class Compilation:
         code = (code_fingerprint("rlx"), code_fingerprint(name))
         with calling(self.backend, "version or fingerprint"):
             target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
-        return fingerprint(
-            *code, *custom, *target, str(self.options.opt), *self._from_prepared, str(graph.module), graph.name_symbol
-        )
+        steps = (*self._from_prepared, self.lowering)
+        return fingerprint(*code, *custom, *target, str(self.options.opt), *steps, str(graph.module), graph.name_symbol)

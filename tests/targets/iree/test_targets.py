@@ -17,6 +17,7 @@ from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import compile_module
 from rlx.targets.iree.targets import LARGE, Target, archs, device_names, host_features, target
 from rlx.targets.options import DEFAULT_LEVEL
+from rlx.targets.stages import lower
 
 ADD = """
 func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{

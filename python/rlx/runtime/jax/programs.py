@@ -71,7 +71,7 @@ class JaxProgram:
             UnsupportedError: Ops have neither a lowering nor a decomposition; the message lists them with their
                 locations.
         """
-        return portable(Compilation(self.graph, target_of("stablehlo"), self.options).lir, sharded=True)
+        return portable(Compilation(self.graph, target_of("stablehlo"), self.options))
 
     def linearized(self, wrt: Sequence[int]) -> LinearizedProgram:
         """Return the program and its derivative with respect to some arguments.

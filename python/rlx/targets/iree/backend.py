@@ -81,7 +81,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 def leveled(compilation: Compilation) -> Target:
     """Return the target of a compilation, with the flags of its optimisation level."""
     assert isinstance(compilation.target, Target)
-    # As it is before the passes, so that the compiler's process can start while they run.
+    # The operations are estimated before the passes, so that the compiler's process can start while they run.
     return compilation.target.at_level(compilation.options.opt, estimated_flops(compilation.prepared.module))
 
 

@@ -64,15 +64,18 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     given, prepared = [a.name for a in lir.arguments], list[str]()
     with timed(compilation.phases, "lower"):
         # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
-        is_symbolic = bool(lir.symbols) and not is_portable
-        main, weights = (lir if is_portable else laid_out(lir, compilation.options.opt)), None
-        if not (is_portable or is_symbolic):
-            main, weights = outlined(main)
-        version = target.version or version_for(main.module)
-        program = str(main.module).encode() if is_symbolic else portable(main, version, sharded=is_portable)
-        if weights is not None:
-            program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
-    given = {a.name for a in lir.arguments}
+        is_symbolic = bool(lir.symbols) and target.name != PORTABLE
+        if is_symbolic:
+            laid_out = run(lir, layout(compilation.options.opt))
+            version, program = version_for(laid_out.module), str(laid_out.module).encode()
+        else:
+            parts = LoweredParts(lir.name_symbol)
+            parts.take(compilation.lowered([parts]))
+            version = target.version or version_for(parts.main)
+            program = to_portable(parts.main, version)
+            given, prepared = [name for name in parts.arguments if name in given], parts.prepared
+            if parts.weights is not None:
+                program = packed({_MAIN: program, _WEIGHTS: to_portable(parts.weights)})
     info = {
         "form": "rlx" if is_symbolic else "stablehlo",
         "arguments": given,
@@ -303,7 +306,7 @@ class Program:
         assert self._graph is not None
         known = {name: size for name, size in sizes if name in self._graph.symbols}
         bound = stages.prepared(self._graph, CompileOptions(bind=known))
-        return XlaExecutable(portable(bound), self._options)
+        return XlaExecutable(specialised(bound, bound.function), self._options)
 
     def read_state(self, name: str) -> np.ndarray:
         """A copy of the current value of a state."""

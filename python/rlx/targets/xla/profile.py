@@ -51,11 +51,10 @@ def profile(
         raise ExecutionError(f"{target.name} is a kind of file, and no device", hint="use the target xla")
     values = _values(compilation, arrays, parameters)
     shapes = [(a, values[a.name].shape) for a in compilation.signature.arguments]
-    main, weights = outlined(
-        stages.prepared(
-            laid_out(numbered(compilation.lir), compilation.options.opt), CompileOptions(bind=bind_symbols(shapes))
-        )
-    )
+    bound = stages.prepared(numbered(compilation.lir), CompileOptions(bind=bind_symbols(shapes))).clone()
+    parts = LoweredParts(bound.name_symbol)
+    stages.lower(bound.module, compilation.lowering, [parts])
+    parts.take(bound.module)
     options = with_threads(target.options, threads)
     if parts.weights is not None:
         computed = client.XlaExecutable(to_portable(parts.weights), options)(_on_device(parts.prepared, values))
