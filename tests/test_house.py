@@ -44,7 +44,7 @@ ORDER = (
         "targets.stablehlo",
         "targets",
     ),
-    *("report", "runtime", "deploy", "quantization", "train", "models", "cli"),
+    *("report", "runtime", "deploy", "quantization", "train", "models", "cli", "answers"),
 )
 # Modules without a package. They import nothing of RLX, and any module may import them.
 FREE = ("version", "native", "tick", "parts")

@@ -10,6 +10,7 @@ import importlib
 from typing import Any
 
 from rlx.dialect.dtypes import ROWS
+from rlx.support.answers import answers as _answers
 from rlx.version import __version__ as __version__
 
 _DTYPES = tuple("bool_" if row.name == "bool" else row.name for row in ROWS)
@@ -129,7 +130,7 @@ def _loaded(name: str) -> Any:
     else:
         if name.startswith("_"):
             raise AttributeError(f"module 'rlx' has no attribute '{name}'")
-        raise importlib.import_module("rlx.ops.other_modules").module_problem("rlx", name, (*_HOMES, *_MODULES))
+        raise _answers().module_problem("rlx", name, (*_HOMES, *_MODULES))
     globals()[name] = value
     return value
 

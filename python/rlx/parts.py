@@ -15,6 +15,8 @@ VERIFIERS = "rlx.ir.op.registry"
 EVALUATOR = "rlx.ir.graph.evaluate"
 # The module that defines block modules: `Graph.define`.
 BLOCK_MODULES = "rlx.blocks.graph_module"
+# The package that answers wrong calls with the right ones.
+ANSWERS = "rlx.answers"
 # The module that `x.__array_namespace__()` returns.
 ARRAY_API = "rlx.array_api"
 # The package that runs passes: `GraphModule.lower`.

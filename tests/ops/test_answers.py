@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.answers.names import calls
+from rlx.answers.reader import table
 from rlx.ir.op import registry
-from rlx.ops.other_names import CALLS
-from rlx.ops.vocabulary.spaces import WITHIN
 from tests.ops.references import random
 
 RLX: Any = rlx
@@ -66,7 +66,7 @@ def test_every_wrong_keyword_is_named() -> None:
         (lambda g, m: g.lax.rsqrt(m), "g.rsqrt(x)"),
         (lambda g, m: g.lax.max(m, m), "g.maximum(a, b)"),
         (lambda g, m: g.scipy.special.gammaln(m), "g.lgamma(…)"),
-        (lambda g, m: g.scipy.stats.norm.logpdf(m), WITHIN["norm.logpdf"]),
+        (lambda g, m: g.scipy.stats.norm.logpdf(m), table("within")["norm.logpdf"]),
         (lambda g, m: g.random.normal(size=(3,)), "g.rng_normal(shape"),
         (lambda g, m: RLX.random.split(RLX.random.key(0)), "seeds are integers"),
         (lambda g, m: RLX.nn.functional.glu(m, dim=-1), "rlx.ops.glu(x, axis=-1)"),
@@ -154,7 +154,7 @@ FORMULAS: list[tuple[str, dict[str, Any], Callable[[], Any]]] = [
 @pytest.mark.parametrize(("name", "given", "peer"), FORMULAS)
 def test_a_formula_gives_the_numbers_of_the_peer(name: str, given: dict[str, Any], peer: Callable[[], Any]) -> None:
     """The first expression of an answer is evaluated with the user's values in place of its names."""
-    call = re.split(r", (?:with|of|for|and|whose|as) |: cond|; ", (CALLS | WITHIN)[name])[0]
+    call = re.split(r", (?:with|of|for|and|whose|as) |: cond|; ", (calls() | table("within"))[name])[0]
     for n, value in given.items():
         call = call.replace(n, repr(value)) if n == "…" else call
     with rlx.eager():

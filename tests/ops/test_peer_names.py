@@ -14,24 +14,22 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.op.calls import ADVICE, CallError
-from rlx.ops import other_modules, other_names
-from rlx.ops.vocabulary import objects, spaces, table
+from rlx.answers.calls import keywords
+from rlx.answers.modules import counterparts
+from rlx.answers.names import calls
+from rlx.answers.reader import table
+from rlx.ir.op.calls import CallError
 from tests.ops.peer_names import SPACES, WITHOUT_MEANING, names_of, owner_of
 from tests.ops.test_calls_as_typed import answer_in
 
+OBJECTS = ("modules", "functions", "optimisers", "steps", "sessions", "parameters")
 TABLES: dict[str, Mapping[str, str]] = {
-    "calls": other_names.CALLS,
-    "within": spaces.WITHIN,
-    "graphs": other_names.OF_GRAPHS,
-    "modules": objects.MODULES,
-    "functions": objects.FUNCTIONS,
-    "optimisers": objects.OPTIMISERS,
-    "steps": objects.STEPS,
-    "sessions": objects.SESSIONS,
-    "parameters": objects.PARAMETERS,
-    **{f"rlx.{name}": calls for name, calls in other_modules.MODULES.items()},
-    "keywords": {f"{method}.{keyword}": advice for (method, keyword), advice in ADVICE.items()},
+    "calls": calls(),
+    "within": table("within"),
+    "graphs": table("tensors/graphs"),
+    **{name: table(f"attributes/{name}") for name in OBJECTS},
+    **{f"rlx.{name}": answers for name, answers in counterparts().items()},
+    "keywords": keywords(),
 }
 # The percentage of names that may have no answer: a new release of a peer has new names.
 _NEW = 2
@@ -114,12 +112,6 @@ def test_an_option_of_a_peer_is_taken_or_answered() -> None:
     assert asked >= 100
 
 
-def test_a_table_has_a_name_once() -> None:
-    assert table("a b : c\nd : e") == {"a": "c", "b": "c", "d": "e"}
-    with pytest.raises(ValueError, match="a stands twice"):
-        table("a : b\na : c")
-
-
 def _expression(call: str) -> tuple[str, list[str]] | None:
     """Return an answer that is an expression of tensors `x`, or `a` and `b`, and its tensors."""
     text = call.split(": ")[0].split(", ")[0] if call.count("(") == call.split(", ")[0].count("(") else call
@@ -153,7 +145,7 @@ def test_answers_compute_what_the_peers_compute() -> None:
     compared: list[str] = []
     wrong: list[str] = []
     arrays = {n: rng.uniform(0.2, 0.9, (4, 4)).astype(np.float32) for n in ("x", "y", "a", "b")}
-    for name, call in other_names.CALLS.items():
+    for name, call in calls().items():
         expression, peer = _expression(call), _function(name)
         if expression is None or peer is None or name in _OF_OTHER_NUMBERS:
             continue

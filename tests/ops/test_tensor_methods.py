@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ops import other_names, surface
+from rlx.answers.names import calls
+from rlx.ops import surface
+from rlx.ops.numpy_functions import METHOD_OF
 from tests.ops.references import random
 from tests.ops.test_spectral import built
 
@@ -74,9 +76,9 @@ def test_every_named_call_exists() -> None:
     """The calls that replace other names exist, and are not themselves replaced."""
     g: Any = rlx.Graph()
     known = {"Session", "evaluate", "grad", "nn"}
-    for name, method in other_names.METHOD_OF.items():
+    for name, method in METHOD_OF.items():
         assert name not in surface.methods() and method in surface.methods()
-    for name, call in other_names.CALLS.items():
+    for name, call in calls().items():
         assert name not in surface.methods(), name
         assert not (hasattr(g, name) and hasattr(rlx.Tensor, name)), name
         for used in re.findall(r"\b(?:g|x|rlx)\.(\w+)", call):

@@ -9,7 +9,7 @@ from typing import Any
 from rlx.array_api.arrays import builder
 from rlx.ir.graph.builder import Tensor
 from rlx.ops.lift import common
-from rlx.ops.other_names import METHOD_OF
+from rlx.ops.numpy_functions import METHOD_OF
 
 _UNARY = (
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan"),

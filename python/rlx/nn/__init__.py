@@ -31,7 +31,7 @@ from rlx.nn.module import Module
 from rlx.nn.norms import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, LayerNorm, RMSNorm
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.nn.sequence import GRU, LSTM, MultiHeadAttention
-from rlx.ops.other_modules import module_problem
+from rlx.support.answers import answers
 
 __all__ = [
     "GELU",
@@ -75,4 +75,4 @@ __all__ = [
 def __getattr__(name: str) -> NoReturn:
     if name.startswith("_"):
         raise AttributeError(f"module 'rlx.nn' has no attribute '{name}'")
-    raise module_problem("rlx.nn", name, __all__)
+    raise answers().module_problem("rlx.nn", name, __all__)

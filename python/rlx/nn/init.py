@@ -20,9 +20,9 @@ import numpy as np
 
 from rlx.ir.dtype import f64
 from rlx.ir.op.calls import answered
-from rlx.ops.other_modules import module_problem
 from rlx.ops.random import RngNormal
 from rlx.ops.random import words as random_words
+from rlx.support.answers import answers
 from rlx.support.errors import Error
 
 Initializer = Callable[[int, tuple[int, ...]], Any]
@@ -216,4 +216,4 @@ def _words(key: int, shape: tuple[int, ...]) -> np.ndarray:
 def __getattr__(name: str) -> NoReturn:
     if name.startswith("_"):
         raise AttributeError(f"module 'rlx.nn.init' has no attribute '{name}'")
-    raise module_problem("rlx.nn.init", name, [n for n in globals() if not n.startswith("_")])
+    raise answers().module_problem("rlx.nn.init", name, [n for n in globals() if not n.startswith("_")])

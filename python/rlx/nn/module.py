@@ -14,15 +14,14 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
-from rlx.ir.op.calls import ADVICE, Answered
+from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import is_count
 from rlx.ir.shape import Shape
 from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter, ParameterName
 from rlx.nn.scope import ModuleCall
 from rlx.ops.lift import tensor_like
-from rlx.ops.other_names import attribute_problem
-from rlx.ops.vocabulary.objects import MODULES
+from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_integer
 from rlx.support.suggestions import suggestion
@@ -63,7 +62,7 @@ class Module(Answered):
         parameter = self.__dict__.get("_declared", {}).get(name)
         if parameter is None:
             known = [*self.__dict__.get("_declared", {}), *vars(self)]
-            raise attribute_problem(type(self).__name__, name, MODULES, known)
+            raise answers().attribute_problem(type(self).__name__, name, "modules", known)
         scope = scopes.active()
         return parameter if scope is None or id(parameter) not in scope.names else scope.tensor(parameter)
 
@@ -268,7 +267,7 @@ class Module(Answered):
             if trace is None or trace.tb_next is not None:
                 raise
             reason = str(problem).rpartition("forward() ")[2]
-            hint = ADVICE.get(("forward", reason.partition("keyword argument '")[2].rstrip("'")))
+            hint = answers().advice("forward", reason.partition("keyword argument '")[2].rstrip("'"))
             error = Error(reason, location=describe(caller_location()), hint=hint)
             raise _in_module(error, self._name(path), path) from None
         finally:

@@ -12,8 +12,7 @@ from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
 from rlx.nn import init
 from rlx.nn.init import Initializer
-from rlx.ops.other_names import attribute_problem
-from rlx.ops.vocabulary.objects import PARAMETERS
+from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
 from rlx.support.short import shown
 
@@ -60,7 +59,7 @@ class Parameter:
         return values.astype(self.shape.dtype.numpy)
 
     def __getattr__(self, name: str) -> Any:
-        raise attribute_problem(f"a {type(self).__name__}", name, PARAMETERS, vars(self))
+        raise answers().attribute_problem(f"a {type(self).__name__}", name, "parameters", vars(self))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shape}>"

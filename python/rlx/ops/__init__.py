@@ -15,7 +15,8 @@ from typing import Any
 from rlx.ir.graph.builder import Builder
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.location import caller_location, describe
-from rlx.ops import other_names, signatures, surface
+from rlx.ops import signatures, surface
+from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.submodules import import_all
 
@@ -46,7 +47,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module 'rlx.ops' has no attribute '{name}'")
     if name not in surface.methods():
-        raise other_names.problem("rlx.ops", name, surface.methods(), surface.methods())
+        raise answers().name_problem("rlx.ops", name, surface.methods())
     globals()[name] = _function(name)
     return globals()[name]
 

@@ -14,11 +14,52 @@ import numpy as np
 
 from rlx.ir.graph.eager import EAGER, EagerTensor
 from rlx.ir.location import caller_location, describe
-from rlx.ops import other_names, surface
+from rlx.ops import surface
 from rlx.ops.lift import axis_of, common
-from rlx.ops.other_names import METHOD_OF
+from rlx.support.answers import answers
 from rlx.support.errors import Error
 
+# NumPy and array API names of methods with the same arguments.
+METHOD_OF = {
+    "absolute": "abs",
+    "fabs": "abs",
+    "negative": "neg",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "true_divide": "div",
+    "power": "pow",
+    "float_power": "pow",
+    "equal": "eq",
+    "not_equal": "ne",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "around": "round",
+    "fix": "trunc",
+    "invert": "bitwise_not",
+    "bitwise_count": "popcount",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "amax": "max",
+    "amin": "min",
+    "permute_dims": "transpose",
+    "degrees": "rad2deg",
+    "radians": "deg2rad",
+    "gammaln": "lgamma",
+    "expit": "sigmoid",
+    "cumulative_sum": "cumsum",
+    "cumulative_prod": "cumprod",
+    "bitwise_invert": "bitwise_not",
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+}
 # NumPy arguments that methods do not have, with the values that have no effect.
 _IGNORED: dict[str, tuple[Any, ...]] = {
     "out": (None,),
@@ -161,7 +202,7 @@ def _arrays(values: Any) -> Any:
 
 def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
     if name not in surface.methods():
-        raise _missing(shown, other_names.CALLS.get(name, ""))
+        raise _missing(shown, answers().counterpart(name))
     out = kwargs.get("out")
     if any(o is not None for o in (out if isinstance(out, tuple) else (out,))):
         raise Error(

@@ -12,10 +12,11 @@ import numpy as np
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import describe
 from rlx.ir.op.calls import answered
-from rlx.ops import numpy_functions, other_names
+from rlx.ops import numpy_functions
 from rlx.ops.indexing import index_tensor
 from rlx.ops.update import At
 from rlx.parts import ARRAY_API
+from rlx.support.answers import answers
 from rlx.support.errors import Error, IndexShapeError, ShapeError
 
 _OF_EVERY_CLASS = frozenset(
@@ -231,10 +232,7 @@ class Operators:
     def __getattr__(self: Any, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        from rlx.ops import surface
-
-        known = [n for n in dir(Tensor) if not n.startswith("_")]
-        raise other_names.problem("a tensor", name, known, surface.methods())
+        raise answers().name_problem("a tensor", name, [n for n in dir(Tensor) if not n.startswith("_")])
 
     def __getitem__(self: Any, index: Any) -> Any:
         try:

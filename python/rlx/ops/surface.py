@@ -17,9 +17,10 @@ from rlx.ir.graph.builder import Builder, Tensor, method_of
 from rlx.ir.graph.regions import IN_BODY
 from rlx.ir.location import describe
 from rlx.ir.op import registry
-from rlx.ir.op.calls import CallError, order_hint, placed
+from rlx.ir.op.calls import CallError, placed
 from rlx.ir.op.card import Card
-from rlx.ops import manual, operators, other_names, signatures
+from rlx.ops import manual, operators, signatures
+from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
 from rlx.support.short import shown
 from rlx.support.traces import raised_at
@@ -116,7 +117,7 @@ def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, probl
         return CallError.of(name, reason, names, place, args, kwargs)
     others = ", ".join(f"{n} = {shown(v)}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
     what = f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}"
-    return ShapeError(f"{name}: {what}", location=place, hint=order_hint(name, function, len(args)))
+    return ShapeError(f"{name}: {what}", location=place, hint=answers().order_hint(name, function, len(args)))
 
 
 def method_name(op: str) -> str:
@@ -209,4 +210,4 @@ def install() -> None:
 def _unknown(self: Builder, name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
-    raise other_names.problem(f"a {type(self).__name__}", name, methods(), methods())
+    raise answers().name_problem(f"a {type(self).__name__}", name, methods())

@@ -23,12 +23,11 @@ from rlx.ir.op.calls import answered
 from rlx.ir.pytree import Structure, flatten
 from rlx.ir.shape import Shape
 from rlx.ops.lift import tensor_like
-from rlx.ops.other_names import attribute_problem
-from rlx.ops.vocabulary.objects import FUNCTIONS
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key, static_names
+from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.locks import holding
 from rlx.support.options import takes_options
@@ -120,8 +119,8 @@ class Jit:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(f"'Jit' object has no attribute '{name}'")
-        raise attribute_problem(
-            "a function under rlx.jit", name, FUNCTIONS, [n for n in dir(type(self)) if n[0] != "_"]
+        raise answers().attribute_problem(
+            "a function under rlx.jit", name, "functions", [n for n in dir(type(self)) if n[0] != "_"]
         )
 
     def __copy__(self) -> Jit:

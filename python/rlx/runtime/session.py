@@ -12,16 +12,13 @@ from typing import Any, NoReturn, TypeVar, Unpack, overload
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
 from rlx.ir.op.calls import Answered, answered
-from rlx.ops.other_names import attribute_problem
-from rlx.ops.vocabulary.objects import SESSIONS
+from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
 from rlx.runtime.bucketed import BucketedGraph
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
-from rlx.runtime.programs import Programs
-from rlx.runtime.together import compiled_together
-from rlx.runtime.tuning import Request, check_seconds, tuned
+from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.options import takes_options
 from rlx.targets.cache import DiskCache
@@ -66,7 +63,7 @@ class Session(Answered):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(f"'Session' object has no attribute '{name}'")
-        raise attribute_problem("a Session", name, SESSIONS, [n for n in dir(type(self)) if n[0] != "_"])
+        raise answers().attribute_problem("a Session", name, "sessions", [n for n in dir(type(self)) if n[0] != "_"])
 
     @overload
     def compile(

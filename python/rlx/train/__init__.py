@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
-from rlx.ops.other_modules import module_problem
+from rlx.support.answers import answers
 from rlx.train.forces import force_energy_loss
 from rlx.train.jax_step import JaxStep
 from rlx.train.layout import SharedWeightLayout, TrainingCompileResult, WeightSlot, compile_training
@@ -42,4 +42,4 @@ __all__ = [
 def __getattr__(name: str) -> NoReturn:
     if name.startswith("_"):
         raise AttributeError(f"module 'rlx.train' has no attribute '{name}'")
-    raise module_problem("rlx.train", name, __all__)
+    raise answers().module_problem("rlx.train", name, __all__)

@@ -14,8 +14,7 @@ from typing import Any, ClassVar, NoReturn
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.calls import Answered
 from rlx.ir.shape import Shape
-from rlx.ops.other_names import attribute_problem
-from rlx.ops.vocabulary.objects import OPTIMISERS
+from rlx.support.answers import answers
 from rlx.train.schedules import Schedule, check_count, check_flag, check_number, check_share
 
 Updated = tuple[Tensor, dict[str, Tensor]]
@@ -40,7 +39,7 @@ class Optimizer(Answered, ABC):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        raise attribute_problem(type(self).__name__, name, OPTIMISERS, dir(type(self)))
+        raise answers().attribute_problem(type(self).__name__, name, "optimisers", dir(type(self)))
 
     @abstractmethod
     def states(self, param: Shape) -> dict[str, Shape]:

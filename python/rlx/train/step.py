@@ -13,12 +13,11 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import named_values
-from rlx.ops.other_names import attribute_problem
-from rlx.ops.vocabulary.objects import STEPS
 from rlx.runtime.arguments import checked_cast
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
+from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.locks import holding, make_lock
 from rlx.support.options import documents_options, takes_options
@@ -110,7 +109,7 @@ class TrainStep(Answered):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(f"'TrainStep' object has no attribute '{name}'")
-        raise attribute_problem("a TrainStep", name, STEPS, [n for n in dir(type(self)) if n[0] != "_"])
+        raise answers().attribute_problem("a TrainStep", name, "steps", [n for n in dir(type(self)) if n[0] != "_"])
 
     def _compiled(self, graph: Graph) -> CompiledGraph:
         return self._session.compile(graph, **self._building, **self._training.options.keywords())

@@ -23,11 +23,12 @@ from rlx.ir.graph.traced import NumElements, no_value
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op import attributes as attributes_module
 from rlx.ir.op import grouping, opview, registry, storage_dtypes
-from rlx.ir.op.calls import ADVICE, CallError, placed
+from rlx.ir.op.calls import CallError, placed
 from rlx.ir.op.op_methods import OpMethods, TensorMethods
 from rlx.ir.op.verify import infer
 from rlx.ir.promotion import beside
 from rlx.ir.shape import Shape, shape_of
+from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_tuple
 from rlx.support.printable import printable
@@ -400,7 +401,7 @@ def _call_error(b: Builder, card: Card, problem: Exception, args: Sequence[Any],
             continue
         if operand.arity == "single" or not isinstance(value, (list, tuple, type(None))):
             message = f"operand '{operand.name}' must be a tensor, got {described(value)}"
-            return b.problem(card, message, tensor_hint(value) or ADVICE.get((card.name, "")))
+            return b.problem(card, message, tensor_hint(value) or answers().advice(card.name))
     if misfit:
         message = str(problem).split(".build() ")[-1]
         if "positional argument" in message and "were given" in message:

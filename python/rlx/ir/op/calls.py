@@ -8,154 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar, cast
 
 from rlx.ir.location import caller_location, describe
+from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
-from rlx.support.short import written
-from rlx.support.suggestions import similar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-# Names of arguments in other libraries, in groups: for an unknown keyword, the error suggests the accepted name of its
-# group.
-_SYNONYMS = (
-    ("axis", "axes", "dim", "dims", "dimension", "dimensions", "normalized_shape"),
-    ("axis1", "dim0", "dim1", "axis0"),
-    ("axis2", "dim1", "dim2"),
-    ("rhs", "other", "x2", "y", "b", "exponent", "vec2", "mat2", "tensor", "input2", "tensor2", "B"),
-    ("lhs", "input", "x1", "x", "a", "vec1", "mat1", "input1", "self", "A"),
-    ("second", "x2", "input2", "other", "b"),
-    ("first", "x1", "input1", "input", "a"),
-    ("test", "test_elements", "test_element"),
-    ("v", "values", "input", "v"),
-    ("x", "sorted_sequence", "boundaries", "a", "arr", "array", "operand", "ary", "element", "elements", "value", "z"),
-    ("shape", "size", "new_shape", "newshape", "new_sizes", "sizes", "out_shape"),
-    ("reps", "dims", "repeats"),
-    ("n", "N", "num"),
-    ("m", "M"),
-    ("stop", "end", "limit"),
-    ("num", "steps"),
-    ("ddof", "correction", "unbiased"),
-    ("rtol", "rcond", "tol"),
-    ("length", "n"),
-    ("training", "train", "use_input_stats", "use_running_average"),
-    ("side", "right"),
-    ("x", "other"),
-    ("on_true", "input"),
-    ("std", "stddev", "scale", "sigma"),
-    ("eps", "epsilon", "tol"),
-    ("xs", "tensors", "arrays", "tup", "operands", "seq"),
-    ("axis", "dimension"),
-    ("seed", "key", "rng", "generator"),
-    ("lhs_contracting", "dimension_numbers"),
-    ("init", "init_val", "init_carry", "initial_states"),
-    ("cond", "cond_fun"),
-    ("body", "body_fun", "f"),
-    ("then", "true_fun", "true_fn"),
-    ("els", "false_fun", "false_fn"),
-    ("condition", "pred", "cond"),
-    ("on_true", "x", "true"),
-    ("on_false", "y", "other", "false"),
-    ("keep_dims", "keepdims", "keepdim"),
-    ("eps", "epsilon"),
-    ("kernel", "kernel_size", "window", "window_shape"),
-    ("x", "input", "a", "logits", "log_probs", "prediction"),
-    ("target", "targets", "labels", "y"),
-    ("w", "scale", "weight", "gamma", "kernel"),
-    ("bias", "beta", "b"),
-    ("mean", "running_mean"),
-    ("variance", "var", "running_var"),
-    ("rate", "p"),
-    ("ord", "p"),
-    ("num_groups", "groups", "feature_group_count"),
-    ("scale", "scale_factor"),
-    ("size", "output_size"),
-    ("mode", "method"),
-    ("stride", "strides"),
-    ("low", "min", "a_min"),
-    ("high", "max", "a_max"),
-    ("min", "a_min", "low"),
-    ("max", "a_max", "high"),
-    ("perm", "axes", "dims", "permutation"),
-    ("k", "diagonal", "offset"),
-    ("padding", "pad_width"),
-    ("shift", "shifts"),
-    ("start_axis", "start_dim"),
-    ("end_axis", "end_dim"),
-    ("indices_or_sections", "split_size", "split_size_or_sections", "num_or_size_splits"),
-    ("num_classes", "depth"),
-    ("wrt", "argnums", "argnames"),
-    ("static", "static_argnames", "static_argnums"),
-    ("batched", "in_axes", "in_dims"),
-    ("out_axes", "out_dims"),
-    ("size", "axis_size"),
-    ("learning_rate", "lr"),
-    ("size", "num_features", "normalized_shape"),
-    ("normalized_shape", "num_features"),
-    ("num_features", "input_size"),
-    ("num_channels", "num_features"),
-    ("b1", "betas", "beta1"),
-    ("b2", "beta2"),
-    ("clip_norm", "max_norm", "max_grad_norm"),
-    ("accumulate", "every_k_schedule", "gradient_accumulation_steps"),
-    ("embed_dim", "d_model", "hidden_size"),
-    ("num_heads", "nhead", "heads"),
-    ("in_features", "input_size", "in_channels"),
-    ("out_features", "output_size", "out_channels", "features"),
-    ("causal", "is_causal"),
-    ("device", "backend", "target"),
-)
-
-
-# Advice for keywords without a counterpart, by method and keyword. An empty method applies to all methods, "graph" to
-# functions of graphs; an empty keyword applies to other wrong arguments. The ops fill this table.
-ADVICE: dict[tuple[str, str], str] = {}
-# Notes for keywords with a counterpart, by method and keyword, where the method returns something different.
-NOTES: dict[tuple[str, str], str] = {}
-
-
-# Conversions for keywords whose counterpart takes a different value or several arguments.
-_CONVERTED: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "unbiased": lambda value: {"ddof": int(bool(value))},
-    "betas": lambda value: {"b1": value[0], "b2": value[1]},
-    "right": lambda value: {"side": "right" if value else "left"},
-    "normalized_shape": lambda value: {"axis": tuple(range(-len(value), 0)) if len(value) > 1 else -1},
-}
-
-
-# Arguments that reproduce the default of another library, by method and a keyword that only the other library uses.
-_DEFAULTS: dict[tuple[str, str], dict[str, Any]] = {(name, "dim"): {"ddof": 1} for name in ("std", "var")}
-
-
-def keyword_meant(given: str, parameters: Sequence[str]) -> str:
-    """Return the parameter that a user probably meant by an unknown keyword; empty if there is none.
-
-    A synonym is preferred to a similar spelling.
-    """
-    for names in _SYNONYMS:
-        if given in names:
-            for name in names:
-                if name in parameters:
-                    return name
-    return similar(given, parameters)
-
-
-def by_name(method: str, parameters: Sequence[str]) -> str:
-    """Return a call with all arguments but the first by name, so that the order in other libraries does not matter."""
-    given = [*parameters[:1], *(f"{name}=…" for name in parameters[1:])]
-    return f"by name: {method.removeprefix('rlx.')}({', '.join(given)})"
-
-
-def order_hint(method: str, function: Callable[..., Any], given: int) -> str | None:
-    """Return a call by name, as the hint for a failed call that passes optional arguments by position.
-
-    Args:
-        method: The method's name in messages.
-        function: The function that rejected the arguments; its first parameter is the graph.
-        given: The number of positional arguments after the graph.
-    """
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    optional = [p for p in parameters[:given] if p.default is not inspect.Parameter.empty]
-    advice = ADVICE.get((method.removeprefix("rlx."), "")) or by_name(method, [p.name for p in parameters])
-    return advice if optional else None
 
 
 def placed(problem: Error, shown: str, function: Callable[..., Any], given: int, location: Any) -> Error:
@@ -168,7 +24,7 @@ def placed(problem: Error, shown: str, function: Callable[..., Any], given: int,
         given: The number of positional arguments.
         location: The caller's line.
     """
-    hint = problem.hint or order_hint(shown, function, given)
+    hint = problem.hint or answers().order_hint(shown, function, given)
     if problem.location is not None:
         return problem.moved(problem.message, hint=hint)
     return problem.moved(f"{shown}: {problem.message}", location=describe(location), hint=hint)
@@ -210,62 +66,18 @@ class CallError(ShapeError):
             owner: The text before the method's name in a call.
         """
         given = dict(kwargs or {})
-        first = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
         name = method.removeprefix("rlx.")
-        unknown = [first, *(k for k in given if k not in (first, *parameters))] if first else []
-        meant = {k: "" if (name, k) in ADVICE else keyword_meant(k, parameters) for k in unknown}
-        without = {k: _advice(name, k, given.get(k), parameters) for k, other in meant.items() if not other}
-        said = [f"'{k}': {text}" if len(unknown) > 1 else text for k, text in without.items() if text]
-        if not unknown:
-            said = [ADVICE.get((name, "")) or by_name(method, parameters)]
-        if any(meant.values()) and list(parameters[:1]) not in (["graph"], ["function"]):
-            notes = "".join(f"; {NOTES[name, k]}" for k in meant if (name, k) in NOTES)
-            said.append(f"instead: {owner}{name}({_corrected(name, parameters, args, given, meant)}){notes}")
-        close = [f"'{k}' (did you mean '{other}'?)" if other else f"'{k}'" for k, other in meant.items()]
-        problem = f"got an unexpected keyword argument {', nor is there '.join(close)}" if close else reason
-        hint = "; ".join(said) or None
+        problem, hint = answers().call_problem(name, reason, parameters, args, given, owner)
         error = cls(f"{method}: {problem}; it takes {', '.join(parameters)}", location=location, hint=hint)
         error.reason, error.parameters, error.given = reason, tuple(parameters), (args, given)
         return error
-
-
-def _advice(method: str, keyword: str, value: Any, parameters: Sequence[str]) -> str | None:
-    """Return the advice for a keyword without a counterpart, with the value of the call."""
-    of = "graph" if list(parameters[:1]) == ["graph"] else ""  # advice for ops does not apply to transforms
-    advice = ADVICE.get((method, keyword)) or ADVICE.get((of, keyword))
-    shown = written(value, "")
-    return advice.replace("=…", f"={shown}") if advice and shown and value is not None else advice
-
-
-def _corrected(
-    method: str, parameters: Sequence[str], args: Sequence[Any], given: Mapping[str, Any], meant: Mapping[str, str]
-) -> str:
-    """Return the arguments of a call under the method's names. Arguments without a counterpart are omitted."""
-    named: dict[str, Any] = {}
-    for keyword in meant:
-        named |= _DEFAULTS.get((method, keyword), {})
-    for keyword, value in given.items():
-        if keyword not in meant:
-            named[keyword] = value
-        elif meant[keyword]:
-            named |= _converted(keyword, value, meant[keyword])
-    before = [(n, a) for n, a in zip(parameters, args, strict=False) if n not in named]
-    return ", ".join([*(written(a, n) for n, a in before), *(f"{n}={written(a, n)}" for n, a in named.items())])
-
-
-def _converted(keyword: str, value: Any, meant: str) -> dict[str, Any]:
-    try:
-        arguments = _CONVERTED[keyword](value)
-    except (KeyError, TypeError, IndexError):
-        arguments = {}
-    return arguments if meant in arguments else {meant: value}
 
 
 def check_call(what: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Check that a function accepts the arguments.
 
     Args:
-        what: The function's name, for the message and for `ADVICE`.
+        what: The function's name, for the message and the advice.
         function: The function; its first parameters correspond to `args`.
         args: Arguments in order.
         kwargs: Arguments by name.

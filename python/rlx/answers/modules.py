@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 
+from rlx.answers import names as other_names
+from rlx.answers.reader import table
 from rlx.ir.location import asked_after, is_imported
-from rlx.ops import other_names, surface
-from rlx.ops.vocabulary import modules, training, transforms
+from rlx.ops import surface
 from rlx.support.suggestions import suggestion
 
-_TRAINING = training.OPTIMISERS | training.SCHEDULES | training.LOSSES
-_PACKAGE = transforms.TRANSFORMS | transforms.DEVICES | transforms.VALUES
-# Counterparts of names, by the module that is searched first. The other modules are searched if it has no entry.
-MODULES = {
-    "": _PACKAGE,
-    "nn": modules.LAYERS,
-    "nn.init": modules.INITIALISERS,
-    "train": _TRAINING,
+# Tables by the module that is searched first. The other modules are searched if its tables have no entry.
+_FILES = {
+    "": ("transforms", "devices", "values"),
+    "nn": ("nn",),
+    "nn.init": ("nn.init",),
+    "train": ("optimisers", "schedules", "losses"),
 }
 # Modules of other libraries, and the RLX module with the same purpose.
 _PLACES = {
@@ -38,10 +38,17 @@ def module_problem(module: str, name: str, known: Iterable[str]) -> AttributeErr
     return ImportError(said, name=module) if is_imported() else AttributeError(said)
 
 
+@cache
+def counterparts() -> dict[str, dict[str, str]]:
+    """Return the counterparts of names, by module."""
+    result = {module: table(*(f"package/{file}" for file in files)) for module, files in _FILES.items()}
+    return result | {"": other_names.dtypes() | result[""]}
+
+
 def _within(name: str) -> str:
-    """Return the advice for a name that the caller looks up in a module of another library; see `other_names.within`."""
+    """Return the advice for a name that the caller looks up in a module of another library; see `names.within`."""
     if name not in _PLACES:
-        return _of_ops(other_names.within(name, surface.methods()))
+        return _of_ops(other_names.within(name))
     asked, place = asked_after(name), _PLACES[name]
     return _known(place, asked[-1], dir(import_module(f"rlx.{place}"))) if asked else ""
 
@@ -52,10 +59,10 @@ def _known(place: str, name: str, names: Iterable[str]) -> str:
     if name in names:
         return f"{module}.{name}"
     methods = surface.methods()
-    if not MODULES[place].get(name) and place == "nn" and name in methods:
+    if not counterparts()[place].get(name) and place == "nn" and name in methods:
         return other_names.called("rlx.ops", name, methods[name])
     same = next((n for n in names if n.casefold() == name.casefold()), None)
-    return MODULES[place].get(name) or (f"{module}.{same}" if same else "")
+    return counterparts()[place].get(name) or (f"{module}.{same}" if same else "")
 
 
 def _of_ops(call: str) -> str:
@@ -65,9 +72,9 @@ def _of_ops(call: str) -> str:
 
 def _elsewhere(name: str) -> str:
     """Return the advice of other modules for the name, or the function of tensors of that name."""
-    for table in MODULES.values():
-        if name in table:
-            return table[name]
+    for calls in counterparts().values():
+        if name in calls:
+            return calls[name]
     methods = surface.methods()
     call = other_names.called("rlx.ops", name, methods[name]) if name in methods else ""
-    return call or _of_ops(other_names.call_for(name, methods))
+    return call or _of_ops(other_names.call_for(name))
