@@ -31,6 +31,7 @@ ORDER = (
         "ir.graph",
         "numerics",
         "ops",
+        "functions",
         "array_api",
         "blocks",
         "weights",
@@ -237,6 +238,20 @@ def test_ops_are_not_named(package: str) -> None:
                 if name in names:
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.value!r}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_functions_emit_ops_by_methods() -> None:
+    """A function that users know by a name is written as users would write it: `b.softmax(x)`, not `b.emit("softmax", …)`."""
+    paths = [*written("python/rlx/functions/*.py")]
+    assert paths
+    assert not [str(path) for path in paths if re.search(r"\.emit\b|\(Card\b", path.read_text())]
+
+
+def test_helpers_are_in_one_package() -> None:
+    """Elsewhere in `ops` are cards, their rules and the surface."""
+    wrong = [path for path in written("python/rlx/*.py") if "\n@helper" in path.read_text()]
+    assert wrong
+    assert not [str(path) for path in wrong if package_of(module_name(path)) != "functions"]
 
 
 @pytest.mark.parametrize("package", ["numerics", "targets/lowering", "targets/linalg", "targets/stablehlo"])

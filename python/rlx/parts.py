@@ -9,6 +9,8 @@ later package.
 BINDINGS = "rlx.mlir"
 # Importing these packages registers the card of every op.
 CARDS = ("rlx.ops", "rlx.blocks")
+# The package of functions that emit other ops. `rlx.ops` imports all its modules.
+FUNCTIONS = "rlx.functions"
 # Importing this module attaches the ops' verifiers to the MLIR context when it is created.
 VERIFIERS = "rlx.ir.op.registry"
 # The module that evaluates ops by graphs.

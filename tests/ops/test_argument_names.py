@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlx.support.errors import ShapeError
+from tests.functions.test_spectral import built
 from tests.ops.references import random
-from tests.ops.test_spectral import built
 
 X = random("f32", (2, 3, 4))
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.functions.test_spectral import built
 from tests.ops.references import random
-from tests.ops.test_spectral import built
 
 X, ROW, F64 = random("f32", (2, 3)), random("f32", (3,)), np.arange(6.0).reshape(2, 3)
 CALLS: list[Callable[[Any], Any]] = [

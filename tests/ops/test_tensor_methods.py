@@ -13,8 +13,8 @@ import rlx
 from rlx.answers.names import calls
 from rlx.ops import surface
 from rlx.ops.numpy_functions import METHOD_OF
+from tests.functions.test_spectral import built
 from tests.ops.references import random
-from tests.ops.test_spectral import built
 
 X = random("f32", (2, 1, 4))
 CALLS: list[Callable[[Any], Any]] = [

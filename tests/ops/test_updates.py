@@ -13,7 +13,7 @@ import pytest
 import rlx
 from rlx.support.errors import ShapeError
 from tests.drawing import drawn
-from tests.ops.test_spectral import built
+from tests.functions.test_spectral import built
 
 RANDOM = np.random.default_rng(5)
 X = RANDOM.integers(-4, 5, (4, 5, 6)).astype(np.float32)

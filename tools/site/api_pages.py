@@ -148,13 +148,13 @@ def _module(module: ModuleType) -> str:
 
 
 def families() -> dict[str, list[str]]:
-    """Return the methods of graphs by family: that of the op, or the file of the helper."""
+    """Return the methods of graphs by family: that of the op, or the folder of the helper in `rlx.functions`."""
     op_of = {name: op for op, named in surface.kinds().items() for name in named}
     op_of |= {surface.method_name(op): op for op in registry.registered()}
     helpers = surface.helpers()
     result: dict[str, list[str]] = {}
     for name in surface.methods():
-        family = helpers[name].__module__.rpartition(".")[2] if name in helpers else registry.SPECS[op_of[name]].family
+        family = helpers[name].__module__.split(".")[2] if name in helpers else registry.SPECS[op_of[name]].family
         result.setdefault(_FAMILIES.get(family, family), []).append(name)
     return {family: sorted(names) for family, names in sorted(result.items())}
 

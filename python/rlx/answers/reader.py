@@ -1,7 +1,8 @@
 """Reader of the tables of answers.
 
-A table is a text file. A line `names : answer` has names separated by spaces, and the call that replaces them. In it `g` is a graph or
-`rlx.ops`, and `x` is a tensor. An indented line continues the line before, and a line that begins with `#` is a comment.
+A table is a text file. A line `names : answer` has names separated by spaces, and the call that replaces them. In it
+`g` is a graph or `rlx.ops`, and `x` is a tensor. An indented line continues the line before, and a line that begins
+with `#` is a comment.
 """
 
 from __future__ import annotations

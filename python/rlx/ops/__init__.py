@@ -6,6 +6,7 @@ Every op is also a function of this module that takes tensors: `rlx.ops.softmax(
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +17,7 @@ from rlx.ir.graph.builder import Builder
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.location import caller_location, describe
 from rlx.ops import signatures, surface
+from rlx.parts import FUNCTIONS
 from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.submodules import import_all
@@ -57,6 +59,8 @@ def __dir__() -> list[str]:
 
 
 import_all(__name__)
+importlib.import_module(FUNCTIONS)
+import_all(FUNCTIONS)
 surface.install()
 # Some family modules share their name with an op. In this namespace the name refers to the op.
 for _name in surface.methods().keys() & globals().keys():

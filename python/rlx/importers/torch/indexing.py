@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from rlx.functions.reduction.statistics import elements_norm
 from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, axis_of, known, static_size
 from rlx.ir.dims.dim import Dim, DimExpr, product
 from rlx.ir.dtype import DType, bool_, i64, u8
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ops.norm import widened
-from rlx.ops.reduction.statistics import elements_norm
 from rlx.support.errors import UnsupportedError
 
 # PyTorch's names of reductions, and RLX's.

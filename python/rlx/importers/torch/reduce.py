@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.functions.reduction.statistics import elements_norm, root
 from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, axes_of, axis_of, known
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ops.norm import widened
-from rlx.ops.reduction.statistics import elements_norm, root
 from rlx.support.errors import UnsupportedError
 
 Axes = int | Sequence[int] | None

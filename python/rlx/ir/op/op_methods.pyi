@@ -836,7 +836,7 @@ class TensorMethods(Operators):
         """x·w_first and x·w_second as one product."""
 
     def shift_right_logical(self, count: TensorLike) -> Tensor:
-        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, also for negative numbers."""
+        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs."""
 
     def sigmoid(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """1/(1 + exp(-x))."""
@@ -914,7 +914,7 @@ class TensorMethods(Operators):
         """((x·up)·silu(x·gate))·down."""
 
     def take(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
-        """NumPy's `take`: the slices of an axis at given positions. Without an axis, `x` is flattened first."""
+        """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
 
     def take_along_axis(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
         """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
@@ -998,46 +998,46 @@ class OpMethods:
     def activation_backward(self, x: TensorLike, dy: TensorLike, kind: str, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: activation_backward
         """Gradient of an activation."""
 
-    def adaptive_avg_pool(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/ops/convolution/pooling.py: adaptive_avg_pool
+    def adaptive_avg_pool(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/functions/convolution/pooling.py: adaptive_avg_pool
         """PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_avg_pool1d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/ops/convolution/pooling.py: adaptive_avg_pool
+    def adaptive_avg_pool1d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/functions/convolution/pooling.py: adaptive_avg_pool
         """`adaptive_avg_pool` of one spatial axis. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_avg_pool2d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/ops/convolution/pooling.py: adaptive_avg_pool
+    def adaptive_avg_pool2d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/functions/convolution/pooling.py: adaptive_avg_pool
         """`adaptive_avg_pool` of two spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_avg_pool3d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/ops/convolution/pooling.py: adaptive_avg_pool
+    def adaptive_avg_pool3d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/functions/convolution/pooling.py: adaptive_avg_pool
         """`adaptive_avg_pool` of three spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: adaptive_max_pool
+    def adaptive_max_pool(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/functions/convolution/pooling.py: adaptive_max_pool
         """PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool1d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: adaptive_max_pool
+    def adaptive_max_pool1d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/functions/convolution/pooling.py: adaptive_max_pool
         """`adaptive_max_pool` of one spatial axis. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool2d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: adaptive_max_pool
+    def adaptive_max_pool2d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/functions/convolution/pooling.py: adaptive_max_pool
         """`adaptive_max_pool` of two spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool3d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: adaptive_max_pool
+    def adaptive_max_pool3d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/functions/convolution/pooling.py: adaptive_max_pool
         """`adaptive_max_pool` of three spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
     def add(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Sum."""
 
-    def affine_grid(self, theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -> Tensor:  # rlx/ops/convolution/sampling.py: affine_grid
+    def affine_grid(self, theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -> Tensor:  # rlx/functions/convolution/sampling.py: affine_grid
         """PyTorch's `affine_grid`: the pixel positions of an image under affine maps, for `grid_sample`."""
 
-    def all(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: all
+    def all(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: all
         """NumPy's `all`: whether all elements are nonzero; NaN counts as nonzero. The result is bool, and True without elements."""
 
-    def allclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:  # rlx/ops/elementwise/special.py: allclose
+    def allclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:  # rlx/functions/elementwise/special.py: allclose
         """NumPy's `allclose`: whether all elements are close; a bool scalar."""
 
-    def any(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: any
+    def any(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: any
         """NumPy's `any`: whether an element is nonzero; NaN counts as nonzero. The result is bool, and False without elements."""
 
-    def arange(self, start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: arange
+    def arange(self, start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: arange
         """NumPy's `arange`: the numbers from `start` (default 0) up to `stop` (exclusive); i32, or f32 if one is a float."""
 
     def argmax(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Argmax
@@ -1049,13 +1049,13 @@ class OpMethods:
     def argsort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/order.py: Argsort
         """The positions that sort an axis."""
 
-    def argwhere(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:  # rlx/ops/reduction/search.py: argwhere
+    def argwhere(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:  # rlx/functions/reduction/search.py: argwhere
         """NumPy's `argwhere` with JAX's `size`: the positions of the nonzero elements, i32 `[size, rank of x]`."""
 
-    def array_equal(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: array_equal
+    def array_equal(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: array_equal
         """NumPy's `array_equal`: whether shapes and all elements are equal; a bool scalar."""
 
-    def array_split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:  # rlx/ops/shape/split.py: array_split
+    def array_split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:  # rlx/functions/shape/split.py: array_split
         """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
 
     def asin(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
@@ -1079,25 +1079,25 @@ class OpMethods:
     def attention_backward(self, q: TensorLike, k: TensorLike, v: TensorLike, dy: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, wrt: str, mask_kind: str = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: str = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: attention_backward
         """Gradient of attention with respect to one of its inputs."""
 
-    def average(self, x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., *, keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: average
+    def average(self, x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., *, keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: average
         """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
-    def avg_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: avg_pool
+    def avg_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: avg_pool
         """The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
-    def avg_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: avg_pool
+    def avg_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: avg_pool
         """`avg_pool` of one spatial axis. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
-    def avg_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: avg_pool
+    def avg_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: avg_pool
         """`avg_pool` of two spatial axes. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
-    def avg_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: avg_pool
+    def avg_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: avg_pool
         """`avg_pool` of three spatial axes. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def axial_rope_2d(self, x: TensorLike, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/image.py: AxialRope2d
         """Rotary embedding of two-dimensional positions."""
 
-    def batch_norm(self, x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., *, eps: float = ...) -> Tensor:  # rlx/ops/layer_names.py: batch_norm
+    def batch_norm(self, x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., *, eps: float = ...) -> Tensor:  # rlx/functions/layers.py: batch_norm
         """PyTorch's `batch_norm`: `(x - mean)/sqrt(variance + eps)·scale + bias` for each channel."""
 
     def batch_norm_inference(self, x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: BatchNormInference
@@ -1109,31 +1109,31 @@ class OpMethods:
     def binary(self, kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Elementwise function of two tensors."""
 
-    def binary_cross_entropy(self, prediction: TensorLike, target: TensorLike, weight: TensorLike | None = ..., reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: binary_cross_entropy
+    def binary_cross_entropy(self, prediction: TensorLike, target: TensorLike, weight: TensorLike | None = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/classification.py: binary_cross_entropy
         """PyTorch's `binary_cross_entropy`: `-t·log(p) - (1 - t)·log(1 - p)`, with logarithms clamped to at least -100."""
 
     def binary_cross_entropy_with_logits(self, logits: TensorLike, targets: TensorLike, reduction: str = ..., weight: TensorLike | None = ..., pos_weight: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: BinaryCrossEntropyWithLogits
         """Cross entropy of sigmoid(logits) against probabilities."""
 
-    def bincount(self, x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:  # rlx/ops/reduction/search.py: bincount
+    def bincount(self, x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:  # rlx/functions/reduction/search.py: bincount
         """NumPy's `bincount` with JAX's `length`: the count of each integer from 0 on, or the sum of its weights."""
 
     def bitcast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/bits.py: Bitcast
         """The same bits as another dtype."""
 
-    def bitwise_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: bitwise_and
+    def bitwise_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: bitwise_and
         """NumPy's `bitwise_and`, `lhs & rhs`: for integers bit by bit, or for bools."""
 
-    def bitwise_not(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: bitwise_not
+    def bitwise_not(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: bitwise_not
         """NumPy's `bitwise_not`, `~x`: all bits of integers flipped, or the logical not of bools."""
 
-    def bitwise_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: bitwise_or
+    def bitwise_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: bitwise_or
         """NumPy's `bitwise_or`, `lhs | rhs`: for integers bit by bit, or for bools."""
 
-    def bitwise_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: bitwise_xor
+    def bitwise_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: bitwise_xor
         """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
 
-    def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/ops/shape/arrange.py: broadcast_to
+    def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/functions/shape/arrange.py: broadcast_to
         """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
     def cast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Cast
@@ -1145,10 +1145,10 @@ class OpMethods:
     def ceil(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """The least integer that is not below x."""
 
-    def celu(self, x: TensorLike, alpha: float = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: celu
+    def celu(self, x: TensorLike, alpha: float = ...) -> Tensor:  # rlx/functions/elementwise/gates.py: celu
         """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
 
-    def channel_shuffle(self, x: TensorLike, groups: int) -> Tensor:  # rlx/ops/convolution/sampling.py: channel_shuffle
+    def channel_shuffle(self, x: TensorLike, groups: int) -> Tensor:  # rlx/functions/convolution/sampling.py: channel_shuffle
         """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` reordered to `[N, k·groups, …]`, for any dtype."""
 
     def checkpoint(self, *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/checkpoint.py: Checkpoint
@@ -1157,13 +1157,13 @@ class OpMethods:
     def cholesky(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/factorization/triangular.py: Cholesky
         """Cholesky factor: the lower triangular matrix whose product with its transpose is the operand."""
 
-    def chunk(self, x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:  # rlx/ops/shape/split.py: chunk
+    def chunk(self, x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:  # rlx/functions/shape/split.py: chunk
         """PyTorch's `chunk`: at most `chunks` parts along an axis, all of equal size except the last, which may be smaller."""
 
     def clamp(self, x: TensorLike, low: TensorLike | None = ..., high: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Clamp
         """Values clamped between two bounds."""
 
-    def clip(self, x: TensorLike, min: TensorLike | None = ..., max: TensorLike | None = ...) -> Tensor:  # rlx/ops/elementwise/numbers.py: clip
+    def clip(self, x: TensorLike, min: TensorLike | None = ..., max: TensorLike | None = ...) -> Tensor:  # rlx/functions/elementwise/numbers.py: clip
         """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound of None is ignored; bounds broadcast and promote."""
 
     def compare(self, kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
@@ -1184,10 +1184,10 @@ class OpMethods:
     def concat(self, xs: TensorLike | Sequence[Any], axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Concat
         """Two tensors joined along one axis."""
 
-    def concatenate(self, xs: Sequence[Any], axis: int | None = ...) -> Tensor:  # rlx/ops/shape/split.py: concatenate
+    def concatenate(self, xs: Sequence[Any], axis: int | None = ...) -> Tensor:  # rlx/functions/shape/split.py: concatenate
         """NumPy's `concatenate`, the same as `concat`: tensors joined along an axis; for None, their flattened elements."""
 
-    def cond(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: cond
+    def cond(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: cond
         """NumPy's `linalg.cond`: the largest singular value divided by the smallest; ∞ for zero matrices, NaN for NaN."""
 
     def conjugate(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: Conjugate
@@ -1199,10 +1199,10 @@ class OpMethods:
     def conv(self, x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/convolution.py: Conv
         """Convolution (cross-correlation) in one, two or three dimensions."""
 
-    def conv1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/ops/layer_names.py: conv
+    def conv1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/functions/layers.py: conv
         """`conv` of one spatial axis. The arguments are in PyTorch's order."""
 
-    def conv2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/ops/layer_names.py: conv
+    def conv2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/functions/layers.py: conv
         """`conv` of two spatial axes. The arguments are in PyTorch's order."""
 
     def conv2d_backward_input(self, dy: TensorLike, w: TensorLike, size: ShapeLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: conv2d_backward_input
@@ -1211,22 +1211,22 @@ class OpMethods:
     def conv2d_backward_weight(self, x: TensorLike, dy: TensorLike, kernel: Window, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: conv2d_backward_weight
         """Gradient of conv with respect to its kernel."""
 
-    def conv3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/ops/layer_names.py: conv
+    def conv3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/functions/layers.py: conv
         """`conv` of three spatial axes. The arguments are in PyTorch's order."""
 
     def conv_transpose(self, x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/convolution_transpose.py: ConvTranspose
         """Transposed convolution in one, two or three dimensions."""
 
-    def conv_transpose1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/layer_names.py: conv_transpose
+    def conv_transpose1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/functions/layers.py: conv_transpose
         """`conv_transpose` of one spatial axis. The arguments are in PyTorch's order."""
 
-    def conv_transpose2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/layer_names.py: conv_transpose
+    def conv_transpose2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/functions/layers.py: conv_transpose
         """`conv_transpose` of two spatial axes. The arguments are in PyTorch's order."""
 
-    def conv_transpose3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/layer_names.py: conv_transpose
+    def conv_transpose3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/functions/layers.py: conv_transpose
         """`conv_transpose` of three spatial axes. The arguments are in PyTorch's order."""
 
-    def copysign(self, magnitude: TensorLike, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: copysign
+    def copysign(self, magnitude: TensorLike, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: copysign
         """NumPy's `copysign`: floats with the magnitude of the first operand and the sign of the second (see `signbit`)."""
 
     def cos(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
@@ -1235,25 +1235,25 @@ class OpMethods:
     def cosh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Hyperbolic cosine."""
 
-    def cosine_embedding_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: cosine_embedding_loss
+    def cosine_embedding_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/distances.py: cosine_embedding_loss
         """PyTorch's `cosine_embedding_loss`: `1 - cos` for pairs with target 1, `max(0, cos - margin)` for target -1."""
 
-    def cosine_similarity(self, first: TensorLike, second: TensorLike, axis: int = ..., eps: float = ...) -> Tensor:  # rlx/ops/distance_losses.py: cosine_similarity
+    def cosine_similarity(self, first: TensorLike, second: TensorLike, axis: int = ..., eps: float = ...) -> Tensor:  # rlx/functions/losses/distances.py: cosine_similarity
         """PyTorch's `cosine_similarity`: `first·second / (max(|first|, eps)·max(|second|, eps))` along an axis."""
 
-    def count_nonzero(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: count_nonzero
+    def count_nonzero(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: count_nonzero
         """NumPy's `count_nonzero`: the number of nonzero elements, in i32."""
 
-    def cross(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/contraction/products.py: cross
+    def cross(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/contraction/products.py: cross
         """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast."""
 
-    def cross_entropy(self, logits: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., label_smoothing: float = ..., axis: int | None = ...) -> Tensor:  # rlx/ops/class_losses.py: cross_entropy
+    def cross_entropy(self, logits: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., label_smoothing: float = ..., axis: int | None = ...) -> Tensor:  # rlx/functions/losses/classification.py: cross_entropy
         """PyTorch's `cross_entropy`: `-log(softmax(logits)[label])`."""
 
     def cummax(self, x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/cumulative.py: Cummax
         """Running maximum along an axis."""
 
-    def cummin(self, x: TensorLike, axis: int) -> Tensor:  # rlx/ops/reduction/statistics.py: cummin
+    def cummin(self, x: TensorLike, axis: int) -> Tensor:  # rlx/functions/reduction/statistics.py: cummin
         """JAX's `cummin`: the running minimum along an axis, NaN from the first NaN on; floats and signed integers."""
 
     def cumprod(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/cumulative.py: Cumprod
@@ -1271,7 +1271,7 @@ class OpMethods:
     def custom_fn(self, fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: CustomFn
         """A function with its own derivative rules."""
 
-    def deg2rad(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: deg2rad
+    def deg2rad(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: deg2rad
         """NumPy's `deg2rad`: degrees as radians."""
 
     def dense_solve(self, a: TensorLike, b: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/linear_algebra.py: DenseSolve
@@ -1283,22 +1283,22 @@ class OpMethods:
     def dequantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant.py: Dequantize
         """Floats from 8-bit integers."""
 
-    def det(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/determinant.py: det
+    def det(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/determinant.py: det
         """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`."""
 
-    def diag(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/ops/shape/make.py: diag
+    def diag(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/functions/shape/make.py: diag
         """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
 
-    def diagonal(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:  # rlx/ops/shape/make.py: diagonal
+    def diagonal(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:  # rlx/functions/shape/make.py: diagonal
         """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices formed by two axes, as the last axis."""
 
-    def diff(self, x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: diff
+    def diff(self, x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: diff
         """NumPy's `diff`: each element minus its predecessor along an axis, applied `n` times; for bools, whether they differ."""
 
-    def digamma(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gamma.py: digamma
+    def digamma(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gamma.py: digamma
         """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, -inf at 0, inf at -0."""
 
-    def digitize(self, x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:  # rlx/ops/reduction/search.py: digitize
+    def digitize(self, x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:  # rlx/functions/reduction/search.py: digitize
         """NumPy's `digitize`: the i32 index of the interval that contains each element; `bins` ascend or descend."""
 
     def dim_size(self, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/leaf.py: DimSize
@@ -1307,43 +1307,43 @@ class OpMethods:
     def div(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Quotient of floats or complex numbers."""
 
-    def divmod(self, lhs: TensorLike, rhs: TensorLike) -> tuple[Tensor, Tensor]:  # rlx/ops/elementwise/numbers.py: divmod
+    def divmod(self, lhs: TensorLike, rhs: TensorLike) -> tuple[Tensor, Tensor]:  # rlx/functions/elementwise/numbers.py: divmod
         """Python's `divmod`: `floor_divide` and `remainder`."""
 
-    def dot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/contraction/products.py: dot
+    def dot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/contraction/products.py: dot
         """NumPy's `dot`: the sum over the last axis of `lhs` and the second to last axis (or only axis) of `rhs`."""
 
     def dot_general(self, lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/contraction.py: DotGeneral
         """Contraction over any axes with any batch axes."""
 
-    def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:  # rlx/ops/layer_names.py: dropout
+    def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:  # rlx/functions/layers.py: dropout
         """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
-    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:  # rlx/ops/shape/along.py: dynamic_slice
+    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:  # rlx/functions/shape/along.py: dynamic_slice
         """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors."""
 
-    def dynamic_slice_in_dim(self, x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:  # rlx/ops/shape/along.py: dynamic_slice_in_dim
+    def dynamic_slice_in_dim(self, x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:  # rlx/functions/shape/along.py: dynamic_slice_in_dim
         """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
 
-    def dynamic_update_slice(self, x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:  # rlx/ops/shape/along.py: dynamic_update_slice
+    def dynamic_update_slice(self, x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:  # rlx/functions/shape/along.py: dynamic_update_slice
         """JAX's `dynamic_update_slice`: `x` with a slice replaced; its starts may be tensors."""
 
-    def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/shape/along.py: dynamic_update_slice_in_dim
+    def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/shape/along.py: dynamic_update_slice_in_dim
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
     def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:  # rlx/ops/factorization/eigh.py: Eigh
         """Eigenvalues and eigenvectors of symmetric matrices."""
 
-    def eigvalsh(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: eigvalsh
+    def eigvalsh(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: eigvalsh
         """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""
 
-    def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:  # rlx/ops/contraction/einsum.py: einsum
+    def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:  # rlx/functions/contraction/einsum.py: einsum
         """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
 
     def elementwise_region(self, function: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: ElementwiseRegion
         """A chain of elementwise ops as one op."""
 
-    def elu(self, x: TensorLike, alpha: float = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: elu
+    def elu(self, x: TensorLike, alpha: float = ...) -> Tensor:  # rlx/functions/elementwise/gates.py: elu
         """`x`, and `alpha * (exp(x) - 1)` below 0."""
 
     def embedding(self, table: TensorLike, indices: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/index.py: Embedding
@@ -1358,7 +1358,7 @@ class OpMethods:
     def erfc(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """1 - erf(x), accurate for large x."""
 
-    def erfinv(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gamma.py: erfinv
+    def erfinv(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gamma.py: erfinv
         """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside."""
 
     def exp(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
@@ -1370,13 +1370,13 @@ class OpMethods:
     def expand(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/ops/shape/shape.py: Expand
         """Broadcast to a shape."""
 
-    def expand_dims(self, x: TensorLike, axis: int | Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: expand_dims
+    def expand_dims(self, x: TensorLike, axis: int | Sequence[int]) -> Tensor:  # rlx/functions/shape/arrange.py: expand_dims
         """NumPy's `expand_dims`: `x` with axes of size 1 at the positions `axis` of the result."""
 
     def expm1(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """exp(x) - 1, accurate near 0."""
 
-    def eye(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: eye
+    def eye(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: eye
         """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
 
     def fake_quantize(self, x: TensorLike, state: TensorLike | Sequence[float] | None = ..., bits: int = ..., axis: int | None = ..., ste: str = ..., scale_mode: str = ..., decay: float = ..., *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/quantization/fake_quant.py: FakeQuantize
@@ -1397,52 +1397,52 @@ class OpMethods:
     def fft(self, x: TensorLike, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/signal/fft.py: Fft
         """Discrete Fourier transform along an axis."""
 
-    def fft_axis(self, x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fft_axis
+    def fft_axis(self, x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:  # rlx/functions/signal/spectral.py: fft_axis
         """`fft` along a given axis."""
 
-    def fft_conv1d(self, x: TensorLike, kernel: Window) -> Tensor:  # rlx/ops/signal/spectral.py: fft_conv1d
+    def fft_conv1d(self, x: TensorLike, kernel: Window) -> Tensor:  # rlx/functions/signal/spectral.py: fft_conv1d
         """SciPy's `fftconvolve(x, kernel, "full")`: the full linear convolution along the last axis, by Fourier transforms."""
 
-    def fft_real(self, x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fft_real
+    def fft_real(self, x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:  # rlx/functions/signal/spectral.py: fft_real
         """`fft` of real numbers: all N elements of the spectrum, c64. The upper half mirrors the lower half."""
 
-    def fftfreq(self, n: int, d: float = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fftfreq
+    def fftfreq(self, n: int, d: float = ...) -> Tensor:  # rlx/functions/signal/spectral.py: fftfreq
         """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
 
-    def fftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fftn
+    def fftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:  # rlx/functions/signal/spectral.py: fftn
         """NumPy's `fftn`: the transform along several axes, by default along all."""
 
-    def fftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fftshift
+    def fftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:  # rlx/functions/signal/spectral.py: fftshift
         """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all axes."""
 
-    def flatnonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:  # rlx/ops/reduction/search.py: flatnonzero
+    def flatnonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:  # rlx/functions/reduction/search.py: flatnonzero
         """NumPy's `flatnonzero`: the positions of the nonzero elements in row-major order, i32 `[size]`."""
 
-    def flatten(self, x: TensorLike, start_axis: int = ..., end_axis: int = ...) -> Tensor:  # rlx/ops/shape/arrange.py: flatten
+    def flatten(self, x: TensorLike, start_axis: int = ..., end_axis: int = ...) -> Tensor:  # rlx/functions/shape/arrange.py: flatten
         """PyTorch's `flatten`: `x` with the axes from `start_axis` to `end_axis` joined to one; by default all axes."""
 
-    def flip(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: flip
+    def flip(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/functions/shape/arrange.py: flip
         """NumPy's `flip`: the elements in reverse order along some axes, by default along all axes."""
 
     def floor(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """The greatest integer that is not above x."""
 
-    def floor_divide(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: floor_divide
+    def floor_divide(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: floor_divide
         """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, in the dtype of the operands."""
 
-    def fmod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: fmod
+    def fmod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: fmod
         """NumPy's `fmod`, JAX's `lax.rem`: the remainder of a truncated division, with the sign of `lhs`; exact."""
 
-    def fold(self, x: TensorLike, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:  # rlx/ops/convolution/sampling.py: fold
+    def fold(self, x: TensorLike, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:  # rlx/functions/convolution/sampling.py: fold
         """PyTorch's `fold` (col2im): the sum of blocks at their positions in an image, the adjoint of `unfold`."""
 
-    def frac(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: frac
+    def frac(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: frac
         """PyTorch's `frac`: the fractional part, with the sign of x."""
 
-    def full(self, shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: full
+    def full(self, shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: full
         """NumPy's `full`: one value everywhere. `dtype` defaults to that of the value; a Python number is f32, i32 or bool."""
 
-    def full_like(self, x: TensorLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: full_like
+    def full_like(self, x: TensorLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: full_like
         """NumPy's `full_like`: one value in the shape of `x` and, unless `dtype` is given, in its dtype."""
 
     def fused_ada_layer_norm(self, x: TensorLike, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedAdaLayerNorm
@@ -1493,7 +1493,7 @@ class OpMethods:
     def gather_nd(self, x: TensorLike, indices: TensorLike, batch_dims: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/scatter.py: GatherNd
         """Slices of a tensor at tuples of indices."""
 
-    def gaussian_nll_loss(self, prediction: TensorLike, target: TensorLike, var: TensorLike, full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: gaussian_nll_loss
+    def gaussian_nll_loss(self, prediction: TensorLike, target: TensorLike, var: TensorLike, full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/distances.py: gaussian_nll_loss
         """PyTorch's `gaussian_nll_loss`: `(log(v) + (x - t)²/v)/2` with `v = max(var, eps)`; `full` adds `log(2π)/2`."""
 
     def ge(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
@@ -1505,10 +1505,10 @@ class OpMethods:
     def gelu_approx(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """`gelu` in its tanh approximation."""
 
-    def glu(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: glu
+    def glu(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/elementwise/gates.py: glu
         """The first half along an axis, times the sigmoid of the second half."""
 
-    def grid_sample(self, x: TensorLike, grid: TensorLike, mode: str = ..., padding_mode: str = ..., align_corners: bool = ...) -> Tensor:  # rlx/ops/convolution/sampling.py: grid_sample
+    def grid_sample(self, x: TensorLike, grid: TensorLike, mode: str = ..., padding_mode: str = ..., align_corners: bool = ...) -> Tensor:  # rlx/functions/convolution/sampling.py: grid_sample
         """PyTorch's `grid_sample`: an image interpolated at the positions of a grid."""
 
     def group_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: GroupNorm
@@ -1532,73 +1532,73 @@ class OpMethods:
     def gt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements of lhs are greater than those of rhs."""
 
-    def hard_sigmoid(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: hard_sigmoid
+    def hard_sigmoid(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: hard_sigmoid
         """`relu6(x + 3) / 6`."""
 
-    def hard_swish(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: hard_swish
+    def hard_swish(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: hard_swish
         """`x * relu6(x + 3) / 6`."""
 
-    def hard_tanh(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: hard_tanh
+    def hard_tanh(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: hard_tanh
         """`x` clamped to [-1, 1]."""
 
-    def heaviside(self, x: TensorLike, values: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: heaviside
+    def heaviside(self, x: TensorLike, values: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: heaviside
         """NumPy's `heaviside`: 0 below 0, 1 above 0, `values` at 0, NaN for NaN."""
 
-    def hinge_embedding_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: hinge_embedding_loss
+    def hinge_embedding_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/classification.py: hinge_embedding_loss
         """PyTorch's `hinge_embedding_loss`: the distance for targets 1, `max(0, margin - distance)` for targets -1."""
 
-    def hinge_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: hinge_loss
+    def hinge_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/classification.py: hinge_loss
         """The hinge loss `max(0, margin - prediction·target)` for targets -1 and 1, as in Optax; operands broadcast."""
 
-    def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:  # rlx/ops/reduction/search.py: histogram
+    def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:  # rlx/functions/reduction/search.py: histogram
         """NumPy's `histogram`: the number of elements in each interval, and the edges of the intervals."""
 
-    def householder_product(self, a: TensorLike, factors: TensorLike) -> Tensor:  # rlx/ops/factorization/qr.py: householder_product
+    def householder_product(self, a: TensorLike, factors: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: householder_product
         """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `factors […, K]`."""
 
     def huber_loss(self, prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: HuberLoss
         """Squared difference that grows linearly where it is large."""
 
-    def hypot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: hypot
+    def hypot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: hypot
         """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow of the squares; infinite if one operand is."""
 
     def if_(self, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: If
         """One of two regions, chosen by a scalar."""
 
-    def ifft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: ifft
+    def ifft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:  # rlx/functions/signal/spectral.py: ifft
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
-    def ifft_spectrum(self, real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:  # rlx/ops/signal/spectral.py: ifft_spectrum
+    def ifft_spectrum(self, real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:  # rlx/functions/signal/spectral.py: ifft_spectrum
         """The complex signal of a spectrum in two parts, as returned by `split_spectrum`."""
 
-    def ifftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: ifftn
+    def ifftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:  # rlx/functions/signal/spectral.py: ifftn
         """NumPy's `ifftn`: the inverse of `fftn`."""
 
-    def ifftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: ifftshift
+    def ifftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:  # rlx/functions/signal/spectral.py: ifftshift
         """NumPy's `ifftshift`: the inverse of `fftshift`."""
 
     def imag(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: Imag
         """Imaginary part."""
 
-    def index_add(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/shape/along.py: index_add
+    def index_add(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/shape/along.py: index_add
         """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions accumulate."""
 
-    def index_copy(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/shape/along.py: index_copy
+    def index_copy(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/shape/along.py: index_copy
         """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis; see `index_add`."""
 
-    def inner(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/contraction/products.py: inner
+    def inner(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/contraction/products.py: inner
         """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`. A scalar multiplies."""
 
-    def instance_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ...) -> Tensor:  # rlx/ops/layer_names.py: instance_norm
+    def instance_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ...) -> Tensor:  # rlx/functions/layers.py: instance_norm
         """Each channel of each image minus its mean, divided by its standard deviation, times `scale [C]`, plus `bias [C]`."""
 
-    def interp(self, x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:  # rlx/ops/reduction/search.py: interp
+    def interp(self, x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:  # rlx/functions/reduction/search.py: interp
         """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
 
-    def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:  # rlx/ops/convolution/resample.py: interpolate
+    def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:  # rlx/functions/convolution/interpolation.py: interpolate
         """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
-    def inv(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: inv
+    def inv(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: inv
         """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`."""
 
     def iota(self, shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/elementwise/leaf.py: Iota
@@ -1607,28 +1607,28 @@ class OpMethods:
     def irfft(self, x: TensorLike, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/signal/fft.py: Irfft
         """Inverse of the Fourier transform of real numbers."""
 
-    def isclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:  # rlx/ops/elementwise/special.py: isclose
+    def isclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:  # rlx/functions/elementwise/special.py: isclose
         """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
 
-    def isfinite(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: isfinite
+    def isfinite(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: isfinite
         """NumPy's `isfinite`: whether elements are neither infinite nor NaN; for complex numbers, both parts."""
 
-    def isin(self, x: TensorLike, test: TensorLike, *, invert: bool = ...) -> Tensor:  # rlx/ops/reduction/search.py: isin
+    def isin(self, x: TensorLike, test: TensorLike, *, invert: bool = ...) -> Tensor:  # rlx/functions/reduction/search.py: isin
         """NumPy's `isin`: for each element of `x`, whether it is in `test`."""
 
-    def isinf(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: isinf
+    def isinf(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: isinf
         """NumPy's `isinf`: whether elements are infinite; for complex numbers, whether either part is."""
 
-    def isnan(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: isnan
+    def isnan(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: isnan
         """NumPy's `isnan`: whether elements are NaN."""
 
-    def kl_div(self, log_probs: TensorLike, target: TensorLike, reduction: str = ..., log_target: bool = ...) -> Tensor:  # rlx/ops/distance_losses.py: kl_div
+    def kl_div(self, log_probs: TensorLike, target: TensorLike, reduction: str = ..., log_target: bool = ...) -> Tensor:  # rlx/functions/losses/distances.py: kl_div
         """PyTorch's `kl_div`: `target·(log(target) - log_probs)`, the elementwise Kullback-Leibler divergence."""
 
-    def kron(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/contraction/products.py: kron
+    def kron(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/contraction/products.py: kron
         """NumPy's `kron`: the Kronecker product. A tensor of lower rank gets leading axes of size 1."""
 
-    def l1_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: l1_loss
+    def l1_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:  # rlx/functions/losses/distances.py: l1_loss
         """PyTorch's `l1_loss`: `|prediction - target|`. Operands broadcast; `reduction` is `mean`, `sum` or `none`."""
 
     def layer_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: LayerNorm
@@ -1646,16 +1646,16 @@ class OpMethods:
     def le(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements of lhs are less than or equal to those of rhs."""
 
-    def leaky_relu(self, x: TensorLike, negative_slope: float = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: leaky_relu
+    def leaky_relu(self, x: TensorLike, negative_slope: float = ...) -> Tensor:  # rlx/functions/elementwise/gates.py: leaky_relu
         """`x`, and `negative_slope * x` below 0."""
 
-    def left_shift(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: left_shift
+    def left_shift(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: left_shift
         """NumPy's `left_shift`, `x << count`, for integers: 0 where `count` is negative or at least the number of bits."""
 
-    def lerp(self, start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: lerp
+    def lerp(self, start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: lerp
         """PyTorch's `lerp`: `start + weight·(end - start)`."""
 
-    def lgamma(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gamma.py: lgamma
+    def lgamma(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gamma.py: lgamma
         """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities."""
 
     def linear(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/linear.py: Linear
@@ -1664,13 +1664,13 @@ class OpMethods:
     def linear_fused(self, x: TensorLike, w: TensorLike, bias: TensorLike, activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/linear.py: LinearFused
         """activation(x·w + bias), always as one fused op."""
 
-    def linspace(self, start: float, stop: float, num: int = ..., endpoint: bool = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: linspace
+    def linspace(self, start: float, stop: float, num: int = ..., endpoint: bool = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: linspace
         """NumPy's `linspace`: `num` equally spaced numbers from `start` to `stop`, by default f32."""
 
     def llama_decoder_block(self, x: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, wq: TensorLike, wk: TensorLike, wv: TensorLike, wo: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, gate: TensorLike, up: TensorLike, down: TensorLike, cos: TensorLike, sin: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, num_kv_heads: int, eps: float = ..., mask_kind: str = ..., window: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/transformer.py: LlamaDecoderBlock
         """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
 
-    def local_response_norm(self, x: TensorLike, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:  # rlx/ops/layer_names.py: local_response_norm
+    def local_response_norm(self, x: TensorLike, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:  # rlx/functions/layers.py: local_response_norm
         """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, with `m` the mean square of `size` adjacent channels."""
 
     def log(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
@@ -1685,55 +1685,55 @@ class OpMethods:
     def log2(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Logarithm to base 2."""
 
-    def log_sigmoid(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: log_sigmoid
+    def log_sigmoid(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: log_sigmoid
         """`log(sigmoid(x)) = -softplus(-x)`."""
 
-    def log_softmax(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: log_softmax
+    def log_softmax(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/elementwise/gates.py: log_softmax
         """The logarithm of `softmax` along an axis, computed as `x - logsumexp(x)` to avoid the rounding of `softmax`."""
 
-    def logaddexp(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: logaddexp
+    def logaddexp(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: logaddexp
         """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, for floats or complex numbers."""
 
-    def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/reduction/search.py: logcumsumexp
+    def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/reduction/search.py: logcumsumexp
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
 
-    def logical_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: logical_and
+    def logical_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: logical_and
         """NumPy's `logical_and`: whether both elements are nonzero."""
 
-    def logical_not(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: logical_not
+    def logical_not(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: logical_not
         """NumPy's `logical_not`: whether the element is 0."""
 
-    def logical_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: logical_or
+    def logical_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: logical_or
         """NumPy's `logical_or`: whether at least one element is nonzero."""
 
-    def logical_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: logical_xor
+    def logical_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: logical_xor
         """NumPy's `logical_xor`: whether exactly one element is nonzero."""
 
-    def logit(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: logit
+    def logit(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: logit
         """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
 
-    def logsumexp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: logsumexp
+    def logsumexp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: logsumexp
         """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or without elements."""
 
     def lora_matmul(self, x: TensorLike, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/linear_algebra.py: LoraMatmul
         """x·w + scale·(x·a)·b."""
 
-    def lp_pool(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: lp_pool
+    def lp_pool(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: lp_pool
         """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
-    def lp_pool1d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: lp_pool
+    def lp_pool1d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: lp_pool
         """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
-    def lp_pool2d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: lp_pool
+    def lp_pool2d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: lp_pool
         """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
-    def lp_pool3d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: lp_pool
+    def lp_pool3d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: lp_pool
         """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lstm(self, x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:  # rlx/ops/recurrent.py: Lstm
         """Long short-term memory over a sequence."""
 
-    def lstsq(self, a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:  # rlx/ops/factorization/functions.py: lstsq
+    def lstsq(self, a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:  # rlx/functions/factorization/functions.py: lstsq
         """The minimum-norm least-squares solution of `a·result = x`, for `a [M, N]` and `x [M]` or `[M, K]`."""
 
     def lt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
@@ -1745,40 +1745,40 @@ class OpMethods:
     def mamba_block(self, x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/recurrent.py: MambaBlock
         """Mamba layer: projection, causal convolution, selective scan, gate."""
 
-    def margin_ranking_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: margin_ranking_loss
+    def margin_ranking_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/classification.py: margin_ranking_loss
         """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` for targets -1 and 1."""
 
     def matmul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/contraction.py: Matmul
         """Matrix product with broadcast batch axes."""
 
-    def matrix_exp(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: matrix_exp
+    def matrix_exp(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_exp
         """SciPy's `linalg.expm`: the exponential of the matrices `[…, N, N]`, by scaling and squaring."""
 
-    def matrix_norm(self, a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/factorization/functions.py: matrix_norm
+    def matrix_norm(self, a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_norm
         """NumPy's `linalg.matrix_norm` of the matrices `[…, M, N]`: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
 
-    def matrix_power(self, a: TensorLike, n: int) -> Tensor:  # rlx/ops/factorization/functions.py: matrix_power
+    def matrix_power(self, a: TensorLike, n: int) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_power
         """NumPy's `linalg.matrix_power`: an integer power of the matrices `[…, N, N]`, by repeated squaring."""
 
-    def matrix_rank(self, a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:  # rlx/ops/factorization/functions.py: matrix_rank
+    def matrix_rank(self, a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_rank
         """NumPy's `linalg.matrix_rank`: the number of singular values above `rtol` times the largest; i32."""
 
     def max(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """The greatest element over axes."""
 
-    def max_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: max_pool
+    def max_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/functions/convolution/pooling.py: max_pool
         """The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
-    def max_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: max_pool
+    def max_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/functions/convolution/pooling.py: max_pool
         """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
-    def max_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: max_pool
+    def max_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/functions/convolution/pooling.py: max_pool
         """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def max_pool2d_backward(self, x: TensorLike, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: max_pool2d_backward
         """Gradient of the maximum over windows of images."""
 
-    def max_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: max_pool
+    def max_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/functions/convolution/pooling.py: max_pool
         """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def maximum(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
@@ -1787,13 +1787,13 @@ class OpMethods:
     def mean(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """Mean over axes."""
 
-    def mean_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: mean_pool
+    def mean_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: mean_pool
         """`pool` of kind `mean`; `avg_pool` has PyTorch's other arguments."""
 
-    def median(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: median
+    def median(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: median
         """NumPy's `median`: the middle element, or the mean of the two middle elements; NaN where an element is NaN."""
 
-    def meshgrid(self, *xs: TensorLike | Sequence[Any], indexing: str = ...) -> list[Tensor]:  # rlx/ops/shape/make.py: meshgrid
+    def meshgrid(self, *xs: TensorLike | Sequence[Any], indexing: str = ...) -> list[Tensor]:  # rlx/functions/shape/make.py: meshgrid
         """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, which varies along the tensor's own axis."""
 
     def min(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
@@ -1802,13 +1802,13 @@ class OpMethods:
     def minimum(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """The lesser of two elements."""
 
-    def mish(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: mish
+    def mish(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: mish
         """`x * tanh(softplus(x))`."""
 
-    def mod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: mod
+    def mod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: mod
         """NumPy's `mod`, the same as `remainder`."""
 
-    def moveaxis(self, x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: moveaxis
+    def moveaxis(self, x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:  # rlx/functions/shape/arrange.py: moveaxis
         """NumPy's `moveaxis`: the axes `source` move to the positions `destination`; the others keep their order."""
 
     def mse_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: MseLoss
@@ -1817,22 +1817,22 @@ class OpMethods:
     def mul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Product."""
 
-    def nan_to_num(self, x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:  # rlx/ops/elementwise/numbers.py: nan_to_num
+    def nan_to_num(self, x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:  # rlx/functions/elementwise/numbers.py: nan_to_num
         """NumPy's `nan_to_num`: replaces NaN and infinities; by default, infinities become the extreme finite numbers."""
 
-    def nanmax(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmax
+    def nanmax(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/without_nan.py: nanmax
         """NumPy's `nanmax`: the largest element that is not NaN; NaN where all are."""
 
-    def nanmean(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmean
+    def nanmean(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/without_nan.py: nanmean
         """NumPy's `nanmean`: the mean of the elements that are not NaN; NaN if there are none."""
 
-    def nanmin(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmin
+    def nanmin(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/without_nan.py: nanmin
         """NumPy's `nanmin`: the smallest element that is not NaN; NaN where all are."""
 
-    def nanprod(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanprod
+    def nanprod(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/without_nan.py: nanprod
         """NumPy's `nanprod`: the product of the elements that are not NaN."""
 
-    def nansum(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nansum
+    def nansum(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/without_nan.py: nansum
         """NumPy's `nansum`: the sum of the elements that are not NaN."""
 
     def narrow(self, x: TensorLike, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Narrow
@@ -1844,58 +1844,58 @@ class OpMethods:
     def neg(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """-x."""
 
-    def nextafter(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: nextafter
+    def nextafter(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: nextafter
         """NumPy's `nextafter`: the next float after the first operand in the direction of the second."""
 
-    def nll_loss(self, log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:  # rlx/ops/class_losses.py: nll_loss
+    def nll_loss(self, log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:  # rlx/functions/losses/classification.py: nll_loss
         """PyTorch's `nll_loss`: `-log_probs[label]`. After a `log_softmax` it is `cross_entropy`."""
 
-    def nonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:  # rlx/ops/reduction/search.py: nonzero
+    def nonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:  # rlx/functions/reduction/search.py: nonzero
         """NumPy's `nonzero` with JAX's `size`: the positions of the nonzero elements along each axis, i32 `[size]`."""
 
-    def norm(self, x: TensorLike, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: norm
+    def norm(self, x: TensorLike, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: norm
         """The norm of the elements along axes, `(sum |x|^ord)^(1/ord)`; `ord` is a number, `inf`, `-inf` or 0."""
 
-    def normalize(self, x: TensorLike, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:  # rlx/ops/layer_names.py: normalize
+    def normalize(self, x: TensorLike, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:  # rlx/functions/layers.py: normalize
         """PyTorch's `normalize`: `x / max(norm(x, ord), eps)` along an axis."""
 
-    def one_hot(self, x: TensorLike, num_classes: int, dtype: DTypeLike | None = ..., axis: int = ...) -> Tensor:  # rlx/ops/shape/make.py: one_hot
+    def one_hot(self, x: TensorLike, num_classes: int, dtype: DTypeLike | None = ..., axis: int = ...) -> Tensor:  # rlx/functions/shape/make.py: one_hot
         """JAX's `one_hot`: 1 at the position given by each integer along a new axis of `num_classes`, else 0; default f32."""
 
-    def ones(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: ones
+    def ones(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: ones
         """NumPy's `ones`, by default f32."""
 
-    def ones_like(self, x: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: ones_like
+    def ones_like(self, x: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: ones_like
         """NumPy's `ones_like`."""
 
     def optimization_barrier(self, inputs: Sequence[TensorLike], after: Sequence[TensorLike], *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/checkpoint.py: OptimizationBarrier
         """The same values, available only after other values."""
 
-    def outer(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/shape/make.py: outer
+    def outer(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/shape/make.py: outer
         """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
 
     def pad(self, x: TensorLike, padding: Padding, mode: str = ..., value: TensorLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/padding.py: Pad
         """Elements added before and after every axis."""
 
-    def pad_last_axis_to_pow2(self, x: TensorLike) -> Tensor:  # rlx/ops/signal/spectral.py: pad_last_axis_to_pow2
+    def pad_last_axis_to_pow2(self, x: TensorLike) -> Tensor:  # rlx/functions/signal/spectral.py: pad_last_axis_to_pow2
         """The tensor with zeros after the last axis, up to the next power of two."""
 
-    def pairwise_distance(self, first: TensorLike, second: TensorLike, p: float = ..., eps: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/distance_losses.py: pairwise_distance
+    def pairwise_distance(self, first: TensorLike, second: TensorLike, p: float = ..., eps: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/losses/distances.py: pairwise_distance
         """PyTorch's `pairwise_distance`: the `p`-norm of `first - second + eps` along the last axis; operands broadcast."""
 
-    def permute(self, x: TensorLike, perm: Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: permute
+    def permute(self, x: TensorLike, perm: Sequence[int]) -> Tensor:  # rlx/functions/shape/arrange.py: permute
         """PyTorch's `permute`, the same as `transpose`."""
 
-    def pinv(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:  # rlx/ops/factorization/functions.py: pinv
+    def pinv(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:  # rlx/functions/factorization/functions.py: pinv
         """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]`."""
 
-    def pixel_shuffle(self, x: TensorLike, upscale_factor: int) -> Tensor:  # rlx/ops/convolution/sampling.py: pixel_shuffle
+    def pixel_shuffle(self, x: TensorLike, upscale_factor: int) -> Tensor:  # rlx/functions/convolution/sampling.py: pixel_shuffle
         """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`, for any dtype."""
 
-    def pixel_unshuffle(self, x: TensorLike, downscale_factor: int) -> Tensor:  # rlx/ops/convolution/sampling.py: pixel_unshuffle
+    def pixel_unshuffle(self, x: TensorLike, downscale_factor: int) -> Tensor:  # rlx/functions/convolution/sampling.py: pixel_unshuffle
         """PyTorch's `pixel_unshuffle`: `[…, C, H·r, W·r]` to `[…, C·r², H, W]`, the inverse of `pixel_shuffle`; any dtype."""
 
-    def poisson_nll_loss(self, prediction: TensorLike, target: TensorLike, log_input: bool = ..., full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: poisson_nll_loss
+    def poisson_nll_loss(self, prediction: TensorLike, target: TensorLike, log_input: bool = ..., full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/distances.py: poisson_nll_loss
         """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or `x - t·log(x + eps)` for rates x."""
 
     def pool(self, x: TensorLike, kind: str, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/pool.py: Pool
@@ -1910,16 +1910,16 @@ class OpMethods:
     def prod(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """Product over axes."""
 
-    def psd(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:  # rlx/ops/signal/spectral.py: psd
+    def psd(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:  # rlx/functions/signal/spectral.py: psd
         """Power spectral density `|X[k]|²/(sample_rate·N)` for all N frequencies."""
 
-    def psd_real(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:  # rlx/ops/signal/spectral.py: psd_real
+    def psd_real(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:  # rlx/functions/signal/spectral.py: psd_real
         """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
-    def ptp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: ptp
+    def ptp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: ptp
         """NumPy's `ptp`: the maximum minus the minimum."""
 
-    def put_along_axis(self, x: TensorLike, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:  # rlx/ops/shape/along.py: put_along_axis
+    def put_along_axis(self, x: TensorLike, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:  # rlx/functions/shape/along.py: put_along_axis
         """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`."""
 
     def q_conv2d(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant_compute.py: QConv2d
@@ -1931,34 +1931,34 @@ class OpMethods:
     def qr(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> QRResult:  # rlx/ops/factorization/qr.py: Qr
         """QR decomposition: orthonormal columns times an upper triangular matrix."""
 
-    def quantile(self, x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: quantile
+    def quantile(self, x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: quantile
         """NumPy's `quantile` for a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
 
     def quantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant.py: Quantize
         """8-bit integers from floats."""
 
-    def quantize_per_channel(self, x: TensorLike, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/quantization/quant.py: quantize_per_channel
+    def quantize_per_channel(self, x: TensorLike, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/functions/quantization.py: quantize_per_channel
         """`quantize` with a scale for each position of an axis."""
 
     def qwen35_mtp_head(self, h_pre_norm: TensorLike, input_ids: TensorLike, cos: TensorLike, sin: TensorLike, last_token_idx: TensorLike, embed_w: TensorLike, hnorm_w: TensorLike, hnorm_b: TensorLike, enorm_w: TensorLike, enorm_b: TensorLike, eh_w: TensorLike, attn_norm_w: TensorLike, attn_norm_b: TensorLike, q_gate_w: TensorLike, k_w: TensorLike, v_w: TensorLike, q_norm_w: TensorLike, q_norm_b: TensorLike, k_norm_w: TensorLike, k_norm_b: TensorLike, o_w: TensorLike, post_norm_w: TensorLike, post_norm_b: TensorLike, gate_w: TensorLike, up_w: TensorLike, down_w: TensorLike, head_norm_w: TensorLike, head_norm_b: TensorLike, lm_head_w: TensorLike, num_heads: int, num_kv_heads: int, head_dim: int, n_rot: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/mtp.py: Qwen35MtpHead
         """Multi-token prediction head of Qwen 3.5."""
 
-    def rad2deg(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: rad2deg
+    def rad2deg(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: rad2deg
         """NumPy's `rad2deg`: radians as degrees."""
 
     def random_bits(self, seed: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/ops/random.py: RandomBits
         """Random 32-bit words of a counter-based generator."""
 
-    def ravel(self, x: TensorLike) -> Tensor:  # rlx/ops/shape/arrange.py: ravel
+    def ravel(self, x: TensorLike) -> Tensor:  # rlx/functions/shape/arrange.py: ravel
         """NumPy's `ravel`: all elements in row-major order, of rank 1."""
 
-    def ravel_multi_index(self, multi_index: Sequence[Any], dims: Sequence[Any]) -> Tensor:  # rlx/ops/shape/along.py: ravel_multi_index
+    def ravel_multi_index(self, multi_index: Sequence[Any], dims: Sequence[Any]) -> Tensor:  # rlx/functions/shape/along.py: ravel_multi_index
         """NumPy's `ravel_multi_index`: the row-major position, for positions along each axis; clamped."""
 
     def real(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: Real
         """Real part."""
 
-    def reciprocal(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: reciprocal
+    def reciprocal(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: reciprocal
         """`1 / x` for floats and complex numbers; for integers a float, like `1.0 / x`."""
 
     def reduce(self, kind: str, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
@@ -1967,22 +1967,22 @@ class OpMethods:
     def relu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """The greater of x and 0."""
 
-    def relu6(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: relu6
+    def relu6(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: relu6
         """`x` clamped to [0, 6]."""
 
     def relu_backward(self, x: TensorLike, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: relu_backward
         """Gradient of relu."""
 
-    def remainder(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: remainder
+    def remainder(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: remainder
         """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`."""
 
-    def repeat(self, x: TensorLike, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: repeat
+    def repeat(self, x: TensorLike, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:  # rlx/functions/shape/arrange.py: repeat
         """NumPy's `repeat`: each element is repeated `repeats` times along an axis. Without an axis, `x` is flattened first."""
 
     def requantize(self, x: TensorLike, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/requantize.py: Requantize
         """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
 
-    def rescale(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/quantization/requantize.py: rescale
+    def rescale(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/functions/quantization.py: rescale
         """`requantize` with real scales: `saturate(round(x·scale) + zero_point)`, with the scale in fixed point."""
 
     def reshape(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/ops/shape/shape.py: Reshape
@@ -1994,7 +1994,7 @@ class OpMethods:
     def resize(self, x: TensorLike, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/image.py: Resize
         """Resampling of spatial axes to other sizes."""
 
-    def resize_nearest2x(self, x: TensorLike) -> Tensor:  # rlx/ops/convolution/image.py: resize_nearest2x
+    def resize_nearest2x(self, x: TensorLike) -> Tensor:  # rlx/functions/convolution/interpolation.py: resize_nearest2x
         """`resize` to twice the size on every spatial axis. Each pixel is repeated."""
 
     def reverse(self, x: TensorLike, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Reverse
@@ -2003,13 +2003,13 @@ class OpMethods:
     def rfft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/signal/fft.py: Rfft
         """Discrete Fourier transform of real numbers."""
 
-    def rfftfreq(self, n: int, d: float = ...) -> Tensor:  # rlx/ops/signal/spectral.py: rfftfreq
+    def rfftfreq(self, n: int, d: float = ...) -> Tensor:  # rlx/functions/signal/spectral.py: rfftfreq
         """NumPy's `rfftfreq`: the frequencies of `rfft` of n samples that are `d` apart; an f32 constant."""
 
-    def right_shift(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: right_shift
+    def right_shift(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: right_shift
         """NumPy's `right_shift`, `x >> count`, for integers; signed integers keep their sign."""
 
-    def rint(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: rint
+    def rint(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: rint
         """NumPy's `rint`, the same as `round`: to the nearest integer, halves to the even one."""
 
     def rms_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ..., axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: RmsNorm
@@ -2030,7 +2030,7 @@ class OpMethods:
     def rng_uniform(self, shape: ShapeLike, seed: TensorLike | None = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/random.py: RngUniform
         """Uniformly distributed random numbers."""
 
-    def roll(self, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: roll
+    def roll(self, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/functions/shape/arrange.py: roll
         """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start."""
 
     def rope(self, x: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/rope.py: Rope
@@ -2039,7 +2039,7 @@ class OpMethods:
     def rope_backward(self, dy: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: rope_backward
         """Gradient of rope."""
 
-    def rot90(self, x: TensorLike, k: int = ..., axes: Sequence[int] = ...) -> Tensor:  # rlx/ops/shape/arrange.py: rot90
+    def rot90(self, x: TensorLike, k: int = ..., axes: Sequence[int] = ...) -> Tensor:  # rlx/functions/shape/arrange.py: rot90
         """NumPy's `rot90`: a tensor rotated by `k` right angles in the plane of two axes, from the first towards the second."""
 
     def round(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
@@ -2051,7 +2051,7 @@ class OpMethods:
     def sample(self, logits: TensorLike, seed: TensorLike | None = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/random.py: Sample
         """A class drawn for each row of logits."""
 
-    def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:  # rlx/ops/layer_names.py: scaled_dot_product_attention
+    def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:  # rlx/functions/layers.py: scaled_dot_product_attention
         """PyTorch's `scaled_dot_product_attention`: `softmax(q·kᵀ·scale + mask)·v`, by `attention`."""
 
     def scan(self, body: Callable[..., Any], init: Any, xs: TensorLike | Sequence[Any] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: Scan
@@ -2063,13 +2063,13 @@ class OpMethods:
     def scatter_nd(self, x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/scatter.py: ScatterNd
         """A tensor with slices combined into it at tuples of indices."""
 
-    def searchsorted(self, x: TensorLike, v: TensorLike, side: str = ...) -> Tensor:  # rlx/ops/reduction/search.py: searchsorted
+    def searchsorted(self, x: TensorLike, v: TensorLike, side: str = ...) -> Tensor:  # rlx/functions/reduction/search.py: searchsorted
         """NumPy's `searchsorted`: the i32 positions at which to insert elements into a sorted row to keep it sorted."""
 
     def selective_scan(self, x: TensorLike, delta: TensorLike, a: TensorLike, b: TensorLike, c: TensorLike, state_size: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/recurrent.py: SelectiveScan
         """State-space recurrence with input-dependent coefficients (Mamba)."""
 
-    def selu(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: selu
+    def selu(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: selu
         """`elu` with the factors of self-normalising networks."""
 
     def shard(self, x: TensorLike, sharding: Sequence[str | Sequence[str] | None] | str, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/sharding.py: Shard
@@ -2078,16 +2078,16 @@ class OpMethods:
     def shared_linear_pair(self, x: TensorLike, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:  # rlx/blocks/linear.py: SharedLinearPair
         """x·w_first and x·w_second as one product."""
 
-    def shift_right_logical(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: shift_right_logical
-        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, also for negative numbers."""
+    def shift_right_logical(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: shift_right_logical
+        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs."""
 
     def sigmoid(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """1/(1 + exp(-x))."""
 
-    def sign(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: sign
+    def sign(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: sign
         """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0."""
 
-    def signbit(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: signbit
+    def signbit(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: signbit
         """NumPy's `signbit`: whether a number has a minus sign, including -0.0; False for NaN of either sign."""
 
     def silu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
@@ -2096,7 +2096,7 @@ class OpMethods:
     def sin(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Sine of an angle in radians."""
 
-    def sinc(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: sinc
+    def sinc(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: sinc
         """NumPy's `sinc`: sin(πx)/(πx), and 1 at 0."""
 
     def sinh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
@@ -2105,16 +2105,16 @@ class OpMethods:
     def slice(self, x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Slice
         """A strided box."""
 
-    def slogdet(self, a: TensorLike) -> SlogdetResult:  # rlx/ops/factorization/functions.py: slogdet
+    def slogdet(self, a: TensorLike) -> SlogdetResult:  # rlx/functions/factorization/functions.py: slogdet
         """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
 
-    def smooth_l1_loss(self, prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: smooth_l1_loss
+    def smooth_l1_loss(self, prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/distances.py: smooth_l1_loss
         """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` for distances `d` up to `beta`, else `d - beta/2`."""
 
-    def soft_margin_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: soft_margin_loss
+    def soft_margin_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:  # rlx/functions/losses/classification.py: soft_margin_loss
         """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` for targets -1 and 1; operands broadcast."""
 
-    def soft_sign(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: soft_sign
+    def soft_sign(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: soft_sign
         """`x / (1 + |x|)`."""
 
     def softmax(self, x: TensorLike, axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Softmax
@@ -2126,40 +2126,40 @@ class OpMethods:
     def softmax_cross_entropy_with_logits(self, logits: TensorLike, labels: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: SoftmaxCrossEntropyWithLogits
         """Cross entropy of softmax(logits) against integer labels."""
 
-    def softmin(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/layer_names.py: softmin
+    def softmin(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/layers.py: softmin
         """PyTorch's `softmin`: the softmax of `-x` along an axis."""
 
-    def softplus(self, x: TensorLike, beta: float = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: softplus
+    def softplus(self, x: TensorLike, beta: float = ...) -> Tensor:  # rlx/functions/elementwise/gates.py: softplus
         """`log(1 + exp(beta·x))/beta`, without overflow and without loss of digits for small results."""
 
-    def solve(self, a: TensorLike, x: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: solve
+    def solve(self, a: TensorLike, x: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: solve
         """NumPy's `linalg.solve`: the solution of `a·result = x`, `a […, N, N]` and `x [N]` or `[…, N, K]`; batches broadcast."""
 
     def sort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/order.py: Sort
         """The sorted elements of an axis."""
 
-    def split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:  # rlx/ops/shape/split.py: split
+    def split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:  # rlx/functions/shape/split.py: split
         """NumPy's `split`: a list of parts along an axis."""
 
-    def split_spectrum(self, x: TensorLike) -> tuple[Tensor, Tensor]:  # rlx/ops/signal/spectral.py: split_spectrum
+    def split_spectrum(self, x: TensorLike) -> tuple[Tensor, Tensor]:  # rlx/functions/signal/spectral.py: split_spectrum
         """The real and imaginary part of a spectrum, f32 or f64."""
 
     def sqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Square root."""
 
-    def square(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: square
+    def square(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: square
         """NumPy's `square`: `x * x`."""
 
-    def squeeze(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: squeeze
+    def squeeze(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/functions/shape/arrange.py: squeeze
         """NumPy's `squeeze`: `x` without axes of size 1; by default all of them are removed."""
 
-    def stack(self, xs: Sequence[Any], axis: int = ...) -> Tensor:  # rlx/ops/shape/split.py: stack
+    def stack(self, xs: Sequence[Any], axis: int = ...) -> Tensor:  # rlx/functions/shape/split.py: stack
         """NumPy's `stack`: tensors of one shape joined along a new axis, which is axis `axis` of the result."""
 
-    def std(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: std
+    def std(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: std
         """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
 
-    def stft(self, x: TensorLike, frame_length: int, hop: int, window: TensorLike | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: stft
+    def stft(self, x: TensorLike, frame_length: int, hop: int, window: TensorLike | None = ...) -> Tensor:  # rlx/functions/signal/spectral.py: stft
         """Short-time Fourier transform along the last axis."""
 
     def stop_gradient(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: StopGradient
@@ -2171,25 +2171,25 @@ class OpMethods:
     def sum(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """Sum over axes."""
 
-    def sum_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: sum_pool
+    def sum_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:  # rlx/functions/convolution/pooling.py: sum_pool
         """The sum of each window: `pool` of kind `sum`."""
 
     def svd(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> SVDResult:  # rlx/ops/factorization/svd.py: Svd
         """Singular values and singular vectors of matrices."""
 
-    def svdvals(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: svdvals
+    def svdvals(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: svdvals
         """NumPy's `linalg.svdvals`: the singular values of matrices, in descending order."""
 
-    def swapaxes(self, x: TensorLike, axis1: int, axis2: int) -> Tensor:  # rlx/ops/shape/arrange.py: swapaxes
+    def swapaxes(self, x: TensorLike, axis1: int, axis2: int) -> Tensor:  # rlx/functions/shape/arrange.py: swapaxes
         """NumPy's `swapaxes`: two axes swapped."""
 
     def swiglu_ffn(self, x: TensorLike, up: TensorLike, gate: TensorLike, down: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/linear.py: SwigluFfn
         """((x·up)·silu(x·gate))·down."""
 
-    def take(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/ops/shape/along.py: take
-        """NumPy's `take`: the slices of an axis at given positions. Without an axis, `x` is flattened first."""
+    def take(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/functions/shape/along.py: take
+        """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
 
-    def take_along_axis(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/ops/shape/along.py: take_along_axis
+    def take_along_axis(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/functions/shape/along.py: take_along_axis
         """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
 
     def tan(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
@@ -2198,16 +2198,16 @@ class OpMethods:
     def tanh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Hyperbolic tangent."""
 
-    def tensordot(self, lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...) -> Tensor:  # rlx/ops/contraction/products.py: tensordot
+    def tensordot(self, lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...) -> Tensor:  # rlx/functions/contraction/products.py: tensordot
         """NumPy's `tensordot`: the sum over several axes of both."""
 
-    def tile(self, x: TensorLike, reps: int | Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: tile
+    def tile(self, x: TensorLike, reps: int | Sequence[int]) -> Tensor:  # rlx/functions/shape/arrange.py: tile
         """NumPy's `tile`: `x` repeated `reps` times along each axis; if `reps` is shorter, along the last axes."""
 
     def topk(self, x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:  # rlx/ops/reduction/reduce.py: Topk
         """The k largest elements of the last axis, largest first."""
 
-    def trace(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:  # rlx/ops/contraction/products.py: trace
+    def trace(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:  # rlx/functions/contraction/products.py: trace
         """NumPy's `trace`: the sum of diagonal `offset` of the matrices formed by two axes."""
 
     def transformer_encoder_block(self, x: TensorLike, wq: TensorLike, bq: TensorLike, wk: TensorLike, bk: TensorLike, wv: TensorLike, bv: TensorLike, wo: TensorLike, bo: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, w_up: TensorLike, b_up: TensorLike, w_down: TensorLike, b_down: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, activation: str = ..., eps: float = ..., mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/transformer.py: TransformerEncoderBlock
@@ -2216,7 +2216,7 @@ class OpMethods:
     def transpose(self, x: TensorLike, perm: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Transpose
         """Permuted axes."""
 
-    def tri(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: tri
+    def tri(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: tri
         """NumPy's `tri`: `[n, m]`, 1 on diagonal `k` and below it; by default square and f32."""
 
     def triangular(self, x: TensorLike, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/padding.py: Triangular
@@ -2225,43 +2225,43 @@ class OpMethods:
     def triangular_solve(self, a: TensorLike, b: TensorLike, lower: bool = ..., unit_diagonal: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/factorization/triangular.py: TriangularSolve
         """Solutions of linear systems with triangular matrices."""
 
-    def tril(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/ops/shape/make.py: tril
+    def tril(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/functions/shape/make.py: tril
         """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""
 
-    def triplet_margin_loss(self, anchor: TensorLike, positive: TensorLike, negative: TensorLike, margin: float = ..., p: float = ..., eps: float = ..., swap: bool = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: triplet_margin_loss
+    def triplet_margin_loss(self, anchor: TensorLike, positive: TensorLike, negative: TensorLike, margin: float = ..., p: float = ..., eps: float = ..., swap: bool = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/distances.py: triplet_margin_loss
         """PyTorch's `triplet_margin_loss`: `max(0, |anchor - positive| - |anchor - negative| + margin)`."""
 
-    def triu(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/ops/shape/make.py: triu
+    def triu(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/functions/shape/make.py: triu
         """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
 
-    def trunc(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: trunc
+    def trunc(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: trunc
         """NumPy's `trunc`: floats rounded toward zero; integers unchanged. Its derivative is 0."""
 
     def unet_residual_block(self, x: TensorLike, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/image.py: UnetResidualBlock
         """Residual block of a U-Net."""
 
-    def unfold(self, x: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:  # rlx/ops/convolution/sampling.py: unfold
+    def unfold(self, x: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:  # rlx/functions/convolution/sampling.py: unfold
         """PyTorch's `unfold` (im2col): the blocks that a convolution reads, as columns."""
 
-    def unique(self, x: TensorLike, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:  # rlx/ops/reduction/search.py: unique
+    def unique(self, x: TensorLike, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:  # rlx/functions/reduction/search.py: unique
         """NumPy's `unique` with JAX's `size`: the distinct elements of a tensor, ascending, `[size]`; NaNs count as equal."""
 
-    def unravel_index(self, indices: TensorLike, shape: Sequence[Any]) -> tuple[Tensor, ...]:  # rlx/ops/shape/along.py: unravel_index
+    def unravel_index(self, indices: TensorLike, shape: Sequence[Any]) -> tuple[Tensor, ...]:  # rlx/functions/shape/along.py: unravel_index
         """NumPy's `unravel_index`: the position along each axis, for row-major positions."""
 
-    def unsqueeze(self, x: TensorLike, axis: int) -> Tensor:  # rlx/ops/shape/arrange.py: unsqueeze
+    def unsqueeze(self, x: TensorLike, axis: int) -> Tensor:  # rlx/functions/shape/arrange.py: unsqueeze
         """PyTorch's name for `expand_dims`."""
 
-    def unstack(self, x: TensorLike, axis: int = ...) -> list[Tensor]:  # rlx/ops/shape/split.py: unstack
+    def unstack(self, x: TensorLike, axis: int = ...) -> list[Tensor]:  # rlx/functions/shape/split.py: unstack
         """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
-    def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: var
+    def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: var
         """NumPy's `var`: the mean squared deviation from the mean, computed in two passes so that no digits cancel."""
 
-    def vdot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/contraction/products.py: vdot
+    def vdot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/contraction/products.py: vdot
         """NumPy's `vdot`: the scalar sum of the products of all elements, with `lhs` conjugated."""
 
-    def vecdot(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/contraction/products.py: vecdot
+    def vecdot(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/contraction/products.py: vecdot
         """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
 
     def where(self, condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Where
@@ -2270,11 +2270,11 @@ class OpMethods:
     def while_(self, cond: Callable[..., Any], body: Callable[..., Any], *init: Any, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: While
         """A loop that runs while a condition holds."""
 
-    def xlogy(self, x: TensorLike, y: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: xlogy
+    def xlogy(self, x: TensorLike, y: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: xlogy
         """SciPy's `xlogy`: x·log(y), and 0 for x = 0 unless y is NaN."""
 
-    def zeros(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: zeros
+    def zeros(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: zeros
         """NumPy's `zeros`, by default f32."""
 
-    def zeros_like(self, x: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: zeros_like
+    def zeros_like(self, x: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: zeros_like
         """NumPy's `zeros_like`."""

@@ -21,7 +21,6 @@ from rlx.ops.contraction.contraction import DotDims, dots
 from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
-from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 from rlx.support.short import shown
 
@@ -295,17 +294,6 @@ def _scaled(d: Dim, scale: Any) -> Dim:
             f"{d} is not known yet, and {scale} is no simple fraction to multiply it with", hint="give size="
         )
     return d * exact.numerator // exact.denominator
-
-
-@helper
-def resize_nearest2x(b: Builder, x: Tensor) -> Tensor:
-    """`resize` to twice the size on every spatial axis. Each pixel is repeated.
-
-    Args:
-        b: The graph.
-        x: `[N, C, spatial…]`.
-    """
-    return b.resize(x, scale=2)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Resampling by weighted neighbours: cubic, area, antialiased and exact nearest modes, and PyTorch's names."""
+"""Resampling by weighted neighbours: cubic, area, antialiased and exact nearest modes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, dim, maximum
-from rlx.ir.dtype import f32, i32
+from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ops.convolution.pooling import adaptive_avg_pool
-from rlx.ops.lift import cast, inexact, size_of, tensor_like
+from rlx.ops.lift import cast, size_of
 from rlx.ops.norm import widened
-from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
 # The slope of the cubic at its first zero: -0.75 in PyTorch and OpenCV, -0.5 in Keys' paper, Pillow and JAX.
@@ -139,7 +137,7 @@ def resample(
     if not x.dtype.is_inexact and mode != "nearest_exact":
         raise ShapeError(f"{mode} takes floats, got {x.shape}", hint="cast x to f32 first, and round what comes")
     if mode == "area":
-        return adaptive_avg_pool(b, x, sizes)
+        return b.adaptive_avg_pool(x, sizes)
     wide = x if mode == "nearest_exact" else widened(b, x)
     for axis, new in enumerate(sizes, 2):
         old = x.shape.dims[axis]
@@ -168,33 +166,3 @@ def _nearest_places(b: Builder, old: Dim, new: Dim) -> Tensor:
 def _size(b: Builder, d: Dim) -> Any:
     """Return a dimension for arithmetic with i64."""
     return d if type(d) is int else b.cast(size_of(b, d), "i64")
-
-
-@helper
-def interpolate(
-    b: Builder,
-    x: Any,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool | None = None,
-    *,
-    antialias: bool = False,
-) -> Tensor:
-    """PyTorch's `interpolate`: `resize` with PyTorch's argument names.
-
-    Args:
-        b: The graph.
-        x: `[N, C, spatial…]` with one to three spatial axes.
-        size: The new spatial sizes: one, or one for each axis.
-        scale_factor: A factor for the sizes, in place of `size`; the result is rounded down.
-        mode: `nearest`, `nearest-exact`, `linear`, `bilinear`, `trilinear`, `bicubic` or `area`.
-        align_corners: Whether the centres of the outermost pixels of both images coincide.
-        antialias: For bilinear and bicubic, when shrinking: whether to weight all pixels that a result pixel covers.
-
-    Raises:
-        ShapeError: Not exactly one of `size` and `scale_factor` is given, or the mode does not support the other
-            arguments.
-    """
-    x = inexact(b, tensor_like(b, x, f32))
-    return b.resize(x, size, scale_factor, mode=mode, align_corners=bool(align_corners), antialias=antialias)

@@ -1,4 +1,4 @@
-"""Bitwise ops on integers, and logic on booleans."""
+"""Ops on the bits of numbers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dtype import INTEGERS, STORAGE, DType, dtype, f32, i8, i32
+from rlx.ir.dtype import INTEGERS, STORAGE, DType, dtype, f32, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
-from rlx.ops.lift import cast, common, constant_scalar, tensor_like
-from rlx.ops.surface import helper
+from rlx.ops.lift import cast, tensor_like
 from rlx.support.errors import ShapeError
-
-# `and`, `or` and `xor` on bools, as kinds of other ops.
-_LOGIC = {"and": ("binary", "min"), "or": ("binary", "max"), "xor": ("compare", "ne")}
 
 # Dtype pairs that can share a buffer: a bool is a byte of 0 or 1.
 SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8")}) | {
@@ -92,109 +88,3 @@ class Bitcast(Card, op="bitcast"):
             word = "u8" if as_dtype(name).bits == 8 else "u4" if as_dtype(name).bits == 4 else "u2"
             yield sample((3, 5), dtype=as_dtype(word), dtypes=(name,))
             yield sample((3, 5), dtype=as_dtype(name), dtypes=(word,))
-
-
-def _combined(b: Builder, kind: str, lhs: Any, rhs: Any) -> Tensor:
-    lhs, rhs = common(b, lhs, rhs)
-    if lhs.dtype.is_bool:
-        op, name = _LOGIC[kind]
-        return b.emit(op, (lhs, rhs), kind=name)
-    if not lhs.dtype.is_integer:
-        raise ShapeError(f"takes integers or bools, not {lhs.dtype.name}")
-    return b.emit("binary", (lhs, rhs), kind=kind)
-
-
-@helper
-def bitwise_and(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `bitwise_and`, `lhs & rhs`: for integers bit by bit, or for bools."""
-    return _combined(b, "and", lhs, rhs)
-
-
-@helper
-def bitwise_or(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `bitwise_or`, `lhs | rhs`: for integers bit by bit, or for bools."""
-    return _combined(b, "or", lhs, rhs)
-
-
-@helper
-def bitwise_xor(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
-    return _combined(b, "xor", lhs, rhs)
-
-
-@helper
-def bitwise_not(b: Builder, x: Any) -> Tensor:
-    """NumPy's `bitwise_not`, `~x`: all bits of integers flipped, or the logical not of bools."""
-    x = tensor_like(b, x, i32)
-    if x.dtype.is_bool:
-        return b.compare("eq", x, False)
-    if not x.dtype.is_integer:
-        raise ShapeError(f"takes integers or bools, not {x.dtype.name}")
-    ones = constant_scalar(b, -1 if x.dtype.is_signed else int(x.dtype.max), x.dtype)
-    return b.emit("binary", (x, ones), kind="xor")
-
-
-@helper
-def left_shift(b: Builder, x: Any, count: Any) -> Tensor:
-    """NumPy's `left_shift`, `x << count`, for integers: 0 where `count` is negative or at least the number of bits."""
-    return b.binary("shift_left", x, count)
-
-
-@helper
-def right_shift(b: Builder, x: Any, count: Any) -> Tensor:
-    """NumPy's `right_shift`, `x >> count`, for integers; signed integers keep their sign.
-
-    A `count` that is negative or at least the number of bits gives 0, or -1 for negative numbers.
-    """
-    return b.binary("shift_right", x, count)
-
-
-@helper
-def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
-    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, also for negative numbers.
-
-    A `count` that is negative or at least the number of bits gives 0.
-    """
-    x, count = common(b, x, count)
-    if not x.dtype.is_signed or not x.dtype.is_integer:
-        return b.binary("shift_right", x, count)
-    if x.dtype in (i8, i32) or x.dtype.packed:
-        unsigned = x.dtype.unsigned_word
-        return cast(b, b.binary("shift_right", cast(b, x, unsigned), cast(b, count, unsigned)), x.dtype)
-    bits = x.dtype.bits  # some targets do not support u16 and u64
-    filled = b.binary("shift_left", -1, bits - count)
-    inside = bitwise_and(b, count >= 0, count < bits)
-    return b.where(inside, bitwise_and(b, b.binary("shift_right", x, count), bitwise_not(b, filled)), 0)
-
-
-# --- booleans ---------------------------------------------------------------------------------------
-
-
-def truth(b: Builder, x: Any) -> Tensor:
-    """Return bools as they are, and for numbers whether they are nonzero; NaN counts as nonzero."""
-    x = tensor_like(b, x, i32)
-    return x if x.dtype.is_bool else b.compare("ne", x, 0)
-
-
-@helper
-def logical_and(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logical_and`: whether both elements are nonzero."""
-    return bitwise_and(b, truth(b, lhs), truth(b, rhs))
-
-
-@helper
-def logical_or(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logical_or`: whether at least one element is nonzero."""
-    return bitwise_or(b, truth(b, lhs), truth(b, rhs))
-
-
-@helper
-def logical_xor(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logical_xor`: whether exactly one element is nonzero."""
-    return bitwise_xor(b, truth(b, lhs), truth(b, rhs))
-
-
-@helper
-def logical_not(b: Builder, x: Any) -> Tensor:
-    """NumPy's `logical_not`: whether the element is 0."""
-    return bitwise_not(b, truth(b, x))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dims.dim import Dim, product
+from rlx.ir.dims.dim import product
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import sample
@@ -14,10 +14,8 @@ from rlx.ir.op.results import QRResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization.matrices import Factorization, as_floats, order_of
-from rlx.ops.lift import cast, same_dtype
+from rlx.ops.lift import cast
 from rlx.ops.norm import widened
-from rlx.ops.surface import helper
-from rlx.support.errors import ShapeError
 
 
 class Qr(Factorization, op="qr"):
@@ -120,28 +118,3 @@ def _completed(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
     reduced, vectors, factors = reflected(b, widened(b, b.reshape(a, (product(batch), rows, columns))))
     q = b.reshape(reflected_identity(b, vectors, factors, int(rows)), (*batch, rows, rows))
     return cast(b, q, a.dtype), cast(b, b.reshape(b.triu(reduced), a.shape.dims), a.dtype)
-
-
-@helper
-def householder_product(b: Builder, a: Any, factors: Any) -> Tensor:
-    """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `factors […, K]`.
-
-    The k-th column of `a` contains, below its diagonal, the elements after the 1 in the vector `v` of reflection
-    `I - factors[k]·v·vᵀ`.
-
-    Raises:
-        ShapeError: The shapes do not fit together, or there are more reflections than columns.
-    """
-    a, taus = as_floats(b, a), as_floats(b, factors)
-    rows, columns = order_of(a.shape, square=False)
-    same_dtype(a.shape, taus.shape)
-    batch, count = a.shape.dims[:-2], taus.shape.dims[-1] if taus.rank else None
-    if taus.shape.dims[:-1] != batch or type(count) is not int or count > columns or columns > rows:
-        raise ShapeError(f"expected a […, M, N] and factors […, K] with K <= N <= M, got {a.shape} and {taus.shape}")
-    if 0 in (count, rows, columns) or 0 in batch:
-        return b.expand(b.eye(rows, columns, dtype=a.dtype), a.shape.dims)
-    size: Dim = product(batch)
-    vectors = b.tril(a, -1) + b.eye(rows, columns, dtype=a.dtype)
-    vectors = b.narrow(b.reshape(vectors, (size, rows, columns)), 2, 0, count)
-    steps = b.reshape(b.transpose(b.reshape(taus, (size, count)), (1, 0)), (count, size, 1))
-    return b.reshape(reflected_identity(b, b.transpose(vectors, (2, 0, 1)), steps, columns), a.shape.dims)

@@ -18,7 +18,6 @@ from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import axis_of, cast, check_axis, tensor_like
 from rlx.ops.norm import along, widened
-from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
 # --- scales and zero points ---------------------------------------------------------------------------
@@ -197,20 +196,3 @@ class Dequantize(Card, op="dequantize"):
             SampleOperand(("n",), "i32", low=0, high=200),
         )
         yield sample(SampleOperand(("n", 4), low=0, high=256), rows, row_zeros, axis=0, dtypes=("u8",))
-
-
-@helper
-def quantize_per_channel(
-    b: Builder, x: Tensor, scales: Any, axis: int, zero_points: Any = None, dtype: Any = i8
-) -> Tensor:
-    """`quantize` with a scale for each position of an axis.
-
-    Args:
-        b: The graph.
-        x: Floats.
-        scales: One for each position of `axis`: a tensor or a list.
-        axis: The axis.
-        zero_points: One integer for each position of `axis`; by default 0.
-        dtype: i8 or u8.
-    """
-    return b.quantize(x, scales, 0 if zero_points is None else zero_points, axis=axis, dtype=dtype)

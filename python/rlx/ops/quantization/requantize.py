@@ -14,7 +14,6 @@ from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import broadcast, tensor_like
 from rlx.ops.quantization.quant import lifted
-from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
 # The fractional bits of a multiplier, and the largest left shift. The smallest shift is -31.
@@ -145,25 +144,3 @@ class Requantize(Card, op="requantize"):
         yield case((4, 6), (6,), u8, "double", 255)
         yield case((4, 6), (), i32, "single", -5)
         yield case((0, 3), (3,), i8)
-
-
-@helper
-def rescale(b: Builder, x: Tensor, scale: Any, zero_point: int = 0, mode: str = "double", dtype: Any = i8) -> Tensor:
-    """`requantize` with real scales: `saturate(round(x·scale) + zero_point)`, with the scale in fixed point.
-
-    Args:
-        b: The graph.
-        x: i32.
-        scale: A positive number, or an array of them that broadcasts against `x`; see `fixed_point`.
-        zero_point: In the range of `dtype`.
-        mode: The fixed-point format of the scale and the rounding: `double`, `single` or `short`.
-        dtype: i8, u8, i16 or i32.
-
-    Raises:
-        ShapeError: A scale is negative, not finite or too large.
-    """
-    mode = getattr(mode, "value", mode)
-    if mode not in BITS:
-        raise ShapeError(f"mode must be one of {', '.join(BITS)}, got {mode!r:.60}")
-    multiplier, shift = fixed_point(scale, mode)
-    return b.requantize(x, multiplier, shift, zero_point=zero_point, mode=mode, dtype=dtype)

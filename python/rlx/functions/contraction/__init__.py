@@ -1,0 +1,1 @@
+"""Products of tensors: einsum, outer and inner products."""

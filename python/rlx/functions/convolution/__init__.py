@@ -1,0 +1,1 @@
+"""Functions of images: pooling, interpolation, sampling, blocks."""

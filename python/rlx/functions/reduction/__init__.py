@@ -1,0 +1,1 @@
+"""Statistics, searching, and reductions without NaN."""

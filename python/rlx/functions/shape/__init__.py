@@ -1,0 +1,1 @@
+"""Functions that make, join, split and reorder tensors."""

@@ -1,0 +1,1 @@
+"""Functions based on Fourier transforms."""
