@@ -259,3 +259,26 @@ def test_unknown_names_are_answered_with_ours(name: str, ours: str) -> None:
         with pytest.raises(AttributeError, match=ours):
             getattr(place, name)
     assert not hasattr(rlx.Graph(), "_nothing")
+
+
+def test_batch_norm_with_statistics_is_one_op() -> None:
+    g: Any = rlx.Graph("bn")
+    x, running = g.input("x", (2, 4, 5)), [g.param(n, (4,)) for n in ("mean", "variance", "scale", "bias")]
+    g.set_outputs([g.batch_norm(x, *running)])
+    assert str(g).count("rlx.batch_norm_inference") == 1 and "rlx.rsqrt" not in str(g)
+
+
+def test_batch_norm_with_statistics_of_another_dtype() -> None:
+    x, mean, variance = X.astype(np.float16), np.arange(4.0), np.arange(1.0, 5.0)
+    got = built(lambda g, x: g.batch_norm(x, g.constant(mean, "f32"), g.constant(variance, "f32")), x)[0]
+    tail = (4, 1, 1)
+    expected = (x.astype(np.float64) - mean.reshape(tail)) / np.sqrt(variance.reshape(tail) + 1e-5)
+    assert got.dtype == np.float16
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_norms_over_the_last_axes_move_nothing() -> None:
+    g: Any = rlx.Graph("last")
+    x = g.input("x", (2, 4, 5))
+    g.set_outputs([g.layer_norm(x, axis=(1, 2)), g.layer_norm(x, axis=(0, 1))])
+    assert str(g).count("rlx.transpose") == 2  # both for the second norm

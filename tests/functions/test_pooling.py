@@ -164,3 +164,9 @@ def test_the_gradient_of_a_dilated_maximum_is_that_of_jax() -> None:
 def test_mistakes_name_the_call(call: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         built(call, np.ones((1, 2, 5, 5), np.float32))
+
+
+def test_a_mean_of_everything_is_one_reduction() -> None:
+    g: Any = rlx.Graph("global")
+    g.set_outputs([g.adaptive_avg_pool(g.input("x", (2, 3, 5, 4)), 1)])
+    assert str(g).count("rlx.reduce") == 1

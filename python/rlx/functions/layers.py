@@ -154,14 +154,22 @@ def batch_norm(
         ShapeError: Statistics are missing, or a weight has another shape.
     """
     x = _images(b, x, 2)
-    wide = widened(b, x)
     if training:
-        normal, _ = standardised(b, wide, [i for i in range(x.rank) if i != 1], eps)
+        normal, _ = standardised(b, widened(b, x), [i for i in range(x.rank) if i != 1], eps)
         return _weighted(b, normal, scale, bias, x)
     if mean is None or variance is None:
         raise ShapeError("mean and variance are missing", hint="with training=True they are taken from x")
-    inverse = b.rsqrt(_channels(b, variance, x, "variance") + eps)
-    return _weighted(b, (wide - _channels(b, mean, x, "mean")) * inverse, scale, bias, x)
+    given = {"scale": scale, "bias": bias, "mean": mean, "variance": variance}
+    weights = {name: tensor_like(b, weight, x.dtype) for name, weight in given.items() if weight is not None}
+    if all(weight.dtype is x.dtype for weight in weights.values()):
+        channels = x.shape.dims[1:2]
+        ones, zeros = (b.expand(b.constant(value, dtype=x.dtype), channels) for value in (1, 0))
+        return b.batch_norm_inference(x, **{"scale": ones, "bias": zeros} | weights, eps=eps)
+    along_channels = {name: _channels(b, weight, x, name) for name, weight in weights.items()}
+    factor = b.rsqrt(along_channels["variance"] + eps)
+    factor = along_channels["scale"] * factor if scale is not None else factor
+    result = (widened(b, x) - along_channels["mean"]) * factor
+    return cast(b, result if bias is None else result + along_channels["bias"], x.dtype)
 
 
 @helper

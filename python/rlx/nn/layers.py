@@ -157,7 +157,7 @@ class Conv(_ConvLayer):
         rank = len(self.kernel_size) + 2
         expect(x, f"[N, {self.in_channels}, {rank - 2} spatial axes]", rank=rank, channels=self.in_channels)
         window = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
-        return _channels_plus(x.builder.conv(x, self.weight, **window), self.bias)
+        return x.builder.conv(x, self.weight, **window, bias=self.bias)
 
 
 class ConvTranspose(_ConvLayer):
@@ -203,8 +203,7 @@ class ConvTranspose(_ConvLayer):
         rank = len(self.kernel_size) + 2
         expect(x, f"[N, {self.in_channels}, {rank - 2} spatial axes]", rank=rank, channels=self.in_channels)
         window = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
-        result = x.builder.conv_transpose(x, self.weight, output_padding=self.output_padding, **window)
-        return _channels_plus(result, self.bias)
+        return x.builder.conv_transpose(x, self.weight, output_padding=self.output_padding, **window, bias=self.bias)
 
 
 class Conv1d(Conv):
@@ -246,11 +245,6 @@ class ConvTranspose3d(ConvTranspose):
 def _check_groups(in_channels: int, out_channels: int, groups: int) -> None:
     if in_channels % groups or out_channels % groups:
         raise Error(f"{in_channels} and {out_channels} channels do not divide into {groups} groups")
-
-
-def _channels_plus(y: Tensor, bias: Any) -> Tensor:
-    """Add the bias of each channel to `[N, C, spatial…]`."""
-    return y if bias is None else y + y.builder.reshape(bias, (-1, *(1,) * (y.rank - 2)))
 
 
 class Dropout(Module):

@@ -42,11 +42,8 @@ class LayerNorm(Module):
         expect(x, wanted)
         if x.rank < count or x.shape.dims[x.rank - count :] != sizes:
             raise ShapeError(f"takes {wanted}, got {x.shape}")
-        b, size = x.builder, math.prod(sizes)
-        flat = x if count == 1 else b.reshape(x, (*x.shape.dims[: x.rank - count], size))
-        weight, bias = _vectors(x, self.weight, self.bias, size)
-        result = b.layer_norm(flat, weight, bias, eps=self.eps)
-        return result if count == 1 else b.reshape(result, x.shape.dims)
+        weights = _in_dtype(x, self.weight, self.bias)
+        return x.builder.layer_norm(x, *weights, axis=tuple(range(-count, 0)), eps=self.eps)
 
 
 class RMSNorm(Module):
@@ -94,17 +91,13 @@ class GroupNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         expect(x, f"[N, {self.num_channels}, …]", channels=self.num_channels)
-        weight, bias = _vectors(x, self.weight, self.bias, self.num_channels)
-        return x.builder.group_norm(x, weight, bias, num_groups=self.num_groups, eps=self.eps)
+        weights = _in_dtype(x, self.weight, self.bias)
+        return x.builder.group_norm(x, *weights, num_groups=self.num_groups, eps=self.eps)
 
 
-def _vectors(x: Tensor, weight: Any, bias: Any, size: int) -> tuple[Tensor, Tensor]:
-    """Return scale and shift as vectors in the dtype of x; 1 and 0 if absent."""
-    b = x.builder
-    if weight is None:
-        return b.full((size,), 1.0, dtype=x.dtype), b.full((size,), 0.0, dtype=x.dtype)
-    flat = (weight, bias) if weight.rank == 1 else (b.reshape(weight, (size,)), b.reshape(bias, (size,)))
-    return b.cast(flat[0], x.dtype), b.cast(flat[1], x.dtype)
+def _in_dtype(x: Tensor, *weights: Any) -> list[Any]:
+    """Return weights, where they are given, in the dtype of x."""
+    return [weight if weight is None else x.builder.cast(weight, x.dtype) for weight in weights]
 
 
 class BatchNorm(Module):
@@ -135,20 +128,8 @@ class BatchNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         expect(x, f"[N, {self.num_features}, …]", channels=self.num_features)
-        b = x.builder
-        if not self.training and self.running_mean.dtype is x.dtype:
-            weights = _vectors(x, self.weight, self.bias, self.num_features)
-            return b.batch_norm_inference(x, *weights, self.running_mean, self.running_var, eps=self.eps)
-        mean, variance = self._of_batch(x) if self.training else (self.running_mean, self.running_var)
-        wide = widened(b, x)
-        along = (self.num_features, *(1,) * (x.rank - 2))
-        scale = b.rsqrt(variance + self.eps)
-        if self.weight is not None:
-            scale = scale * self.weight
-        result = (wide - b.reshape(mean, along)) * b.reshape(scale, along)
-        if self.bias is not None:
-            result = result + b.reshape(self.bias, along)
-        return b.cast(result, x.dtype)
+        statistics = self._of_batch(x) if self.training else (self.running_mean, self.running_var)
+        return x.builder.batch_norm(x, *statistics, self.weight, self.bias, eps=self.eps)
 
     def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the batch, and update the running statistics."""

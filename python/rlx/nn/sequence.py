@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from rlx.functions.recurrent import stacked
 from rlx.ir.graph.builder import Tensor
 from rlx.nn import init
 from rlx.nn.layers import Dropout, Linear
@@ -145,20 +147,12 @@ class _Recurrent(Module):
                 got = state.shape if isinstance(state, Tensor) else type(state).__name__
                 raise ShapeError(f"takes states [{', '.join(map(str, shape))}], got {got}")
         zeros = b.full(shape[1:], 0.0, dtype=x.dtype)
-        last: list[list[Tensor]] = [[] for _ in states]
-        for layer in range(self.num_layers):
-            parts = []
-            for direction, suffix in enumerate(self._directions):
-                index = layer * len(self._directions) + direction
-                first = [zeros if s is None else b.reshape(b.narrow(s, 0, index, 1), shape[1:]) for s in states]
-                y, *following = self._layer(x, first, f"_l{layer}{suffix}", bool(suffix))
-                parts.append(y)
-                for collected, state in zip(last, following, strict=True):
-                    collected.append(b.reshape(state, (1, *shape[1:])))
-            x = parts[0] if len(parts) == 1 else b.concat(parts, -1)
-            if layer + 1 < self.num_layers:
-                x = self.dropout(x)
-        return x, [s[0] if len(s) == 1 else b.concat(s, 0) for s in last]
+
+        def layer(x: Tensor, first: Sequence[Tensor | None], number: int, direction: int) -> tuple[Tensor, ...]:
+            given = [zeros if state is None else state for state in first]
+            return self._layer(x, given, f"_l{number}{self._directions[direction]}", direction == 1)
+
+        return stacked(b, x, states, layer, self.num_layers, len(self._directions), self.dropout)
 
     def _layer(self, x: Tensor, states: list[Tensor], end: str, reverse: bool) -> tuple[Tensor, ...]:
         raise NotImplementedError

@@ -163,10 +163,12 @@ def _over_axes(b: Builder, name: str, x: Tensor, given: tuple[Any, Any], axis: A
     weights = or_weights(b, x, size, flat_scale, flat_bias, needs_bias)
     order = [*(i for i in range(x.rank) if i not in axes), *axes]
     back = [order.index(i) for i in range(x.rank)]
-    moved = b.transpose(x, order)
+    are_last = order == [*range(x.rank)]
+    moved = x if are_last else b.transpose(x, order)
     rest = moved.shape.dims[: x.rank - len(axes)]
     normal = b.emit(name, (b.reshape(moved, (*rest, size)), *weights), axis=len(rest), eps=eps)
-    return b.transpose(b.reshape(normal, moved.shape.dims), back)
+    result = b.reshape(normal, moved.shape.dims)
+    return result if are_last else b.transpose(result, back)
 
 
 class LayerNorm(_Norm, op="layer_norm"):

@@ -305,8 +305,10 @@ def adaptive_avg_pool(b: Builder, x: Any, size: Any) -> Tensor:
         ShapeError: Sizes are symbolic. Allowed are a size of 1 and a size that divides that of `x`.
     """
     x = inexact(b, tensor_like(b, x, f32))
-    result = widened(b, x)
-    for axis, new in enumerate(_targets(x, size), 2):
+    result, sizes = widened(b, x), _targets(x, size)
+    if all(new == 1 for new in sizes):
+        return cast(b, b.mean(result, range(2, x.rank), keep_dims=True), x.dtype)
+    for axis, new in enumerate(sizes, 2):
         old, dims = x.shape.dims[axis], result.shape.dims
         if old == new:
             continue

@@ -53,14 +53,10 @@ def _for_all(value: Any, count: int) -> Any:
     return each(value, count) if isinstance(value, (list, tuple)) else value
 
 
-def _normed(g: Graph, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
-    """Normalise over the last axes, reshaped to one axis."""
-    count = product(shape)
-    rows = x if len(shape) == 1 else g.reshape(x, (*x.shape.dims[: x.rank - len(shape)], count))
-    flat = [None if w is None else g.reshape(as_tensor(g, w, x.dtype), (count,)) for w in weights]
-    scale, *bias = flat
-    made = getattr(g, method)(rows, g.full((count,), 1.0, x.dtype) if scale is None else scale, *bias, eps=eps)
-    return g.reshape(made, x.shape.dims)
+def _normed(g: Any, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
+    """Normalise over the last axes."""
+    given = [None if w is None else as_tensor(g, w, x.dtype) for w in weights]
+    return getattr(g, method)(x, *given, axis=tuple(range(-len(shape), 0)), eps=eps)
 
 
 @dataclass(frozen=True)
@@ -74,9 +70,16 @@ class NormArguments:
 
 
 @aten("layer_norm")
-def layer_norm(g: Graph, x: Tensor, normalized_shape: Sequence[Dim], norm: NormArguments) -> Tensor:
-    bias = g.full(tuple(normalized_shape), 0.0, x.dtype) if norm.bias is None else norm.bias
-    return _normed(g, x, normalized_shape, "layer_norm", norm.weight, bias, eps=norm.eps)
+def layer_norm(
+    g: Any,
+    x: Tensor,
+    normalized_shape: Sequence[Dim],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    return _normed(g, x, normalized_shape, "layer_norm", weight, bias, eps=eps)
 
 
 @aten("native_layer_norm")
@@ -115,25 +118,17 @@ def fused_rms_norm(
 
 
 @aten("group_norm")
-def group_norm(g: Graph, x: Tensor, num_groups: int, norm: NormArguments) -> Tensor:
-    channels, weight, bias = x.shape.dims[1], norm.weight, norm.bias
-    weight = g.full((channels,), 1.0, x.dtype) if weight is None else as_tensor(g, weight, x.dtype)
-    bias = g.full((channels,), 0.0, x.dtype) if bias is None else as_tensor(g, bias, x.dtype)
-    rows = x if x.rank > 2 else g.expand_dims(x, -1)
-    return g.reshape(g.group_norm(rows, weight, bias, num_groups, norm.eps), x.shape.dims)
-
-
-@dataclass(frozen=True)
-class GroupNormArguments:
-    """The arguments of `native_group_norm` after the tensor, in PyTorch's order."""
-
-    weight: Tensor | None
-    bias: Tensor | None
-    n: Dim
-    c: Dim
-    rest: Dim
-    groups: int
-    eps: float
+def group_norm(
+    g: Any,
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    weights = [None if w is None else as_tensor(g, w, x.dtype) for w in (weight, bias)]
+    return g.group_norm(x, *weights, num_groups, eps)
 
 
 @aten("native_group_norm")
@@ -180,13 +175,19 @@ class NormModes:
 
 
 @aten("batch_norm")
-def batch_norm(g: Graph, x: Tensor, tensors: BatchNormTensors, modes: NormModes) -> Tensor:
-    given, of_input = tensors.as_dtype(g, x.dtype), modes.of_input or tensors.mean is None
-    if of_input:
-        given = replace(given, mean=None, variance=None)
-    elif given.weight is not None and given.bias is not None:
-        return g.batch_norm_inference(x, given.weight, given.bias, *given.running, eps=modes.eps)
-    return g.batch_norm(x, given.mean, given.variance, given.weight, given.bias, training=of_input, eps=modes.eps)
+def batch_norm(
+    g: Any,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    return g.batch_norm(x, mean, variance, weight, bias, training or mean is None, eps=eps)
 
 
 @aten("_native_batch_norm_legit_no_training")

@@ -28,61 +28,39 @@ def _windows(rank: int, kernel: Axes, stride: Axes | None) -> tuple[tuple[int, .
     return each(kernel, rank), each(kernel if stride is None or stride in ((), []) else stride, rank)
 
 
-@dataclass(frozen=True)
-class MaxPoolArguments:
-    """The arguments of a pool by maxima, in PyTorch's order."""
-
-    kernel: Axes
-    stride: Axes = ()
-    padding: Axes = 0
-    dilation: Axes = 1
-    ceil_mode: bool = False
-
-
-def _max_pool(rank: int, with_indices: bool) -> Callable[..., Any]:
-    def rule(g: Graph, x: Tensor, pool: MaxPoolArguments) -> list[Tensor]:
-        sizes, steps = _windows(rank, pool.kernel, pool.stride)
-        rows = x if x.rank == rank + 2 else g.expand_dims(x, 0)
-        padding, dilation = each(pool.padding, rank), each(pool.dilation, rank)
-        rest: dict[str, Any] = {"padding": padding, "dilation": dilation, "ceil_mode": pool.ceil_mode}
-        found: Any = g.max_pool(rows, sizes, steps, return_indices=with_indices, **rest)
-        made = list(found) if with_indices else [found]
-        return made if rows is x else [g.squeeze(t, 0) for t in made]
+def _max_pool(rank: int, with_indices: bool) -> Any:
+    def rule(
+        g: Any, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Any:
+        window = *_windows(rank, kernel, stride), each(padding, rank), each(dilation, rank)
+        made = getattr(g, f"max_pool{rank}d")(x, *window, ceil_mode, with_indices)
+        return list(made) if with_indices else made
 
     return rule
 
 
-@dataclass(frozen=True)
-class AvgPoolArguments:
-    """The arguments of a pool by averages, in PyTorch's order."""
-
-    kernel: Axes
-    stride: Axes = ()
-    padding: Axes = 0
-    ceil_mode: bool = False
-    count_include_pad: bool = True
-    divisor_override: int | None = None
-
-
-def _avg_pool(rank: int) -> Callable[..., Any]:
-    def rule(g: Graph, x: Tensor, pool: AvgPoolArguments) -> Tensor:
-        sizes, steps = _windows(rank, pool.kernel, pool.stride)
-        rest = pool.ceil_mode, pool.count_include_pad, pool.divisor_override
-        return batched(g, x, rank + 1, lambda x: g.avg_pool(x, sizes, steps, each(pool.padding, rank), *rest))
+def _avg_pool(rank: int) -> Any:
+    def rule(
+        g: Any,
+        x: Tensor,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        window = *_windows(rank, kernel, stride), each(padding, rank)
+        return getattr(g, f"avg_pool{rank}d")(x, *window, ceil_mode, count_include_pad, divisor_override)
 
     return rule
 
 
-def _adaptive(rank: int, kind: str) -> Callable[..., Any]:
-    def rule(g: Graph, x: Tensor, size: Any) -> Any:
-        wanted = each(size, rank)
+def _adaptive(rank: int, kind: str) -> Any:
+    def rule(g: Any, x: Tensor, size: Any) -> Any:
         if kind == "avg":
-            if all(n == 1 for n in wanted):
-                return g.mean(x, tuple(range(x.rank - rank, x.rank)), True)
-            return batched(g, x, rank + 1, lambda x: g.adaptive_avg_pool(x, wanted))
-        rows = x if x.rank == rank + 2 else g.expand_dims(x, 0)
-        made = list(g.adaptive_max_pool(rows, wanted, return_indices=True))
-        return made if rows is x else [g.squeeze(t, 0) for t in made]
+            return getattr(g, f"adaptive_avg_pool{rank}d")(x, each(size, rank))
+        return list(getattr(g, f"adaptive_max_pool{rank}d")(x, each(size, rank), return_indices=True))
 
     return rule
 

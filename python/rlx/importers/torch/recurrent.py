@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.functions.recurrent import stacked
 from rlx.importers.torch.rules import aten
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
@@ -46,19 +47,12 @@ def _run(
         x = g.swapaxes(x, 0, 1)
     directions = 2 if options.bidirectional else 1
     count = len(params) // (num_layers * directions)
-    last: list[list[Tensor]] = [[] for _ in states]
-    for number in range(num_layers):
-        parts = []
-        for direction in range(directions):
-            index = number * directions + direction
-            first = [g.squeeze(g.narrow(s, 0, index, 1), 0) for s in states]
-            weights = params[index * count : (index + 1) * count]
-            y, *following = layer(g, x, first, weights, direction == 1)
-            parts.append(y)
-            for collected, state in zip(last, following, strict=True):
-                collected.append(g.expand_dims(state, 0))
-        x = parts[0] if len(parts) == 1 else g.concat(parts, axis=-1)
-    ends = [s[0] if len(s) == 1 else g.concat(s, axis=0) for s in last]
+
+    def one(x: Tensor, first: Sequence[Any], number: int, direction: int) -> Sequence[Tensor]:
+        place = number * directions + direction
+        return layer(g, x, first, params[place * count : (place + 1) * count], direction == 1)
+
+    x, ends = stacked(g, x, states, one, num_layers, directions)
     if single:
         return [g.squeeze(x, 0), *(g.squeeze(s, 1) for s in ends)]
     return [x if batch_first else g.swapaxes(x, 0, 1), *ends]
