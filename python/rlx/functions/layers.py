@@ -164,7 +164,8 @@ def batch_norm(
     if all(weight.dtype is x.dtype for weight in weights.values()):
         channels = x.shape.dims[1:2]
         ones, zeros = (b.expand(b.constant(value, dtype=x.dtype), channels) for value in (1, 0))
-        return b.batch_norm_inference(x, **{"scale": ones, "bias": zeros} | weights, eps=eps)
+        weights = {"scale": ones, "bias": zeros} | weights
+        return b.batch_norm_inference(x, *(weights[name] for name in given), eps=eps)
     along_channels = {name: _channels(b, weight, x, name) for name, weight in weights.items()}
     factor = b.rsqrt(along_channels["variance"] + eps)
     factor = along_channels["scale"] * factor if scale is not None else factor

@@ -59,16 +59,6 @@ def _normed(g: Any, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tens
     return getattr(g, method)(x, *given, axis=tuple(range(-len(shape), 0)), eps=eps)
 
 
-@dataclass(frozen=True)
-class NormArguments:
-    """The weights and the options of a norm, in PyTorch's order."""
-
-    weight: Tensor | None = None
-    bias: Tensor | None = None
-    eps: float = 1e-5
-    cudnn_enabled: bool = True
-
-
 @aten("layer_norm")
 def layer_norm(
     g: Any,
