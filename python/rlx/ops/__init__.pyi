@@ -1104,7 +1104,7 @@ def shared_linear_pair(x: TensorLike, w_first: TensorLike, w_second: TensorLike,
     """x·w_first and x·w_second as one product."""
 
 def shift_right_logical(x: TensorLike, count: TensorLike) -> Tensor:
-    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, also for negative numbers."""
+    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs."""
 
 def sigmoid(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """1/(1 + exp(-x))."""

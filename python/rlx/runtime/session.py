@@ -12,12 +12,14 @@ from typing import Any, NoReturn, TypeVar, Unpack, overload
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
 from rlx.ir.op.calls import Answered, answered
-from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
 from rlx.runtime.bucketed import BucketedGraph
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
+from rlx.runtime.programs import Programs
+from rlx.runtime.together import compiled_together
+from rlx.runtime.tuning import Request, check_seconds, tuned
 from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.options import takes_options

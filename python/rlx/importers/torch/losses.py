@@ -46,7 +46,7 @@ def l1_loss(g: Graph, x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
 
 
 @aten("smooth_l1_loss")
-def smooth_l1_loss(g: Any, x: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(g: Graph, x: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
     return g.smooth_l1_loss(x, target, beta, _REDUCTIONS[reduction])
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensor, aten, each
 from rlx.ir.dims.dim import Dim, product
-from rlx.ir.dtype import DType
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ops.norm import widened
@@ -53,23 +52,25 @@ def _for_all(value: Any, count: int) -> Any:
     return each(value, count) if isinstance(value, (list, tuple)) else value
 
 
-def _normed(g: Any, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
+def _normed(g: Graph, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
     """Normalise over the last axes."""
     given = [None if w is None else as_tensor(g, w, x.dtype) for w in weights]
     return getattr(g, method)(x, *given, axis=tuple(range(-len(shape), 0)), eps=eps)
 
 
+@dataclass(frozen=True)
+class NormArguments:
+    """The weights and the options of a norm, in PyTorch's order."""
+
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    eps: float = 1e-5
+    cudnn_enabled: bool = True
+
+
 @aten("layer_norm")
-def layer_norm(
-    g: Any,
-    x: Tensor,
-    normalized_shape: Sequence[Dim],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enable: bool = True,
-) -> Tensor:
-    return _normed(g, x, normalized_shape, "layer_norm", weight, bias, eps=eps)
+def layer_norm(g: Graph, x: Tensor, normalized_shape: Sequence[Dim], norm: NormArguments) -> Tensor:
+    return _normed(g, x, normalized_shape, "layer_norm", norm.weight, norm.bias, eps=norm.eps)
 
 
 @aten("native_layer_norm")
@@ -100,25 +101,30 @@ def rms_norm(
 def fused_rms_norm(
     g: Graph, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None, eps: float | None, *, results: Results
 ) -> list[Tensor]:
-    axes = tuple(range(x.rank - len(normalized_shape), x.rank))
     """Return the norm and the reciprocal root mean square. f16 and bf16 are computed in f32."""
+    axes = tuple(range(x.rank - len(normalized_shape), x.rank))
     wide = widened(g, x)
     inverse = g.rsqrt(g.add(g.mean(g.square(wide), axes, True), wide.dtype.eps if eps is None else eps))
     return [rms_norm(g, x, normalized_shape, weight, eps), as_tensor(g, inverse, results[1].dtype)]
 
 
 @aten("group_norm")
-def group_norm(
-    g: Any,
-    x: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Tensor:
-    weights = [None if w is None else as_tensor(g, w, x.dtype) for w in (weight, bias)]
-    return g.group_norm(x, *weights, num_groups, eps)
+def group_norm(g: Graph, x: Tensor, num_groups: int, norm: NormArguments) -> Tensor:
+    weight, bias = (None if w is None else as_tensor(g, w, x.dtype) for w in (norm.weight, norm.bias))
+    return g.group_norm(x, weight, bias, num_groups, norm.eps)
+
+
+@dataclass(frozen=True)
+class GroupNormArguments:
+    """The arguments of `native_group_norm` after the tensor, in PyTorch's order."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+    n: Dim
+    c: Dim
+    rest: Dim
+    groups: int
+    eps: float
 
 
 @aten("native_group_norm")
@@ -136,11 +142,6 @@ class BatchNormTensors:
     bias: Tensor | None
     mean: Tensor | None
     variance: Tensor | None
-
-    def as_dtype(self, g: Graph, kind: DType) -> BatchNormTensors:
-        """The tensors, cast to a dtype."""
-        made = (t if t is None else as_tensor(g, t, kind) for t in (self.weight, self.bias, self.mean, self.variance))
-        return BatchNormTensors(*made)
 
     @property
     def running(self) -> tuple[Tensor, Tensor]:
@@ -165,19 +166,9 @@ class NormModes:
 
 
 @aten("batch_norm")
-def batch_norm(
-    g: Any,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Tensor:
-    return g.batch_norm(x, mean, variance, weight, bias, training or mean is None, eps=eps)
+def batch_norm(g: Graph, x: Tensor, tensors: BatchNormTensors, modes: NormModes) -> Tensor:
+    of_input = modes.of_input or tensors.mean is None
+    return g.batch_norm(x, tensors.mean, tensors.variance, tensors.weight, tensors.bias, of_input, eps=modes.eps)
 
 
 @aten("_native_batch_norm_legit_no_training")

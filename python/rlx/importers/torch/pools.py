@@ -28,36 +28,49 @@ def _windows(rank: int, kernel: Axes, stride: Axes | None) -> tuple[tuple[int, .
     return each(kernel, rank), each(kernel if stride is None or stride in ((), []) else stride, rank)
 
 
-def _max_pool(rank: int, with_indices: bool) -> Any:
-    def rule(
-        g: Any, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> Any:
-        window = *_windows(rank, kernel, stride), each(padding, rank), each(dilation, rank)
-        made = getattr(g, f"max_pool{rank}d")(x, *window, ceil_mode, with_indices)
-        return list(made) if with_indices else made
+@dataclass(frozen=True)
+class MaxPoolArguments:
+    """The arguments of a pool by maxima, in PyTorch's order."""
+
+    kernel: Axes
+    stride: Axes = ()
+    padding: Axes = 0
+    dilation: Axes = 1
+    ceil_mode: bool = False
+
+
+def _max_pool(rank: int, with_indices: bool) -> Callable[..., Any]:
+    def rule(g: Graph, x: Tensor, pool: MaxPoolArguments) -> list[Tensor]:
+        window = *_windows(rank, pool.kernel, pool.stride), each(pool.padding, rank), each(pool.dilation, rank)
+        made = getattr(g, f"max_pool{rank}d")(x, *window, pool.ceil_mode, with_indices)
+        return list(made) if with_indices else [made]
 
     return rule
 
 
-def _avg_pool(rank: int) -> Any:
-    def rule(
-        g: Any,
-        x: Tensor,
-        kernel: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Tensor:
-        window = *_windows(rank, kernel, stride), each(padding, rank)
-        return getattr(g, f"avg_pool{rank}d")(x, *window, ceil_mode, count_include_pad, divisor_override)
+@dataclass(frozen=True)
+class AvgPoolArguments:
+    """The arguments of a pool by averages, in PyTorch's order."""
+
+    kernel: Axes
+    stride: Axes = ()
+    padding: Axes = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int | None = None
+
+
+def _avg_pool(rank: int) -> Callable[..., Any]:
+    def rule(g: Graph, x: Tensor, pool: AvgPoolArguments) -> Tensor:
+        window = *_windows(rank, pool.kernel, pool.stride), each(pool.padding, rank)
+        rest = pool.ceil_mode, pool.count_include_pad, pool.divisor_override
+        return getattr(g, f"avg_pool{rank}d")(x, *window, *rest)
 
     return rule
 
 
-def _adaptive(rank: int, kind: str) -> Any:
-    def rule(g: Any, x: Tensor, size: Any) -> Any:
+def _adaptive(rank: int, kind: str) -> Callable[..., Any]:
+    def rule(g: Graph, x: Tensor, size: Axes) -> Tensor | list[Tensor]:
         if kind == "avg":
             return getattr(g, f"adaptive_avg_pool{rank}d")(x, each(size, rank))
         return list(getattr(g, f"adaptive_max_pool{rank}d")(x, each(size, rank), return_indices=True))

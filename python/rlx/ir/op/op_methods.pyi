@@ -914,7 +914,7 @@ class TensorMethods(Operators):
         """((x·up)·silu(x·gate))·down."""
 
     def take(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
-        """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
+        """NumPy's `take`: the slices of an axis at given positions. Without an axis, `x` is flattened first."""
 
     def take_along_axis(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
         """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
@@ -2187,7 +2187,7 @@ class OpMethods:
         """((x·up)·silu(x·gate))·down."""
 
     def take(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/functions/shape/along.py: take
-        """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
+        """NumPy's `take`: the slices of an axis at given positions. Without an axis, `x` is flattened first."""
 
     def take_along_axis(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/functions/shape/along.py: take_along_axis
         """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
