@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 from rlx.ops.surface import methods
-from rlx.support.short import cut, shown
+from rlx.support.short import short_repr, shorten_lines
 from tests.drawing import drawn
 
 LONGEST = 2500  # characters: much more than any message that does not repeat a value
@@ -107,13 +107,17 @@ def test_of_public_functions(share: int, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_what_is_left_out_is_in_the_middle() -> None:
-    assert shown(3) == "3" and shown([1, 2]) == "[1, 2]" and shown("a'b") == repr("a'b")
-    assert shown(list(range(10**6))).endswith("10, 11, ...]")
-    assert len(shown("x" * 10**6)) <= 120 and len(shown([["x" * 1000] * 1000] * 1000)) < 20_000
-    assert cut("short") == "short"
+    assert short_repr(3) == "3" and short_repr([1, 2]) == "[1, 2]" and short_repr("a'b") == repr("a'b")
+    assert short_repr(list(range(10**6))).endswith("10, 11, ...]")
+    assert len(short_repr("x" * 10**6)) <= 120 and len(short_repr([["x" * 1000] * 1000] * 1000)) < 20_000
+    assert shorten_lines("short") == "short"
     line = "a" * 500 + "b" * 5000 + "c" * 100
-    assert cut(f"one\n{line}\nthree").split("\n")[::2] == ["one", "three"]
-    assert cut(line).startswith("a" * 500) and cut(line).endswith("c" * 100) and "of 5600 characters" in cut(line)
+    assert shorten_lines(f"one\n{line}\nthree").split("\n")[::2] == ["one", "three"]
+    assert (
+        shorten_lines(line).startswith("a" * 500)
+        and shorten_lines(line).endswith("c" * 100)
+        and "of 5600 characters" in shorten_lines(line)
+    )
     assert len(str(rlx.Error("x\n" * 10**6, hint="y" * 10**6, location="z" * 10**6))) < 10_000
 
 

@@ -31,7 +31,7 @@ def row(workload: Workload, seconds: float, cache: str) -> str:
     """Tune a program, measure it once more, and return its row of the table."""
     session, disk = rlx.Session(threads=1), DiskCache(cache)
     request = Request(session, workload.graph, CompileOptions(), workload.params or None, workload.values, disk)
-    tuned = tuning.tuned(request, seconds, measure=_processor_time)
+    tuned = tuning.tune_program(request, seconds, measure=_processor_time)
     print(tuned.tuning, flush=True)
     given = session.compile(workload.graph, params=workload.params or None, cache=disk)
     before, after = in_turns([call_of(program, workload) for program in (given, tuned)], _SECONDS, _ROUNDS)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "python"
 PROJECT = ROOT / "packaging" / "deploy"
 # Modules that are imported by name, or on demand.
-LATER = ("rlx.version", "rlx.targets.iree.targets", "rlx.targets.iree.program", "rlx.runtime.shown")
+LATER = ("rlx.version", "rlx.targets.iree.targets", "rlx.targets.iree.program", "rlx.runtime.display")
 
 
 def module_file(name: str) -> Path | None:

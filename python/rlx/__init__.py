@@ -151,11 +151,11 @@ def _drawable(thing: Any) -> Any:
 
 
 def _graph_html(thing: Any) -> str:
-    return importlib.import_module("rlx.report.drawn").graph_html(_drawable(thing))
+    return importlib.import_module("rlx.report.graph_html").graph_html(_drawable(thing))
 
 
 def _graph_svg(thing: Any) -> str | None:
-    return importlib.import_module("rlx.report.drawn").graph_svg(_drawable(thing))
+    return importlib.import_module("rlx.report.graph_html").graph_svg(_drawable(thing))
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 import rlx
 from rlx.cli.main import main
-from rlx.targets.flags import declared
+from rlx.targets.flags import command_line_flags
 from rlx.targets.registry import target_names, target_of
 
 VALUES = {
@@ -22,7 +22,7 @@ def owners(option: str) -> set[str]:
     return {"fpga", "fpga-sim"}
 
 
-@pytest.mark.parametrize("option", declared())
+@pytest.mark.parametrize("option", command_line_flags())
 def test_each_option_is_taken_or_named(option: str) -> None:
     flag = f"{option}={VALUES[option]}"
     for name in target_names():

@@ -28,7 +28,7 @@ LATER_ALONE = {
     ("rlx.ir.shape", "rlx.mlir"): "types of MLIR",
     ("rlx.runtime.compiled", "rlx.ir.graph.listing"): "a program that was compiled here",
     ("rlx.runtime.compiled", "rlx.runtime.profiling"): "a program that was compiled here",
-    ("rlx.runtime.shown", "rlx.report.html"): "it is looked for first",
+    ("rlx.runtime.display", "rlx.report.html"): "it is looked for first",
 }
 # Packages that must not be imported: MLIR's bindings, compilers, and libraries for compiling or importing.
 BLOCKED = (

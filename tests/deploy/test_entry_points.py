@@ -15,7 +15,7 @@ import pytest
 import rlx
 from rlx.targets.artifacts.archive import MANIFEST, Archive
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.container import packed
+from rlx.targets.artifacts.container import pack_archive
 from tests.cli.calling import Command
 from tests.runtime.test_programs import DECODE, GRAPHS, PARAMS, PREFILL, Meaning, same
 from tools.fuzz.kinds import artifacts as fuzzed
@@ -98,7 +98,7 @@ def test_a_manifest_that_lies_is_refused(cpu_programs: rlx.Programs, tmp_path: P
     def refused(message: str, **changes: Any) -> None:
         manifest = fuzzed.sealed({**copy.deepcopy(document), **changes}, {})
         with pytest.raises(rlx.Error, match=message):
-            Archive.from_bytes(packed({MANIFEST: json.dumps(manifest).encode(), **others}))
+            Archive.from_bytes(pack_archive({MANIFEST: json.dumps(manifest).encode(), **others}))
 
     first, second = document["entries"]
     refused("two entries have the same name|not the programs", entries=[first, {**second, "name": "prefill"}])
@@ -126,7 +126,7 @@ def test_a_single_graph_is_an_entry_point_without_a_name(cpu_programs: rlx.Progr
     named = {**document, "entries": [{**document["entries"][0], "name": "decode"}]}
     renamed = {key.replace("0-cpu", "0-decode-cpu"): data for key, data in others.items()}
     manifest = json.dumps(fuzzed.sealed(named, renamed)).encode()
-    (tmp_path / "named.rlxa").write_bytes(packed({MANIFEST: manifest, **renamed}))
+    (tmp_path / "named.rlxa").write_bytes(pack_archive({MANIFEST: manifest, **renamed}))
     single, programs = rlx.load(tmp_path / "single.rlxa"), rlx.load(tmp_path / "named.rlxa")
     assert type(single) is rlx.CompiledGraph and list(programs) == ["decode"]
     same(single.run(DECODE), programs["decode"].run(DECODE))

@@ -20,7 +20,7 @@ import pytest
 import rlx
 from rlx.ir.dtype import DTYPES
 from rlx.targets.artifacts.archive import MANIFEST, PARAMETERS, Archive
-from rlx.targets.artifacts.container import packed
+from rlx.targets.artifacts.container import pack_archive
 from rlx.targets.iree import cpu
 from tests.drawing import drawn
 from tools.fuzz.kinds import artifacts as fuzzed
@@ -252,7 +252,7 @@ def test_members_that_the_manifest_does_not_have(whole: bytes) -> None:
     document, others = fuzzed.members(whole)
 
     def archive(document: Any, others: dict[str, bytes]) -> bytes:
-        return packed({MANIFEST: json.dumps(fuzzed.sealed(document, others)).encode(), **others})
+        return pack_archive({MANIFEST: json.dumps(fuzzed.sealed(document, others)).encode(), **others})
 
     first, *_ = others
     cases = {

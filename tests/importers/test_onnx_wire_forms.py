@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import rlx
 from rlx.ir.dtype import DType
-from rlx.ir.packing import packed
+from rlx.ir.packing import pack
 from tests.importers.onnx_dtypes import NUMBERS
 
 COUNT = 5  # packed elements of 2 and of 4 bits leave unused bits in the last byte
@@ -23,7 +23,7 @@ VALUES = np.array([1, 0, 1, 1, 0])
 def numbers_of(array: np.ndarray, kind: DType) -> list[Any]:
     """Return elements in the form of their type's field, by the comments in onnx.proto."""
     if kind.packed:
-        return packed(array).tolist()
+        return pack(array).tolist()
     if kind.is_complex:
         return array.view(kind.part.numpy).tolist()
     if kind.is_float and kind.bits < 32:
@@ -36,7 +36,7 @@ def tensors(kind: DType) -> dict[str, TensorProto]:
     array = np.where(VALUES == 1, 1, 2 if kind.name == "f8e8m0fnu" else 0).astype(kind.numpy)
     field = helper.tensor_dtype_to_field(NUMBERS[kind])
     made = {name: TensorProto(name="w", data_type=NUMBERS[kind], dims=[COUNT]) for name in ("raw_data", field)}
-    made["raw_data"].raw_data = packed(array).tobytes()
+    made["raw_data"].raw_data = pack(array).tobytes()
     getattr(made[field], field).extend(numbers_of(array, kind))
     return made
 

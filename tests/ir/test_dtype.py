@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rlx.dialect.dtypes import ROWS, listed
+from rlx.dialect.dtypes import ROWS, dtype_families
 from rlx.ir.dtype import (
     DTYPES,
     DType,
@@ -274,7 +274,7 @@ def test_dtypes_of_other_libraries(library: str):
 def test_anything_else_is_refused(name: Any, hint: str):
     with pytest.raises(Error) as caught:
         dtype(name)
-    assert listed(d.name for d in DTYPES) in caught.value.message
+    assert dtype_families(d.name for d in DTYPES) in caught.value.message
     assert caught.value.hint is not None and hint in caught.value.hint
 
 

@@ -10,8 +10,8 @@ from onnx import helper
 
 import rlx
 from rlx.ir.dtype import DTYPES, DType, family
-from rlx.ir.given import given_array
-from rlx.ir.packing import packed
+from rlx.ir.packing import pack
+from rlx.ir.python_values import given_array
 from rlx.quantization.bit_widths import _likeness
 from rlx.runtime.tuning import _scaled
 from tests.importers.onnx_dtypes import NUMBERS
@@ -98,7 +98,7 @@ def test_constants_of_onnx_fit_their_dtype(case: Case) -> None:
 def test_initialisers_of_floats_are_parameters(kind: DType) -> None:
     number = NUMBERS[kind]
     array = np.array([1, 1, 1]).astype(kind.numpy)
-    tensor = helper.make_tensor("w", number, [3], packed(array).tobytes(), raw=True)
+    tensor = helper.make_tensor("w", number, [3], pack(array).tobytes(), raw=True)
     given = helper.make_tensor_value_info("y", number, [3])
     graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [given], [tensor])
     data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)]).SerializeToString()

@@ -22,7 +22,7 @@ from rlx.report.text import markup
 from rlx.report.text import table as text_table
 from rlx.support.markdown import markdown, table
 from rlx.support.printable import printable, printable_lines
-from rlx.support.short import cut
+from rlx.support.short import shorten_lines
 from rlx.targets.c.lower import names as c_names
 from rlx.targets.c.lower.writer import Writer, commented
 from rlx.targets.fpga.lower import names as verilog_names
@@ -76,7 +76,7 @@ def test_markdown_is_what_a_reader_sees() -> None:
 
 
 def shown(name: str) -> str:
-    return printable(cut(name), keep="").strip()
+    return printable(shorten_lines(name), keep="").strip()
 
 
 def test_markup_is_text_in_html_and_xml() -> None:

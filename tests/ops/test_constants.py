@@ -12,7 +12,7 @@ import pytest
 
 import rlx
 from rlx.ir.dtype import DTYPES, DType
-from rlx.ir.fitting import fitted
+from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.evaluate import evaluate
 
 NUMBERS: list[Any] = [
@@ -186,6 +186,6 @@ def test_a_state_starts_with_negative_zero_if_so_written() -> None:
 
 def test_fitted_takes_the_floats_of_ml_dtypes() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    assert fitted(np.array([1, 2], ml_dtypes.bfloat16), rlx.i32).tolist() == [1, 2]
+    assert as_array_of(np.array([1, 2], ml_dtypes.bfloat16), rlx.i32).tolist() == [1, 2]
     with pytest.raises(rlx.Error, match="does not fit f16"):
-        fitted(np.array([1e20], ml_dtypes.bfloat16), rlx.f16)
+        as_array_of(np.array([1e20], ml_dtypes.bfloat16), rlx.f16)

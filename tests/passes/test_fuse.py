@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 from rlx.passes.base import load
-from rlx.passes.fusion.base import Fusion, recorded
+from rlx.passes.fusion.base import Fusion, record_fusions
 from rlx.passes.fusion.fuse import FUSIONS
 from rlx.passes.rewrite import collect
 
@@ -142,10 +142,10 @@ def test_each_fusion_keeps_the_value_of_random_layers() -> None:
     for title in FUSIONS:
         before = "rlx-fuse{only=matmul-bias-act,residual-layer-norm,shared-input-matmul,attention-block},"
         for seed in SEEDS[:8]:
-            with recorded() as record:
+            with record_fusions() as record:
                 check(LAYERS[seed], seed, f"{before}rlx-fuse-{title}")
             made.update(fusion.fusion for fusion in record.fused)
-    with recorded() as record:
+    with record_fusions() as record:
         for graph in LAYERS:
             rlx.passes.run(graph, "rlx-fuse")
     assert set(FUSIONS) == {*made, *(fusion.fusion for fusion in record.fused)}

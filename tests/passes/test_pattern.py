@@ -12,7 +12,7 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.ir.op import views
-from rlx.passes.pattern import RewriteCounts, Rewriter, counted, has_one_use, pattern, producer, rewrite
+from rlx.passes.pattern import RewriteCounts, Rewriter, count_rewrites, has_one_use, pattern, producer, rewrite
 from rlx.passes.runner import clone_module
 
 
@@ -108,7 +108,7 @@ def test_it_ends_only_when_nothing_matches() -> None:
 
 
 def test_what_it_does_is_counted() -> None:
-    with counted() as counts:
+    with count_rewrites() as counts:
         _, own = run(chain(4, lambda g, y: g.neg(y)), drop_double_neg)
     assert own.rewrites == counts.rewrites == {"drop_double_neg": 2}
     assert counts.erased == 2 and counts.visits == own.visits

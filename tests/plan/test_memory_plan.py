@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rlx
-from rlx.plan import MemoryPlan, PlannedValue, aligned, plan_memory
+from rlx.plan import MemoryPlan, PlannedValue, align_up, plan_memory
 from rlx.plan.execute import execute
 from tests.passes.random_graphs import graphs, inputs
 
@@ -281,7 +281,7 @@ def test_alignment() -> None:
     g.set_outputs([g.softmax(x), g.transpose(g.reshape(x, (3, 1)))])
     for alignment in (1, 16, 4096):
         plan = plan_memory(g, alignment=alignment)
-        assert plan.arena_size == 3 * aligned(12, alignment)
+        assert plan.arena_size == 3 * align_up(12, alignment)
     with pytest.raises(rlx.Error, match="alignment 48 is not a power of two"):
         plan_memory(g, alignment=48)
 

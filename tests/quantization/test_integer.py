@@ -14,7 +14,7 @@ from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
-from rlx.quantization.integer import prepared
+from rlx.quantization.integer import primitive_graph
 from tests.drawing import drawn
 from tests.quantization.networks import NETWORKS, batches, integer_inputs, integer_network, network, weights
 
@@ -120,7 +120,7 @@ def test_weights_as_trained_keep_their_grid() -> None:
 
 def test_norms_are_folded_and_the_floats_stay_the_same() -> None:
     graph = network("convolution")
-    folded, params = prepared(graph, "test"), weights(graph, 3)
+    folded, params = primitive_graph(graph, "test"), weights(graph, 3)
     behind = [o.name for o in opview.operations(folded.function.entry_block)]
     assert behind.count("rlx.conv") == 2 and "rlx.batch_norm_inference" not in behind
     for batch in batches(graph, 2, 5):
@@ -140,7 +140,7 @@ def test_files_and_passes_give_the_same(tmp_path: Path) -> None:
         f"rlx-bind-params{{file={tmp_path}/params.safetensors}},rlx-quantize-integer,rlx-constant-fold{{max-elements=16777216}},rlx-simplify,canonicalize,cse,"
         "rlx-quantize-boundary,canonicalize"
     )
-    by_passes = run(prepared(graph, "test"), text)
+    by_passes = run(primitive_graph(graph, "test"), text)
     assert str(by_passes) == str(rlx.integer_only(graph, ranges, params=params, layers={"fc": 4}))
     assert rlx.quantizations(rlx.parse(str(by_passes))) == rlx.quantizations(by_passes)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.passes.fusion.base import recorded
+from rlx.passes.fusion.base import record_fusions
 from rlx.report.fusion import FusionReport, analyse_fusion
 
 
@@ -164,6 +164,6 @@ def test_nothing_is_asked_when_nobody_listens() -> None:
     """Reasons are computed only for a listener, and a listener does not change the result."""
     g = layers()
     quiet = str(rlx.passes.run(g, "rlx-lower-blocks,rlx-fuse"))
-    with recorded() as record:
+    with record_fusions() as record:
         assert str(rlx.passes.run(g, "rlx-lower-blocks,rlx-fuse")) == quiet
     assert [made.fusion for made in record.fused] == ["matmul-bias-act"] * 2

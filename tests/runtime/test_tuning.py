@@ -16,7 +16,7 @@ import rlx
 from rlx.report.tuning import TuningReport
 from rlx.runtime import tuning
 from rlx.runtime.tuner import Candidate, Choice, ChoiceSearch
-from rlx.runtime.tuning import Request, choices_of, tuned
+from rlx.runtime.tuning import Request, choices_of, tune_program
 from rlx.targets.cache import DiskCache
 from rlx.targets.options import CompileOptions
 
@@ -178,7 +178,7 @@ def flags_are_fast(program: rlx.CompiledGraph, inputs: Any, calls: int) -> float
 
 
 def test_a_choice_is_kept_and_used_without_measuring(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = tuned(request(cache), 1000, measure=flags_are_fast)
+    first = tune_program(request(cache), 1000, measure=flags_are_fast)
     assert first.tuning is not None and first.tuning.chosen == TILING and first.tuning.ratio == 0.5
     assert "0.50 of the time of the program as given" in str(first.tuning)
 
@@ -187,7 +187,7 @@ def test_a_choice_is_kept_and_used_without_measuring(cache: DiskCache, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(tuning, "_expected", refuse)
-        second = tuned(request(cache), 5, measure=refuse)
+        second = tune_program(request(cache), 5, measure=refuse)
     assert second.tuning is not None and second.tuning.kept_before and "kept from an earlier run" in str(second.tuning)
     assert second.phases.get("cached") and second.artifact.program == first.artifact.program
     x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8)
@@ -195,33 +195,33 @@ def test_a_choice_is_kept_and_used_without_measuring(cache: DiskCache, monkeypat
     for _ in range(2):  # states begin as usual
         np.testing.assert_allclose(second.run({"x": x})[0], untuned.run({"x": x})[0], rtol=1e-5)
     assert untuned.artifact.program != first.artifact.program
-    again = tuned(request(cache), 1000, again=True, measure=lambda *_: 1.0)
+    again = tune_program(request(cache), 1000, again=True, measure=lambda *_: 1.0)
     assert (
         again.tuning is not None and again.tuning.chosen == "as given" and "nothing else is faster" in str(again.tuning)
     )
 
 
 def test_other_sizes_and_other_programs_are_tuned_by_themselves(cache: DiskCache) -> None:
-    tuned(request(cache), 1000, measure=flags_are_fast)
+    tune_program(request(cache), 1000, measure=flags_are_fast)
     other = request(cache)
     assert isinstance(other.inputs, dict)
     other.inputs["x"] = np.ones((4, 8), np.float32)
     for changed in (other, request(cache, passes="rlx-decompose")):
-        report = tuned(changed, 1e-6, measure=flags_are_fast).tuning
+        report = tune_program(changed, 1e-6, measure=flags_are_fast).tuning
         assert report is not None and not report.kept_before and report.measured == 0
         assert "too few to measure anything else" in str(report)
-    assert tuned(request(cache), 1000, measure=flags_are_fast).tuning.kept_before  # type: ignore[union-attr]
+    assert tune_program(request(cache), 1000, measure=flags_are_fast).tuning.kept_before  # type: ignore[union-attr]
 
 
 def test_a_damaged_record_is_as_none(cache: DiskCache) -> None:
-    chosen = tuned(request(cache), 1000, measure=flags_are_fast).tuning
+    chosen = tune_program(request(cache), 1000, measure=flags_are_fast).tuning
     assert chosen is not None
     key = record_key(cache)
     stored = cache.get(key)
     assert stored is not None
     for data in (b"", b"{}", b'{"choice": {}, "report": {}}', stored.replace(b'"opt": 2', b'"opt": 9')):
         cache.put(key, data)
-        assert not tuned(request(cache), 1e-6, measure=flags_are_fast).tuning.kept_before  # type: ignore[union-attr]
+        assert not tune_program(request(cache), 1e-6, measure=flags_are_fast).tuning.kept_before  # type: ignore[union-attr]
     assert TuningReport.from_json(chosen.to_json(), "a report").trials == chosen.trials
 
 
@@ -236,8 +236,8 @@ def test_an_interrupt_is_passed_on_and_what_was_found_is_kept(cache: DiskCache) 
         return flags_are_fast(program, inputs, count)
 
     with pytest.raises(KeyboardInterrupt):
-        tuned(request(cache), 1000, measure=interrupted)
-    report = tuned(request(cache), 1e-6, measure=interrupted).tuning
+        tune_program(request(cache), 1000, measure=interrupted)
+    report = tune_program(request(cache), 1e-6, measure=interrupted).tuning
     assert report is not None and report.kept_before and report.chosen == TILING
 
 
@@ -254,7 +254,7 @@ def test_what_few_seconds_found_does_not_decide_for_more(cache: DiskCache, monke
                 raise KeyboardInterrupt
             return flags_are_fast(program, inputs, number)
 
-        report = tuned(request(cache), seconds, clock=lambda: float(next(ticks)), measure=measure).tuning
+        report = tune_program(request(cache), seconds, clock=lambda: float(next(ticks)), measure=measure).tuning
         assert report is not None
         return report
 
@@ -272,14 +272,14 @@ def test_what_other_back_ends_gave_is_kept_only_with_them(cache: DiskCache, monk
     static = rlx.passes.run(network(), "rlx-bind{n=3}")
     monkeypatch.setattr(tuning, "choices_of", lambda _: [GIVEN_ONE_THREAD, Choice("xla", threads=1)])
     on_xla_is_fast = lambda program, *_: 0.5 if program.artifact.target == "xla" else 1.0  # noqa: E731
-    assert tuned(request(cache, static), 1000, measure=on_xla_is_fast).tuning.chosen == "device=xla"  # type: ignore[union-attr]
-    assert tuned(request(cache, static), 1000, measure=on_xla_is_fast).tuning.kept_before  # type: ignore[union-attr]
+    assert tune_program(request(cache, static), 1000, measure=on_xla_is_fast).tuning.chosen == "device=xla"  # type: ignore[union-attr]
+    assert tune_program(request(cache, static), 1000, measure=on_xla_is_fast).tuning.kept_before  # type: ignore[union-attr]
 
     def absent() -> Any:
         raise rlx.Error("JAX is not installed")
 
     monkeypatch.setattr("rlx.targets.xla.client.client", absent)
-    report = tuned(request(cache, static), 1000, measure=on_xla_is_fast).tuning
+    report = tune_program(request(cache, static), 1000, measure=on_xla_is_fast).tuning
     assert report is not None and not report.kept_before and report.chosen == "as given"
     assert [t.outcome for t in report.trials] == ["kept", "failed"]
 
@@ -292,7 +292,7 @@ def test_wrong_results_do_not_win(cache: DiskCache, monkeypatch: pytest.MonkeyPa
         return [r * 1.01 for r in results] if flags_are_fast(self, None, 1) < 1 else results
 
     monkeypatch.setattr(rlx.CompiledGraph, "run", wrong)
-    report = tuned(request(cache), 1000, measure=flags_are_fast).tuning
+    report = tune_program(request(cache), 1000, measure=flags_are_fast).tuning
     assert report is not None and report.chosen == "as given"
     assert [t.outcome for t in report.trials if t.name == TILING] == ["other results"]
 

@@ -11,7 +11,7 @@ import pytest
 import rlx
 from rlx.ir import dlpack
 from rlx.ir.dtype import DTYPES, DType
-from rlx.ir.packing import packed, unpacked
+from rlx.ir.packing import pack, unpack
 from rlx.targets.artifacts.parameters import written
 from tests.conformance.levels import at_any_level
 from tests.drawing import drawn
@@ -80,15 +80,15 @@ def test_stored(shape: tuple[int, ...], level: str, tmp_path: Path) -> None:
 def test_packed_arrays(kind: DType) -> None:
     for shape in ((), (1,), (5,), (3, 7), (2, 8), (0, 3)):
         array = _any(kind, shape, 0)
-        content = packed(array)
+        content = pack(array)
         assert content.dtype == np.uint8 and content.size == kind.nbytes(array.size)
-        assert unpacked(content, kind, shape).tobytes() == array.tobytes()
+        assert unpack(content, kind, shape).tobytes() == array.tobytes()
     archive = written({"w": _any(kind, (100, 100), 1)})
     assert kind.nbytes(10_000) <= archive.size <= kind.nbytes(10_000) + 4096  # it ends with a page
     if kind.packed:  # the first element is in the lowest bits
         first = np.zeros(8 // kind.bits, np.uint8)
         first[0] = 1
-        assert packed(first.view(kind.numpy)).tolist() == [1]
+        assert pack(first.view(kind.numpy)).tolist() == [1]
 
 
 @at_any_level()

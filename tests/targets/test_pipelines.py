@@ -18,7 +18,7 @@ from rlx.cli import opt
 from rlx.ir.op.signature import bodies, find_function
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.pipeline import PassPipeline
-from rlx.targets.artifacts.container import unpacked
+from rlx.targets.artifacts.container import unpack_archive
 from rlx.targets.c.to_c import files_in
 from rlx.targets.compilation import Compilation
 from rlx.targets.options import LEVELS, CompileOptions
@@ -291,7 +291,7 @@ def test_a_portable_artifact_holds_what_the_text_makes(target: str) -> None:
     lowered, artifact = compilation.lowered(), compilation.artifact()
     programs = [artifact.program]
     if artifact.info["prepared"]:
-        members = unpacked(artifact.program, ("main", "weights"))
+        members = unpack_archive(artifact.program, ("main", "weights"))
         programs = [members["weights"], members["main"]]
     functions = bodies(lowered)
     assert len(functions) == len(programs) == (2 if target == "xla" else 1)

@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 
 import rlx
 from rlx.ir.dtype import DTYPES
-from rlx.ir.packing import packed
+from rlx.ir.packing import pack
 from rlx.weights import open as open_weights
 from rlx.weights.safetensors import write
 from tests.bit_patterns import bit_patterns
@@ -321,7 +321,7 @@ def test_every_dtype_is_read_back(kind: rlx.DType, tmp_path: Path) -> None:
         found = weights[name].numpy()
         assert (found.shape, found.dtype) == (array.shape, array.dtype) == (weights[name].shape, weights[name].dtype)
         assert found.tobytes() == array.tobytes(), name
-        assert bytes(peer[name]["data"]) == packed(array).tobytes()
+        assert bytes(peer[name]["data"]) == pack(array).tobytes()
         whole = kind.safetensors and array.size * kind.bits % 8 == 0
         assert peer[name]["dtype"] == (kind.safetensors if whole else "U8")
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from rlx.answers.reader import groups, table
-from rlx.support.short import written
+from rlx.support.short import source_text
 from rlx.support.suggestions import similar
 
 # Conversions for keywords whose counterpart takes a different value or several arguments.
@@ -109,7 +109,7 @@ def _advice(method: str, keyword: str, value: Any, parameters: Sequence[str]) ->
     """Return the advice for a keyword without a counterpart, with the value of the call."""
     of = "graph" if list(parameters[:1]) == ["graph"] else ""  # advice for ops does not apply to transforms
     said = advice(method, keyword) or advice(of, keyword)
-    shown = written(value, "")
+    shown = source_text(value, "")
     return said.replace("=…", f"={shown}") if said and shown and value is not None else said
 
 
@@ -126,7 +126,7 @@ def _corrected(
         elif meant[keyword]:
             named |= _converted(keyword, value, meant[keyword])
     before = [(n, a) for n, a in zip(parameters, args, strict=False) if n not in named]
-    return ", ".join([*(written(a, n) for n, a in before), *(f"{n}={written(a, n)}" for n, a in named.items())])
+    return ", ".join([*(source_text(a, n) for n, a in before), *(f"{n}={source_text(a, n)}" for n, a in named.items())])
 
 
 def _converted(keyword: str, value: Any, meant: str) -> dict[str, Any]:

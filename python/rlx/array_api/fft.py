@@ -7,7 +7,7 @@ from typing import Any
 from rlx.array_api.arrays import builder, check_device
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.dtype import f32
-from rlx.ops.signal.fft import resized
+from rlx.ops.signal.fft import resize_axis
 
 __all__ = [
     "fft",
@@ -58,7 +58,9 @@ def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
     """The inverse of `rfft`."""
     count = 2 * (x.shape.dims[axis] - 1) if n is None else n
-    return builder(x).irfft(resized(builder(x), x, count // 2 + 1, axis % x.rank), length=count, axis=axis, norm=norm)
+    return builder(x).irfft(
+        resize_axis(builder(x), x, count // 2 + 1, axis % x.rank), length=count, axis=axis, norm=norm
+    )
 
 
 def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
@@ -131,5 +133,5 @@ def _others(x: Any, axes: list[int], inverse: bool, norm: str) -> Any:
 
 def _sized_axes(x: Any, s: Any, axes: Any) -> Any:
     for n, axis in zip(s or (), _axes(x, s, axes) or (), strict=False):
-        x = resized(builder(x), x, n, axis % x.rank)
+        x = resize_axis(builder(x), x, n, axis % x.rank)
     return x

@@ -12,7 +12,7 @@ from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.recurrent import expect_dims, sizes_of
 from rlx.support.errors import ShapeError
 
@@ -64,9 +64,9 @@ class MambaBlock(Card, op="mamba_block"):
         ranks, b_, c = (
             b.narrow(coefficients, -1, start, count) for start, count in ((0, rank), (rank, size), (rank + size, size))
         )
-        delta = b.softplus(widened(b, b.matmul(ranks, w.dt_w)) + widened(b, w.dt_b))
-        u, b_, c, gate = (widened(b, t) for t in (u, b_, c, gate))
-        y = b.selective_scan(u, delta, -b.exp(widened(b, w.a_log)), b_, c) + widened(b, w.d) * u
+        delta = b.softplus(statistics_input(b, b.matmul(ranks, w.dt_w)) + statistics_input(b, w.dt_b))
+        u, b_, c, gate = (statistics_input(b, t) for t in (u, b_, c, gate))
+        y = b.selective_scan(u, delta, -b.exp(statistics_input(b, w.a_log)), b_, c) + statistics_input(b, w.d) * u
         return b.matmul(cast(b, y * b.silu(gate), x.dtype), w.out_w)
 
     def samples(self) -> Any:

@@ -23,7 +23,7 @@ from rlx.cli.display import Steps
 from rlx.cli.names import TARGET_HELP, TARGETS
 from rlx.cli.options import add_options, options_of
 from rlx.cli.streams import say, write
-from rlx.targets.flags import declared
+from rlx.targets.flags import command_line_flags
 
 if TYPE_CHECKING:
     from rlx.ir.graph.graph import Graph
@@ -99,7 +99,7 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options that all compiling commands share."""
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
-    for name, (value, text) in declared().items():
+    for name, (value, text) in command_line_flags().items():
         parser.add_argument(name, action=_TargetFlagAction, dest="flag", metavar=value, help=text)
     add_options(parser)
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
@@ -298,13 +298,13 @@ def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments
     from rlx.weights import open as open_weights
 
     archive = Archive.of({None: artifacts})
-    declared = {a.name: a for a in archive.signature.of_kind("param")}
-    values: dict[str, Any] = {n: w for n, w in weights.items() if n in declared}
+    command_line_flags = {a.name: a for a in archive.signature.of_kind("param")}
+    values: dict[str, Any] = {n: w for n, w in weights.items() if n in command_line_flags}
     if arguments.params is not None:
         stored = open_weights(arguments.params)
-        values |= stored.values_of(a for a in declared.values() if a.name in stored or a.name not in values)
+        values |= stored.values_of(a for a in command_line_flags.values() if a.name in stored or a.name not in values)
     if values:
-        arrays = {name: argument_array(declared[name], value) for name, value in values.items()}
+        arrays = {name: argument_array(command_line_flags[name], value) for name, value in values.items()}
         archive = archive.with_parameters(arguments.output, arrays, arguments.params_file)
     return archive.to_bytes()
 

@@ -15,7 +15,7 @@ import importlib
 from rlx.cli.opt_flags import FLAGS
 from rlx.cli.opt_flags import PROGRAM as RLX_OPT
 from rlx.cli.streams import write
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -45,7 +45,7 @@ def script(program: str, shell: str) -> str:
     Raises:
         Error: The package `shtab` is missing.
     """
-    shtab = required("shtab", "completion")
+    shtab = import_package("shtab", "completion")
     parser = rlx_parser() if program == "rlx" else opt_parser()
     for action in _actions(parser):
         if action.choices is None and action.nargs != 0:  # an argument without choices is usually a file

@@ -89,7 +89,7 @@ def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Grap
 def _graph(data: Any, path: str, function: str | None) -> Graph:
     import rlx
     from rlx.importers import stablehlo
-    from rlx.ir.text.modules import decoded, parse_module
+    from rlx.ir.text.modules import decode_module, parse_module
 
     source = stablehlo.of_content(data, "<stdin>" if path == "-" else path)
     try:
@@ -100,7 +100,7 @@ def _graph(data: Any, path: str, function: str | None) -> Graph:
         if not source.constants:
             raise
     if source.constants:  # an rlx module; its constants stay in the module
-        module = parse_module(decoded(bytes(data), source.name), source.name)
+        module = parse_module(decode_module(bytes(data), source.name), source.name)
     graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods exist
     return graph_of(module, function)
 

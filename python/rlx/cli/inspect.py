@@ -13,7 +13,7 @@ from rlx.cli.files import output_file
 from rlx.cli.names import TARGET_HELP, TARGETS
 from rlx.cli.options import add_options, options_of
 from rlx.cli.streams import say
-from rlx.report.text import wrapped
+from rlx.report.text import wrap_text
 from rlx.support.printable import printable
 
 if TYPE_CHECKING:
@@ -90,10 +90,10 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.ir.op.signature import STAGES
     from rlx.targets.compilation import Compilation
     from rlx.targets.registry import target_of
-    from rlx.targets.stages import prepared
+    from rlx.targets.stages import prepare_graph
 
     options = options_of(arguments)
-    graph = prepared(graph, options)
+    graph = prepare_graph(graph, options)
     compilation = Compilation(graph, target_of(arguments.target, arguments.arch), options.prepared)
     chosen = arguments.stage or graph.stage
     stages = STAGES[STAGES.index(graph.stage) :] if chosen == "all" else [chosen]
@@ -191,7 +191,7 @@ def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from _facts(value, indent + "  ")
         else:
-            yield wrapped(f"{indent}{_IN_WORDS.get(name, name)}: {_fact(value)}".rstrip(), indent=indent + "    ")
+            yield wrap_text(f"{indent}{_IN_WORDS.get(name, name)}: {_fact(value)}".rstrip(), indent=indent + "    ")
 
 
 def _fact(value: Any) -> str:

@@ -158,7 +158,7 @@ class OptRun:
         """Run the command and return the exit code."""
         from rlx import mlir
         from rlx.ir.op import registry
-        from rlx.passes.fusion.remarks import received
+        from rlx.passes.fusion.remarks import receive_remarks
 
         registry.load()  # before the context is created, because verifiers are attached when it is created
         try:
@@ -179,7 +179,7 @@ class OptRun:
                 stack.enter_context(mlir.unregistered_dialects_allowed())
             handler = mlir.context().attach_diagnostic_handler(self._receive)
             stack.callback(handler.detach)
-            stack.enter_context(received(self._remark))
+            stack.enter_context(receive_remarks(self._remark))
             for part in self._parts(data):
                 results.append(self._process(part, pipeline, instruments))
                 if results[-1] is None and not self.verifying and not self.failed:
@@ -213,10 +213,10 @@ class OptRun:
     def _parts(self, data: bytes) -> list[str]:
         """Return the parts of the input. Lines before a part become empty lines, to preserve line numbers."""
         from rlx.ir.text.isolated import is_bytecode
-        from rlx.ir.text.modules import decoded
+        from rlx.ir.text.modules import decode_module
 
         try:
-            text = decoded(data, self.file)
+            text = decode_module(data, self.file)
         except Error as problem:
             for diagnostic in from_error(problem, self.file):
                 self.show(diagnostic)

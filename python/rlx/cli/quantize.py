@@ -111,12 +111,12 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.support.errors import Error
     from rlx.support.options import option_help
     from rlx.targets.options import CompileOptions
-    from rlx.targets.stages import prepared
+    from rlx.targets.stages import prepare_graph
     from rlx.weights import open as open_weights
 
     _check(arguments)
     graph = read_graph(arguments.file, arguments.function, arguments.bind)
-    graph = prepared(graph, CompileOptions(bind=bindings(arguments.bind)))
+    graph = prepare_graph(graph, CompileOptions(bind=bindings(arguments.bind)))
     params: dict[str, Any] = dict(graph.weights)
     if arguments.params is not None:
         stored = open_weights(arguments.params)

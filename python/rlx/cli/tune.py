@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.cli.files import read_graph, write_output
     from rlx.cli.values import named_arrays
     from rlx.runtime.session import Session
-    from rlx.runtime.tuning import Request, check_seconds, tuned
+    from rlx.runtime.tuning import Request, check_seconds, tune_program
     from rlx.targets.cache import DiskCache
 
     seconds = check_seconds(_number(arguments.seconds))
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = named_arrays(arguments.input, "--input", graph.arguments)
     request = Request(session, graph, options_of(arguments), arguments.params, inputs, cache)
     try:
-        program = tuned(request, seconds, again=arguments.again, progress=_show)
+        program = tune_program(request, seconds, again=arguments.again, progress=_show)
     except KeyboardInterrupt:
         if cache is not None:
             say("interrupted: what was measured is kept; with --seconds=1 this command takes it", stream=sys.stderr)

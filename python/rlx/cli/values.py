@@ -86,7 +86,7 @@ def _is_array(value: str) -> bool:
 
 def _parsed_array(value: str, flag: str) -> np.ndarray:
     from rlx.ir.dtype import dtype
-    from rlx.ir.fitting import fitted
+    from rlx.ir.fitting import as_array_of
 
     type_, equals, elements = value.partition("=")
     match = _TYPE.fullmatch(type_)
@@ -102,7 +102,7 @@ def _parsed_array(value: str, flag: str) -> np.ndarray:
         raise Error(f"{flag}: expected 1 or {prod(shape)} elements, got {len(words)}")
     values = [_element(word, kind, flag) for word in words]
     try:
-        array = fitted(values, kind)
+        array = as_array_of(values, kind)
         return np.full(shape, array[0]) if len(words) == 1 else array.reshape(shape)
     except Error as problem:
         raise Error(f"{flag}: {problem.message}", hint=problem.hint) from None

@@ -9,7 +9,7 @@ from rlx.ir.checks import check_string
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.programs import Programs
 from rlx.targets.artifacts.archive import Archive
-from rlx.weights import opened
+from rlx.weights import open_parameters
 
 
 def load(
@@ -52,7 +52,7 @@ def load(
         )
     else:
         compiled = CompiledGraph(file.entry().choose(target), threads=threads)
-    given = None if params is None else opened(params)
+    given = None if params is None else open_parameters(params)
     stored = file.parameters
     if stored is not None and not (given is not None and stored.places.keys() <= given.keys()):
         compiled.set_params(stored.arrays(file.signature, file.folder), copy=False)

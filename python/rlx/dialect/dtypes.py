@@ -212,7 +212,7 @@ _FAMILIES: tuple[tuple[DTypeRow, ...], ...] = (
 )
 
 
-def listed(names: Iterable[str], mlir: bool = False) -> str:
+def dtype_families(names: Iterable[str], mlir: bool = False) -> str:
     """Return names of dtypes for a message, in their order. A complete family is one entry: `f32, i8 to i64`.
 
     Args:

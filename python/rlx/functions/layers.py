@@ -12,7 +12,7 @@ from rlx.ir.dims.dim import product
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axis_of, cast, inexact, tensor_like
-from rlx.ops.norm import along, standardised, widened
+from rlx.ops.norm import along, standardised, statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -93,7 +93,7 @@ def _weighted(b: Builder, normal: Tensor, scale: Any, bias: Any, x: Tensor) -> T
 
 def _channels(b: Builder, weight: Any, x: Tensor, name: str) -> Tensor:
     """Return a weight `[C]` along axis 1; f16 and bf16 are widened to f32."""
-    weight = widened(b, tensor_like(b, weight, x.dtype))
+    weight = statistics_input(b, tensor_like(b, weight, x.dtype))
     if weight.shape.dims != x.shape.dims[1:2]:
         raise ShapeError(f"'{name}' must have shape [{x.shape.dims[1]}] to go with {x.shape}, got {weight.shape}")
     return along(b, weight, 1, x.rank)
@@ -121,7 +121,7 @@ def instance_norm(b: Builder, x: Any, scale: Any = None, bias: Any = None, eps: 
         ShapeError: There is no spatial axis, or a weight has another shape.
     """
     x = _images(b, x, 3)
-    normal, _ = standardised(b, widened(b, x), range(2, x.rank), eps)
+    normal, _ = standardised(b, statistics_input(b, x), range(2, x.rank), eps)
     return _weighted(b, normal, scale, bias, x)
 
 
@@ -155,7 +155,7 @@ def batch_norm(
     """
     x = _images(b, x, 2)
     if training:
-        normal, _ = standardised(b, widened(b, x), [i for i in range(x.rank) if i != 1], eps)
+        normal, _ = standardised(b, statistics_input(b, x), [i for i in range(x.rank) if i != 1], eps)
         return _weighted(b, normal, scale, bias, x)
     if mean is None or variance is None:
         raise ShapeError("mean and variance are missing", hint="with training=True they are taken from x")
@@ -169,7 +169,7 @@ def batch_norm(
     along_channels = {name: _channels(b, weight, x, name) for name, weight in weights.items()}
     factor = b.rsqrt(along_channels["variance"] + eps)
     factor = along_channels["scale"] * factor if scale is not None else factor
-    result = (widened(b, x) - along_channels["mean"]) * factor
+    result = (statistics_input(b, x) - along_channels["mean"]) * factor
     return cast(b, result if bias is None else result + along_channels["bias"], x.dtype)
 
 
@@ -189,7 +189,7 @@ def normalize(b: Builder, x: Any, ord: float = 2.0, axis: int = 1, eps: float = 
     """
     x = inexact(b, tensor_like(b, x, f32))
     place = axis_of(axis if x.rank != 1 or axis != 1 else 0, x.rank)
-    wide = widened(b, x)
+    wide = statistics_input(b, x)
     if ord == 2:
         size = b.sqrt(b.maximum(b.sum(wide * wide, place, True), float(eps) ** 2))
     else:
@@ -217,7 +217,7 @@ def local_response_norm(
     x = _images(b, x, 2)
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
         raise ShapeError(f"size must be an integer from 1 on, got {size!r:.60}")
-    wide = widened(b, x)
+    wide = statistics_input(b, x)
     n, channels, *rest = x.shape.dims
     lines = b.reshape(wide * wide, (n, 1, channels, product(rest)))
     edges = [(size // 2, (size - 1) // 2), (0, 0)]

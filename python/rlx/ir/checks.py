@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
 def check_name(name: object, what: str) -> None:
@@ -13,9 +13,9 @@ def check_name(name: object, what: str) -> None:
         Error: It is not a string, it is empty, or it contains a NUL or half of a surrogate pair.
     """
     if not isinstance(name, str) or not name:
-        raise Error(f"{what} is a non-empty string, not {shown(name)}", location=_place())
+        raise Error(f"{what} is a non-empty string, not {short_repr(name)}", location=_place())
     if "\0" in name or not is_unicode(name):
-        raise Error(f"{what} is Unicode text without NUL, not {shown(name)}", location=_place())
+        raise Error(f"{what} is Unicode text without NUL, not {short_repr(name)}", location=_place())
 
 
 def _place() -> str | None:
@@ -41,4 +41,4 @@ def check_string(value: object, what: str) -> None:
         Error: It is not text.
     """
     if not isinstance(value, str):
-        raise Error(f"{what} must be a string, got {shown(value)}")
+        raise Error(f"{what} must be a string, got {short_repr(value)}")

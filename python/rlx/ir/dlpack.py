@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx.ir.dtype import DTYPES, DType, dtype
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 _VERSION = (1, 1)
 _READ_ONLY = 1  # flag of a versioned tensor that must not be written to
@@ -121,7 +121,7 @@ def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
         capsule = value.__dlpack__()
     name = next((n for n in _STRUCTURES if _is_valid(capsule, n)), None)
     if name is None:
-        raise Error(f"{what}: __dlpack__ must return a capsule that nobody has used, got {shown(capsule)}")
+        raise Error(f"{what}: __dlpack__ must return a capsule that nobody has used, got {short_repr(capsule)}")
     address = _pointer(capsule, name)
     managed = _STRUCTURES[name].from_address(address)
     is_versioned = isinstance(managed, _Versioned)

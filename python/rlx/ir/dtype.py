@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from rlx.dialect.dtypes import GROUPS, ROWS, DTypeRow, FloatFormat, Kind, listed
+from rlx.dialect.dtypes import GROUPS, ROWS, DTypeRow, FloatFormat, Kind, dtype_families
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
-from rlx.support.packages import required
-from rlx.support.short import shown
+from rlx.support.packages import import_package
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 
 
@@ -58,7 +58,7 @@ class DType:
         """The NumPy dtype. Dtypes that NumPy lacks come from ml_dtypes."""
         if self.is_numpys_own:
             return np.dtype(self.numpy_name)
-        return np.dtype(getattr(required("ml_dtypes", self.name), self.numpy_name))
+        return np.dtype(getattr(import_package("ml_dtypes", self.name), self.numpy_name))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -201,7 +201,7 @@ class DType:
 def _finfo(x: DType) -> Any:
     if x.is_numpys_own:
         return np.finfo(x.numpy)
-    return required("ml_dtypes", x.name).finfo(x.numpy)
+    return import_package("ml_dtypes", x.name).finfo(x.numpy)
 
 
 DTYPES: tuple[DType, ...] = tuple(DType.of(row) for row in ROWS)
@@ -266,10 +266,10 @@ def dtype(x: object) -> DType:
     name = _name_of(x)
     if name is not None and name in _BY_NAME:
         return _BY_NAME[name]
-    described = f"{shown(name)}" if name is not None else f"{shown(x)} of type {type(x).__name__}"
+    described = f"{short_repr(name)}" if name is not None else f"{short_repr(x)} of type {type(x).__name__}"
     prefixes, hint = next(entry for entry in _HINTS if (name or "").startswith(entry[0]))
     meant = "" if any(prefixes) else suggestion(name, _BY_NAME)
-    raise Error(f"{described} is not one of the dtypes {listed(d.name for d in DTYPES)}{meant}", hint=hint)
+    raise Error(f"{described} is not one of the dtypes {dtype_families(d.name for d in DTYPES)}{meant}", hint=hint)
 
 
 def family(array_dtype: np.dtype[Any]) -> str:
@@ -328,7 +328,7 @@ def from_mlir(text: str) -> DType:
     if result is None:
         raise Error(
             f"MLIR type {text} is not an element type of RLX",
-            hint=f"use one of {listed((d.name for d in DTYPES), mlir=True)}",
+            hint=f"use one of {dtype_families((d.name for d in DTYPES), mlir=True)}",
         )
     return result
 

@@ -10,10 +10,10 @@ from rlx.ir.arrays import as_numbers
 from rlx.ir.dtype import BY_NUMPY_NAME, DType, i64, shown_number
 from rlx.support.errors import Error
 from rlx.support.guards import is_integer, is_truth_value
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
-def fitted(value: object, kind: DType) -> np.ndarray:
+def as_array_of(value: object, kind: DType) -> np.ndarray:
     """Return a number, or numbers in lists or an array, as an array of a dtype.
 
     Floats are rounded to nearest; infinities and NaN stay. All other values must be exact: an integer may be passed as
@@ -29,7 +29,7 @@ def fitted(value: object, kind: DType) -> np.ndarray:
         array = array.astype(np.float32)
     integers = array.dtype.kind == "O" and all(isinstance(v, int) for v in array.flat)  # integers of more than 64 bits
     if array.dtype.kind not in "biufc" and not integers:
-        raise Error(f"a constant holds numbers, not {shown(value)}")
+        raise Error(f"a constant holds numbers, not {short_repr(value)}")
     with np.errstate(all="ignore"):
         is_fitting = _fit(array, kind)
         if not is_fitting.all():
@@ -39,7 +39,7 @@ def fitted(value: object, kind: DType) -> np.ndarray:
 
 
 def holds_number(value: object, kind: DType) -> bool:
-    """Whether `fitted` accepts a Python number for a dtype."""
+    """Whether `as_array_of` accepts a Python number for a dtype."""
     with np.errstate(all="ignore"):
         return _is_plain_number_in_range(value, kind) or bool(_fit(as_numbers(value, "the value"), kind).all())
 

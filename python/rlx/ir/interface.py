@@ -14,8 +14,8 @@ import numpy as np
 from rlx.ir.dims.bounds import Bounds
 from rlx.ir.dims.dim import Dim, DimExpr, SymbolBindings, parse
 from rlx.ir.dtype import DType, dtype, family
-from rlx.ir.fitting import fitted
-from rlx.ir.given import cast_array, given_array
+from rlx.ir.fitting import as_array_of
+from rlx.ir.python_values import cast_array, given_array
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_array, is_real, is_truth_value
@@ -125,7 +125,7 @@ def initial_value(init: Any, kind: DType) -> float:
     if not is_real(init) and not is_truth_value(init):
         hint = "an array is given by set_state, or when it is run"
         raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
-    fitted(init, kind)
+    as_array_of(init, kind)
     if init != init:
         raise ShapeError("init must be a number, got NaN")
     value = float(init)

@@ -11,7 +11,7 @@ import numpy as np
 from rlx.ir.dtype import DType, dtype
 
 
-def packed(array: np.ndarray) -> np.ndarray:
+def pack(array: np.ndarray) -> np.ndarray:
     """Return the packed bytes of an array, `DType.nbytes` of them. Dtypes of at least 8 bits are not changed.
 
     The last byte is padded with zero bits.
@@ -25,7 +25,7 @@ def packed(array: np.ndarray) -> np.ndarray:
     return np.bitwise_or.reduce(codes.reshape(-1, len(shifts)) << shifts, axis=1)
 
 
-def unpacked(content: Any, kind: DType, shape: Sequence[int]) -> np.ndarray:
+def unpack(content: Any, kind: DType, shape: Sequence[int]) -> np.ndarray:
     """Return the array of packed bytes. For dtypes of at least 8 bits, it is a view.
 
     Args:

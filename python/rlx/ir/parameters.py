@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rlx.support.errors import Error
-from rlx.support.short import listed
+from rlx.support.short import join_names
 from rlx.support.suggestions import suggestion
 
 _COUNT = "num_batches_tracked"  # the number of batches that a PyTorch batch norm has processed
@@ -39,6 +39,6 @@ def is_count(name: object) -> bool:
 def unknown_parameter(name: object, known: Collection[str], what: str = "") -> Error:
     """Return the error for a name that is not a parameter."""
     return Error(
-        f"{what}there is no parameter '{name!s:.60}'{suggestion(str(name), known)}; there are {listed(known) or 'none'}",
+        f"{what}there is no parameter '{name!s:.60}'{suggestion(str(name), known)}; there are {join_names(known) or 'none'}",
         hint="to take from a mapping what there is and leave the rest: rlx.weights.Weights.of(mapping)",
     )

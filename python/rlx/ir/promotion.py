@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx.ir.dtype import DTYPES, WIDE, DType, c64, c128, dtype, f32, f64, i32, i64, shown_number
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
 def promote(a: object, b: object) -> DType:
@@ -106,7 +106,9 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
         return other if other.is_inexact else promote(f32, other)
     if isinstance(value, complex):
         return promote(c64, other)
-    raise Error(f"expected a Python bool, int, float or complex, not {shown(value)} of type {type(value).__name__}")
+    raise Error(
+        f"expected a Python bool, int, float or complex, not {short_repr(value)} of type {type(value).__name__}"
+    )
 
 
 def beside(array: np.ndarray | np.generic) -> DType:

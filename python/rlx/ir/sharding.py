@@ -11,8 +11,8 @@ from typing import Any
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_integer, is_iterable, is_list, is_mapping, is_tuple
-from rlx.support.packages import required
-from rlx.support.short import shown
+from rlx.support.packages import import_package
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 
 # For each dimension, the axes that it is sharded over, outermost first; empty for a replicated dimension.
@@ -39,13 +39,15 @@ class Mesh:
     def __init__(self, axes: Mapping[str, int]):
         given: Any = axes  # users may pass values that the annotation does not allow
         if not is_mapping(axes) or not axes:
-            raise Error(f'a mesh has axes by name, such as rlx.Mesh({{"data": 4, "model": 2}}), got {shown(axes)}')
+            raise Error(f'a mesh has axes by name, such as rlx.Mesh({{"data": 4, "model": 2}}), got {short_repr(axes)}')
         self.axes: dict[str, int] = {}
         for name, size in given.items():
             if not isinstance(name, str) or not _AXIS.fullmatch(name):
-                raise Error(f"a mesh's axis has a name of letters, digits and _.-, such as 'data', got {shown(name)}")
+                raise Error(
+                    f"a mesh's axis has a name of letters, digits and _.-, such as 'data', got {short_repr(name)}"
+                )
             if not is_integer(size) or size < 1:
-                raise Error(f"axis '{name}' of a mesh has a positive number of devices, got {shown(size)}")
+                raise Error(f"axis '{name}' of a mesh has a positive number of devices, got {short_repr(size)}")
             self.axes[name] = int(size)
         if self.size > _MOST_DEVICES:
             raise Error(f"a mesh of {self.size} devices is larger than {_MOST_DEVICES}")
@@ -77,16 +79,16 @@ class Mesh:
         Raises:
             Error: There are fewer devices than the mesh has, or JAX is not installed.
         """
-        jax, sharding = required("jax", "Mesh.to_jax"), required("jax.sharding", "Mesh.to_jax")
+        jax, sharding = import_package("jax", "Mesh.to_jax"), import_package("jax.sharding", "Mesh.to_jax")
         if devices is not None and not is_iterable(devices):
-            raise Error(f"the devices of a mesh are a list of devices of JAX, got {shown(devices)}")
+            raise Error(f"the devices of a mesh are a list of devices of JAX, got {short_repr(devices)}")
         given = list(jax.devices() if devices is None else devices)
         if len(given) < self.size or (devices is not None and len(given) != self.size):
             raise Error(
                 f"the mesh {self} is of {self.size} devices, and there are {len(given)}",
                 hint="on one CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight of it",
             )
-        grid = required("numpy", "Mesh.to_jax").array(given[: self.size]).reshape(tuple(self.axes.values()))
+        grid = import_package("numpy", "Mesh.to_jax").array(given[: self.size]).reshape(tuple(self.axes.values()))
         return sharding.Mesh(grid, tuple(self.axes), axis_types=(sharding.AxisType.Auto,) * len(self.axes))
 
 
@@ -116,7 +118,7 @@ def sharding_of(value: Any, rank: int) -> Sharding:
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ShapeError(
-            f'a sharding is a tuple such as ("data", None), one entry for each dimension, got {shown(value)}'
+            f'a sharding is a tuple such as ("data", None), one entry for each dimension, got {short_repr(value)}'
         )
     entries: list[tuple[str, ...]] = []
     given: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
@@ -124,7 +126,7 @@ def sharding_of(value: Any, rank: int) -> Sharding:
         names: Any = (entry,) if isinstance(entry, str) else () if entry is None else entry
         if (not is_tuple(names) and not is_list(names)) or not all(isinstance(n, str) for n in names):
             raise ShapeError(
-                f"an entry of a sharding is the name of an axis, None, or a tuple of names, got {shown(entry)}"
+                f"an entry of a sharding is the name of an axis, None, or a tuple of names, got {short_repr(entry)}"
             )
         entries.append(tuple(names))
     if len(entries) > rank:
@@ -132,7 +134,7 @@ def sharding_of(value: Any, rank: int) -> Sharding:
     names = [name for entry in entries for name in entry]
     for i, name in enumerate(names):
         if not _AXIS.fullmatch(name):
-            raise ShapeError(f"{shown(name)} is no name of an axis of a mesh")
+            raise ShapeError(f"{short_repr(name)} is no name of an axis of a mesh")
         if name in names[:i]:
             raise ShapeError(f"axis '{name}' is used twice in one sharding")
     return (*entries, *((),) * (rank - len(entries)))

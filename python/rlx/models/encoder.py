@@ -179,12 +179,12 @@ def encoder_family(model_type: str, config: Any, encode: Encode, layers: str, pr
         ids, mask = g.input("input_ids", shape, "i32"), g.input("attention_mask", shape, "i32")
         types = g.input("token_type_ids", shape, "i32") if getattr(values, "type_vocab_size", 0) > 1 else None
         outputs = {"last_hidden_state": encode(scope, values, ids, mask, types)}
-        return outputs | pooled(scope, outputs["last_hidden_state"])
+        return outputs | pooler_output(scope, outputs["last_hidden_state"])
 
     return ModelFamily(model_type, config, build, SIZES, layers, prefixes, encode)
 
 
-def pooled(scope: ParameterPrefix, tokens: Tensor) -> dict[str, Tensor]:
+def pooler_output(scope: ParameterPrefix, tokens: Tensor) -> dict[str, Tensor]:
     """Return the pooler output, a tanh layer on the first token, if the checkpoint has that layer."""
     if not scope.has("pooler.dense.weight"):
         return {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
-from rlx.models.encoder import pooled
+from rlx.models.encoder import pooler_output
 from rlx.models.family import ModelFamily
 from rlx.models.fields import ACTIVATIONS, Fields
 from rlx.support.errors import Error
@@ -107,7 +107,7 @@ def _build(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) 
         with g.named(f"layer{i}"):
             x = _layer(scope.at(f"encoder.layer.{i}"), config, x)
     x = g.layer_norm(x, *scope.norm("layernorm", e), eps=config.layer_norm_eps)
-    outputs = {"last_hidden_state": x} | pooled(scope, x)
+    outputs = {"last_hidden_state": x} | pooler_output(scope, x)
     classes = scope.rows("classifier.weight")
     if classes:
         first = g.reshape(g.narrow(x, 1, 0, 1), (pixels.shape.dims[0], e))

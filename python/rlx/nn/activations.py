@@ -8,7 +8,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import caller_location, describe
 from rlx.nn.module import Module, expect
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
 class Activation(Module):
@@ -39,7 +39,7 @@ class GELU(Activation):
 
     def __init__(self, approximate: str = "none"):
         if not isinstance(approximate, str) or approximate not in ("none", "tanh"):
-            message = f"GELU: approximate must be 'none' or 'tanh', got {shown(approximate)}"
+            message = f"GELU: approximate must be 'none' or 'tanh', got {short_repr(approximate)}"
             raise Error(message, location=describe(caller_location()))
         super().__init__("gelu_approx" if approximate == "tanh" else "gelu")
 

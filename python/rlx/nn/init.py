@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from rlx.ir.dtype import f64
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ops.random import RngNormal
 from rlx.ops.random import words as random_words
 from rlx.support.answers import answers
@@ -36,7 +36,7 @@ def key_of(seed: int, name: str) -> int:
     return int.from_bytes(digest, "little") >> 1  # as a signed 64-bit integer
 
 
-@answered
+@with_call_errors
 def constant(value: float) -> Initializer:
     """One value everywhere."""
     return partial(_constant, value)
@@ -46,19 +46,19 @@ def _constant(value: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.full(shape, value, np.float64)
 
 
-@answered
+@with_call_errors
 def zeros(key: int, shape: tuple[int, ...]) -> np.ndarray:
     """0 everywhere."""
     return np.zeros(shape)
 
 
-@answered
+@with_call_errors
 def ones(key: int, shape: tuple[int, ...]) -> np.ndarray:
     """1 everywhere."""
     return np.ones(shape)
 
 
-@answered
+@with_call_errors
 def uniform(low: float = 0.0, high: float = 1.0) -> Initializer:
     """Uniform numbers in `[low, high)`."""
     return partial(_uniform, low, high)
@@ -68,7 +68,7 @@ def _uniform(low: float, high: float, key: int, shape: tuple[int, ...]) -> np.nd
     return low + (high - low) * 2.0**-32 * _words(key, shape)
 
 
-@answered
+@with_call_errors
 def normal(std: float = 1.0, mean: float = 0.0) -> Initializer:
     """Normally distributed numbers."""
     return partial(_shifted_normal, std, mean)
@@ -78,7 +78,7 @@ def _shifted_normal(std: float, mean: float, key: int, shape: tuple[int, ...]) -
     return mean + std * _normal(key, shape)
 
 
-@answered
+@with_call_errors
 def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, high: float = 2.0) -> Initializer:
     """Normally distributed numbers in `[low, high]`.
 
@@ -107,13 +107,13 @@ def _truncated(std: float, mean: float, low: float, high: float, key: int, shape
     return result
 
 
-@answered
+@with_call_errors
 def glorot_uniform(gain: float = 1.0) -> Initializer:
     """Uniform numbers with variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
     return partial(_scaled, partial(_glorot, gain), _even)
 
 
-@answered
+@with_call_errors
 def glorot_normal(gain: float = 1.0) -> Initializer:
     """Normally distributed numbers with variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
     return partial(_scaled, partial(_glorot, gain), _normal)
@@ -123,7 +123,7 @@ def _glorot(gain: float, fan_in: int, fan_out: int) -> float:
     return gain * math.sqrt(2 / (fan_in + fan_out))
 
 
-@answered
+@with_call_errors
 def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
     """Uniform numbers with variance `gain²/fan` (K. He et al., Delving deep into rectifiers, 2015).
 
@@ -136,13 +136,13 @@ def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_s
     return partial(_scaled, _kaiming(nonlinearity, mode, negative_slope), _even)
 
 
-@answered
+@with_call_errors
 def kaiming_normal(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
     """Normally distributed numbers with variance `gain²/fan`; see `kaiming_uniform`."""
     return partial(_scaled, _kaiming(nonlinearity, mode, negative_slope), _normal)
 
 
-@answered
+@with_call_errors
 def orthogonal(gain: float = 1.0) -> Initializer:
     """A matrix whose rows or columns, whichever are fewer, are orthogonal with norm `gain`.
 

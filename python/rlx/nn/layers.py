@@ -17,7 +17,7 @@ from rlx.nn.parameter import Parameter
 from rlx.nn.sizes import as_tuple, check_sizes
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_real
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
 class Identity(Module):
@@ -259,7 +259,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5):
         if not is_real(p) or not 0 <= p <= 1:
-            raise Error(f"p must be in [0, 1], got {shown(p)}", location=describe(caller_location()))
+            raise Error(f"p must be in [0, 1], got {short_repr(p)}", location=describe(caller_location()))
         self.p = float(p)
 
     @property

@@ -25,7 +25,7 @@ from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_integer
 from rlx.support.suggestions import suggestion
-from rlx.weights import Weights, opened, safetensors
+from rlx.weights import Weights, open_parameters, safetensors
 
 _NAMED = 10  # the number of names that a message lists
 
@@ -124,7 +124,7 @@ class Module(Answered):
         if not isinstance(source, (Mapping, str, os.PathLike)) and hasattr(source, "params"):
             names = self.parameters()
             source = {n: v for n, v in {**source.state(), **source.params()}.items() if n in names}
-        values = opened(source)
+        values = open_parameters(source)
         first: dict[int, str] = {}
         known, problems, result = set[str](), [], {}
         for name, member in self._walk():

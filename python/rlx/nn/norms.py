@@ -11,7 +11,7 @@ from rlx.nn import init
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.nn.sizes import as_tuple, check_sizes
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import Error, ShapeError
 
 
@@ -134,7 +134,7 @@ class BatchNorm(Module):
     def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the batch, and update the running statistics."""
         b = x.builder
-        wide = widened(b, x)
+        wide = statistics_input(b, x)
         axes = [axis for axis in range(x.rank) if axis != 1]
         mean = b.mean(wide, axes, keep_dims=True)
         variance = b.mean((wide - mean) * (wide - mean), axes)

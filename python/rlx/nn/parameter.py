@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.given import described
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import caller_location, describe
+from rlx.ir.python_values import type_description
 from rlx.ir.shape import Shape
 from rlx.nn import init
 from rlx.nn.init import Initializer
 from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
 class Parameter:
@@ -31,7 +31,7 @@ class Parameter:
     def __init__(self, shape: Any, init: Initializer = init.zeros, dtype: Any = None):
         if isinstance(shape, Tensor) or (isinstance(shape, np.ndarray) and shape.ndim != 1):
             raise Error(
-                f"a parameter is declared by its shape, got {described(shape)}",
+                f"a parameter is declared by its shape, got {type_description(shape)}",
                 location=describe(caller_location()),
                 hint="rlx.nn.Parameter((3, 4), init=rlx.nn.init.normal(0.02)); init=lambda key, shape: array for given values",
             )
@@ -41,7 +41,7 @@ class Parameter:
             raise ShapeError(f"a parameter has sizes that are known, got {self.shape}", location=place)
         if not callable(init):
             raise Error(
-                f"init is a function of a key and a shape, got {shown(init)}",
+                f"init is a function of a key and a shape, got {short_repr(init)}",
                 location=describe(caller_location()),
                 hint="rlx.nn.init.constant(0.5) gives one for a number",
             )

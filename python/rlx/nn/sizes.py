@@ -7,7 +7,7 @@ from typing import Any
 from rlx.ir.location import caller_location, describe
 from rlx.support.errors import Error
 from rlx.support.guards import is_integer
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 _MOST = 2**40
 
@@ -24,7 +24,7 @@ def check_sizes(least: int = 0, **sizes: Any) -> None:
     """
     for name, size in sizes.items():
         if not is_integer(size) or not least <= size <= _MOST:
-            message = f"{name} must be an integer of at least {least}, got {shown(size)}"
+            message = f"{name} must be an integer of at least {least}, got {short_repr(size)}"
             raise Error(message, location=describe(caller_location()))
 
 
@@ -37,7 +37,7 @@ def as_tuple(name: str, value: Any, count: int = 1) -> tuple[int, ...]:
     if is_integer(value):
         value = (value,) * count
     if not isinstance(value, (tuple, list)) or not value:
-        raise Error(f"{name} must be an integer or a sequence of integers, got {shown(value)}")
+        raise Error(f"{name} must be an integer or a sequence of integers, got {short_repr(value)}")
     for size in value:
         check_sizes(**{name: size})
     return tuple(int(v) for v in value)

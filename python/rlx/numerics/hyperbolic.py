@@ -14,7 +14,7 @@ from rlx.numerics.arithmetic import sum_error
 from rlx.numerics.logarithms import log1p_of_pair
 from rlx.numerics.powers import exp_pair, log_pair, short_log
 from rlx.numerics.scalars import Scalars
-from rlx.numerics.series import LN2, economised, horner
+from rlx.numerics.series import LN2, economise, horner
 from rlx.numerics.words import FloatBits, with_sign_of
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
@@ -53,7 +53,7 @@ def cosh(s: Scalars, x: mlir.Value) -> mlir.Value:
 def _sinh_series(dtype: str) -> tuple[float, ...]:
     """P(z) with sinh x = x + x·z·P(z), z = x², up to 1."""
     interval = Fraction(0), Fraction(1)
-    return economised(lambda n: Fraction(1, math.factorial(2 * n + 3)), 16, interval, _TOLERANCE[dtype])
+    return economise(lambda n: Fraction(1, math.factorial(2 * n + 3)), 16, interval, _TOLERANCE[dtype])
 
 
 # --- inverses ---------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from rlx.numerics.powers import (
     times_power_of_two,
 )
 from rlx.numerics.scalars import Scalars
-from rlx.numerics.series import LN2, LN10, economised, horner
+from rlx.numerics.series import LN2, LN10, economise, horner
 from rlx.numerics.words import FloatBits
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
@@ -96,7 +96,7 @@ def exp2(s: Scalars, x: mlir.Value) -> mlir.Value:
 def _exp2_series(dtype: str) -> tuple[float, ...]:
     """`(2**x - 1)/x` for |x| <= 0.5."""
     interval = Fraction(-1, 2), Fraction(1, 2)
-    return economised(lambda n: LN2 ** (n + 1) / math.factorial(n + 1), 18, interval, 2 * TOLERANCE[dtype])
+    return economise(lambda n: LN2 ** (n + 1) / math.factorial(n + 1), 18, interval, 2 * TOLERANCE[dtype])
 
 
 def log2(s: Scalars, x: mlir.Value) -> mlir.Value:

@@ -14,8 +14,8 @@ from functools import cache
 
 from rlx import mlir
 from rlx.numerics.scalars import Scalars, constant
-from rlx.numerics.series import LN2, economised, horner
-from rlx.numerics.words import FloatBits, rounded
+from rlx.numerics.series import LN2, economise, horner
+from rlx.numerics.words import FloatBits, nearest_even
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
@@ -50,7 +50,7 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
 
 def _is_whole(s: Scalars, x: mlir.Value) -> mlir.Value:
     size = s.math.absf(x)
-    return s.compare("eq", rounded(s, size), size)
+    return s.compare("eq", nearest_even(s, size), size)
 
 
 def _scaled_log(s: Scalars, size: mlir.Value, factor: mlir.Value) -> _Pair:
@@ -188,11 +188,11 @@ def ln2_pair(s: Scalars) -> _Pair:
 def _log_series(dtype: str) -> tuple[float, ...]:
     """R(z) with atanh r = r + r·z·(1/3 + z·R(z)), z = r², up to (3 - √8)² < 0.0295."""
     interval = Fraction(0), Fraction(295, 10000)
-    return economised(lambda n: Fraction(1, 2 * n + 5), 24, interval, TOLERANCE[dtype] * 2**6)
+    return economise(lambda n: Fraction(1, 2 * n + 5), 24, interval, TOLERANCE[dtype] * 2**6)
 
 
 @cache
 def _exp_series(dtype: str) -> tuple[float, ...]:
     """E(r) with exp r = 1 + r + r²·E(r), for |r| up to log(2)/2 < 0.347."""
     interval = Fraction(-347, 1000), Fraction(347, 1000)
-    return economised(lambda n: Fraction(1, math.factorial(n + 2)), 18, interval, TOLERANCE[dtype])
+    return economise(lambda n: Fraction(1, math.factorial(n + 2)), 18, interval, TOLERANCE[dtype])

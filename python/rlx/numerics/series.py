@@ -22,7 +22,7 @@ LN2 = _log_of_ratio(Fraction(1, 3))
 LN10 = 3 * LN2 + _log_of_ratio(Fraction(1, 9))
 
 
-def economised(
+def economise(
     term: Callable[[int], Fraction], count: int, interval: tuple[Fraction, Fraction], tolerance: float
 ) -> tuple[float, ...]:
     """Return a shorter polynomial than a partial sum of a power series, with the same precision on an interval.

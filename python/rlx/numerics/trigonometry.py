@@ -14,7 +14,7 @@ from functools import cache
 
 from rlx import mlir
 from rlx.numerics.scalars import Scalars
-from rlx.numerics.series import economised, horner
+from rlx.numerics.series import economise, horner
 from rlx.numerics.words import FloatBits
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
@@ -165,7 +165,7 @@ def _sum(s: Scalars, a: mlir.Value, b: mlir.Value) -> _Pair:
 def _atan_series(dtype: str) -> tuple[float, ...]:
     """P(z) with atan x = x + x·z·P(z), z = x², up to tan(π/8)² < 0.172."""
     interval = Fraction(0), Fraction(172, 1000)
-    return economised(lambda n: Fraction((-1) ** (n + 1), 2 * n + 3), 32, interval, _TOLERANCE[dtype])
+    return economise(lambda n: Fraction((-1) ** (n + 1), 2 * n + 3), 32, interval, _TOLERANCE[dtype])
 
 
 # --- sine and cosine --------------------------------------------------------------------------
@@ -193,14 +193,14 @@ def _cos_kernel(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
 def _sin_series(dtype: str) -> tuple[float, ...]:
     """S(z) with sin x = x + x·z·S(z), z = x², up to (π/4)² < 0.617."""
     interval = Fraction(0), Fraction(617, 1000)
-    return economised(lambda n: Fraction((-1) ** (n + 1), math.factorial(2 * n + 3)), 16, interval, _TOLERANCE[dtype])
+    return economise(lambda n: Fraction((-1) ** (n + 1), math.factorial(2 * n + 3)), 16, interval, _TOLERANCE[dtype])
 
 
 @cache
 def _cos_series(dtype: str) -> tuple[float, ...]:
     """C(z) with cos x = 1 - z/2 + z²·C(z), z = x², up to (π/4)² < 0.617."""
     interval = Fraction(0), Fraction(617, 1000)
-    return economised(lambda n: Fraction((-1) ** n, math.factorial(2 * n + 4)), 16, interval, _TOLERANCE[dtype])
+    return economise(lambda n: Fraction((-1) ** n, math.factorial(2 * n + 4)), 16, interval, _TOLERANCE[dtype])
 
 
 # --- reduction of the argument ----------------------------------------------------------------

@@ -148,7 +148,7 @@ class FloatBits:
         return self.arith.fptosi(self.integer, x)
 
 
-def rounded(s: Scalars, size: mlir.Value) -> mlir.Value:
+def nearest_even(s: Scalars, size: mlir.Value) -> mlir.Value:
     """The integer nearest to the non-negative `size`, with ties to even, by adding and subtracting 2^fraction."""
     least_whole = s.constant(2.0 ** FloatBits(s).format.fraction)
     near = s.sub(s.add(size, least_whole), least_whole)

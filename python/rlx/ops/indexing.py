@@ -18,7 +18,7 @@ from rlx.ir.op import opview
 from rlx.ops.lift import broadcast
 from rlx.ops.shape.index import widened_index
 from rlx.support.errors import Error, ShapeError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
 def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
@@ -197,7 +197,7 @@ def _position(entry: Dim, size: Dim, axis: int) -> Dim:
 
 
 def _outside(entry: int, size: int, axis: int) -> ShapeError:
-    return ShapeError(f"index {shown(entry)} is out of range for axis {axis} of size {size}")
+    return ShapeError(f"index {short_repr(entry)} is out of range for axis {axis} of size {size}")
 
 
 def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:

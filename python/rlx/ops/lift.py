@@ -11,13 +11,13 @@ import numpy as np
 from rlx.ir.arrays import as_array
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.fitting import fitted, holds_number
-from rlx.ir.given import tensor_hint
+from rlx.ir.fitting import as_array_of, holds_number
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.promotion import beside, promote, weak
+from rlx.ir.python_values import tensor_hint
 from rlx.ir.shape import Shape
 from rlx.support.errors import ShapeError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 Scalar = (bool, int, float, complex)
 
@@ -28,7 +28,7 @@ def constant_scalar(b: Builder, value: Any, kind: DType) -> Tensor:
     Raises:
         Error: The dtype cannot represent the value.
     """
-    return b.emit("constant", (), value=fitted(value, kind))
+    return b.emit("constant", (), value=as_array_of(value, kind))
 
 
 def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
@@ -36,7 +36,7 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
     if isinstance(value, Tensor):
         if value.builder is not b:
             problem, hint = value.elsewhere
-            raise ShapeError(f"{shown(value)} {problem}", hint=hint)
+            raise ShapeError(f"{short_repr(value)} {problem}", hint=hint)
         return value
     if isinstance(value, Scalar):
         return constant_scalar(b, value, weak(value, like))
@@ -145,7 +145,7 @@ def comparable(b: Builder, *values: Any) -> list[Tensor]:
     return common(b, *map(widened, values))
 
 
-def listed(xs: Any) -> list[Any]:
+def as_tensors(xs: Any) -> list[Any]:
     """Return the tensors to join.
 
     Raises:
@@ -187,9 +187,9 @@ def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
         hint = f"tensors come first, {name}= after them" if isinstance(axis, Tensor) else None
         if axis is None:
             hint = "one axis; of all elements, that of g.ravel(x)"
-        raise ShapeError(f"{name} must be an integer, got {shown(axis)}", hint=hint)
+        raise ShapeError(f"{name} must be an integer, got {short_repr(axis)}", hint=hint)
     if not -rank <= axis < rank:
-        raise ShapeError(f"{name} {shown(axis)} is out of range for rank {rank}")
+        raise ShapeError(f"{name} {short_repr(axis)} is out of range for rank {rank}")
     return int(axis) % rank
 
 
@@ -216,7 +216,7 @@ def check_axis(axis: int, rank: int, name: str = "axis") -> None:
         ShapeError: The axis is not in [0, rank).
     """
     if not 0 <= axis < rank:
-        raise ShapeError(f"{name} {shown(axis)} is out of range for rank {rank}")
+        raise ShapeError(f"{name} {short_repr(axis)} is out of range for rank {rank}")
 
 
 def check_axes(axes: Sequence[int], rank: int) -> None:

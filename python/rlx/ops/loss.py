@@ -15,7 +15,7 @@ from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import broadcast, cast, common, inexact, same_dtype, tensor_like
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.shape.index import clamp, widened_index
 from rlx.support.errors import ShapeError
 
@@ -26,7 +26,7 @@ def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Ten
     labels = class_labels(b, labels)
     label = b.reshape(labels, (*labels.shape.dims, 1))
     count = classes if type(classes) is int else cast(b, b.dim_size(classes), labels.dtype)
-    weights = b.softmax(widened(b, logits), axis=-1)
+    weights = b.softmax(statistics_input(b, logits), axis=-1)
     is_label = b.iota((classes,), axis=0, dtype=labels.dtype) == label
     return weights - cast(b, is_label, weights.dtype), (label >= 0) & (label < count)
 
@@ -63,7 +63,7 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
 
     def decompose(self, b: Builder, logits: Tensor, labels: Tensor) -> Tensor:
         count = logits.shape.dims[-1]
-        wide = widened(b, logits)
+        wide = statistics_input(b, logits)
         shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not depend on the shift
         labels = class_labels(b, labels)
         kind = labels.dtype
@@ -78,13 +78,13 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
         (logits, labels), (dlogits, _) = operands, tangents
         slope, is_class = class_slope(b, logits, labels)
-        loss = b.sum(b.where(is_class, slope * widened(b, dlogits), 0.0), -1)
+        loss = b.sum(b.where(is_class, slope * statistics_input(b, dlogits), 0.0), -1)
         return cast(b, loss, logits.dtype)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
         (logits, labels), (dloss,) = operands, cotangents
         slope, is_class = class_slope(b, logits, labels)
-        dlogits = slope * b.reshape(widened(b, dloss), (*labels.shape.dims, 1))
+        dlogits = slope * b.reshape(statistics_input(b, dloss), (*labels.shape.dims, 1))
         return cast(b, b.where(is_class, dlogits, 0.0), logits.dtype), None
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Any:
@@ -116,8 +116,10 @@ class _ElementLoss(Card):
     def jvp(
         self, b: Builder, operands: Any, tangents: Any, results: Any, *, reduction: str, **attributes: Any
     ) -> Tensor:
-        slopes = self.slopes(b, *(widened(b, operand) for operand in operands), **attributes)
-        terms = [None if d is None else slope() * widened(b, d) for slope, d in zip(slopes, tangents, strict=True)]
+        slopes = self.slopes(b, *(statistics_input(b, operand) for operand in operands), **attributes)
+        terms = [
+            None if d is None else slope() * statistics_input(b, d) for slope, d in zip(slopes, tangents, strict=True)
+        ]
         moved = rules.total(b, terms)
         assert moved is not None
         return _reduce(b, moved, reduction, operands[0])
@@ -125,8 +127,8 @@ class _ElementLoss(Card):
     def vjp(
         self, b: Builder, operands: Any, results: Any, cotangents: Any, *, reduction: str, **attributes: Any
     ) -> Any:
-        slopes = self.slopes(b, *(widened(b, operand) for operand in operands), **attributes)
-        dloss = widened(b, cotangents[0])
+        slopes = self.slopes(b, *(statistics_input(b, operand) for operand in operands), **attributes)
+        dloss = statistics_input(b, cotangents[0])
         if reduction == "mean":
             count = maximum(
                 operands[0].shape.num_elements, 1
@@ -148,7 +150,7 @@ class _ElementLoss(Card):
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         if reduction == "none":
             return b.emit(self.name, full, reduction=reduction, **attributes)
-        losses = b.emit(self.name, [widened(b, x) for x in full], reduction="none", **attributes)
+        losses = b.emit(self.name, [statistics_input(b, x) for x in full], reduction="none", **attributes)
         return cast(b, b.reduce(reduction, losses, range(1, losses.rank)), full[0].dtype)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -193,7 +195,7 @@ def like(b: Builder, value: Any, x: Tensor) -> Tensor:
     return cast(b, tensor_like(b, value, x.dtype), x.dtype)
 
 
-def reduced(b: Builder, losses: Tensor, reduction: str, given: Tensor) -> Tensor:
+def reduce_loss(b: Builder, losses: Tensor, reduction: str, given: Tensor) -> Tensor:
     """Return elementwise losses, their mean or their sum, in the dtype of `given`.
 
     Raises:
@@ -224,7 +226,7 @@ class MseLoss(_ElementLoss, op="mse_loss"):
         return _reduced((x - y) ** 2, reduction, prediction.dtype)
 
     def decompose(self, b: Builder, prediction: Tensor, target: Tensor, *, reduction: str) -> Tensor:
-        difference = widened(b, prediction) - widened(b, target)
+        difference = statistics_input(b, prediction) - statistics_input(b, target)
         return _reduce(b, difference * difference, reduction, prediction)
 
     def build(self, b: Builder, prediction: Any, target: Any, reduction: Any = "mean") -> Tensor:
@@ -245,7 +247,7 @@ class HuberLoss(_ElementLoss, op="huber_loss"):
         return _reduced(losses, reduction, prediction.dtype)
 
     def decompose(self, b: Builder, prediction: Tensor, target: Tensor, *, delta: float, reduction: str) -> Tensor:
-        distance = widened(b, prediction) - widened(b, target)
+        distance = statistics_input(b, prediction) - statistics_input(b, target)
         # One formula for both branches: `near` is the clipped distance. For small distances the formula is half their
         # square.
         near = b.clip(distance, -delta, delta)
@@ -268,7 +270,7 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         return _reduced(np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x))), reduction, logits.dtype)
 
     def decompose(self, b: Builder, logits: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
-        x, t = widened(b, logits), widened(b, targets)
+        x, t = statistics_input(b, logits), statistics_input(b, targets)
         upper = x > 0.0  # both formulas are smooth; |x| and a maximum have no second derivative at 0
         losses = b.where(upper, x, 0.0) - x * t + b.log1p(b.exp(b.where(upper, -x, x)))
         return _reduce(b, losses, reduction, logits)
@@ -286,7 +288,7 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         if weight is None and pos_weight is None:
             return b.emit("binary_cross_entropy_with_logits", together(b, logits, targets), reduction=reduction)
         logits, targets = together(b, logits, targets)
-        x, t = widened(b, logits), widened(b, targets)
+        x, t = statistics_input(b, logits), statistics_input(b, targets)
         # The losses of both classes, whose derivatives are in closed form.
         of_ones, of_zeros = (
             b.emit(self.name, (x, b.expand(b.constant(label, dtype=x.dtype), x.shape.dims)), reduction="none")
@@ -295,7 +297,7 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         if pos_weight is not None:
             of_ones = of_ones * like(b, pos_weight, x)
         losses = t * of_ones + (1.0 - t) * of_zeros
-        return reduced(b, losses if weight is None else losses * like(b, weight, x), reduction, logits)
+        return reduce_loss(b, losses if weight is None else losses * like(b, weight, x), reduction, logits)
 
     def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:
         # sigmoid(x) - y would cancel where the prediction is correct.

@@ -22,7 +22,7 @@ from rlx.ops.lift import axes_of, cast, check_axis, same_dtype
 from rlx.support.errors import ShapeError
 
 
-def widened(b: Builder, x: Tensor) -> Tensor:
+def statistics_input(b: Builder, x: Tensor) -> Tensor:
     """Return f16 and bf16 as f32, other dtypes unchanged: the precision of statistics."""
     return cast(b, x, x.dtype.compute)
 
@@ -94,7 +94,7 @@ def _mean(x: np.ndarray, axes: Any) -> np.ndarray:
 
 def _scaled(b: Builder, d: Tensor, scale: Tensor, axis: int) -> Tensor:
     """Return the cotangent of `normal` from the cotangent `d` of `normal·scale + bias`; f16 and bf16 are widened to f32."""
-    return widened(b, d) * along(b, widened(b, scale), axis, d.rank)
+    return statistics_input(b, d) * along(b, statistics_input(b, scale), axis, d.rank)
 
 
 def _weighted_tangent(
@@ -111,9 +111,9 @@ def _weighted_tangent(
         x: The shape of the result.
     """
     normal, moved = values
-    dscale, dbias = (None if d is None else along(b, widened(b, d), axis, x.rank) for d in weights)
+    dscale, dbias = (None if d is None else along(b, statistics_input(b, d), axis, x.rank) for d in weights)
     terms = [
-        None if moved is None else moved * along(b, widened(b, scale), axis, x.rank),
+        None if moved is None else moved * along(b, statistics_input(b, scale), axis, x.rank),
         None if dscale is None else normal * dscale,
         dbias,
     ]
@@ -186,8 +186,8 @@ class LayerNorm(_Norm, op="layer_norm"):
         return scaled.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, axis: int, eps: float) -> Tensor:
-        normal, _ = standardised(b, widened(b, x), axis, eps)
-        weights = [along(b, widened(b, w), axis, x.rank) for w in (scale, bias)]
+        normal, _ = standardised(b, statistics_input(b, x), axis, eps)
+        weights = [along(b, statistics_input(b, w), axis, x.rank) for w in (scale, bias)]
         return cast(b, normal * weights[0] + weights[1], x.dtype)
 
     def build(
@@ -198,20 +198,20 @@ class LayerNorm(_Norm, op="layer_norm"):
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dx, *weights) = operands, tangents
-        normal, inverse = standardised(b, widened(b, x), axis, eps)
-        moved = None if dx is None else standardised_slope(b, normal, inverse, widened(b, dx), axis)
+        normal, inverse = standardised(b, statistics_input(b, x), axis, eps)
+        moved = None if dx is None else standardised_slope(b, normal, inverse, statistics_input(b, dx), axis)
         return _weighted_tangent(b, (normal, moved), scale, weights, axis, x.shape)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dy,) = operands, cotangents
 
         def of_x() -> Tensor:
-            normal, inverse = standardised(b, widened(b, x), axis, eps)
+            normal, inverse = standardised(b, statistics_input(b, x), axis, eps)
             return cast(b, standardised_slope(b, normal, inverse, _scaled(b, dy, scale, axis), axis), x.dtype)
 
         def of_scale() -> Tensor:
-            normal, _ = standardised(b, widened(b, x), axis, eps)
-            return cast(b, sum_to_weight(b, normal * widened(b, dy), axis), x.dtype)
+            normal, _ = standardised(b, statistics_input(b, x), axis, eps)
+            return cast(b, sum_to_weight(b, normal * statistics_input(b, dy), axis), x.dtype)
 
         return of_x, of_scale, lambda: sum_to_weight(b, dy, axis)
 
@@ -243,10 +243,10 @@ class RmsNorm(_Norm, op="rms_norm"):
         return normal.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Any, *, axis: int, eps: float) -> Tensor:
-        normal, _ = over_rms(b, widened(b, x), axis, eps)
-        result = normal * along(b, widened(b, scale), axis, x.rank)
+        normal, _ = over_rms(b, statistics_input(b, x), axis, eps)
+        result = normal * along(b, statistics_input(b, scale), axis, x.rank)
         if bias is not None:
-            result = result + along(b, widened(b, bias), axis, x.rank)
+            result = result + along(b, statistics_input(b, bias), axis, x.rank)
         return cast(b, result, x.dtype)
 
     def build(
@@ -257,20 +257,20 @@ class RmsNorm(_Norm, op="rms_norm"):
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dx, *weights) = operands, tangents
-        normal, inverse = over_rms(b, widened(b, x), axis, eps)
-        moved = None if dx is None else over_rms_slope(b, normal, inverse, widened(b, dx), axis)
+        normal, inverse = over_rms(b, statistics_input(b, x), axis, eps)
+        moved = None if dx is None else over_rms_slope(b, normal, inverse, statistics_input(b, dx), axis)
         return _weighted_tangent(b, (normal, moved), scale, weights, axis, x.shape)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dy,) = operands, cotangents
 
         def of_x() -> Tensor:
-            normal, inverse = over_rms(b, widened(b, x), axis, eps)
+            normal, inverse = over_rms(b, statistics_input(b, x), axis, eps)
             return cast(b, over_rms_slope(b, normal, inverse, _scaled(b, dy, scale, axis), axis), x.dtype)
 
         def of_scale() -> Tensor:
-            normal, _ = over_rms(b, widened(b, x), axis, eps)
-            return cast(b, sum_to_weight(b, normal * widened(b, dy), axis), x.dtype)
+            normal, _ = over_rms(b, statistics_input(b, x), axis, eps)
+            return cast(b, sum_to_weight(b, normal * statistics_input(b, dy), axis), x.dtype)
 
         return of_x, of_scale, lambda: sum_to_weight(b, dy, axis)
 
@@ -309,10 +309,10 @@ class GroupNorm(_Norm, op="group_norm"):
         return scaled.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, eps: float) -> Tensor:
-        grouped = in_groups(b, widened(b, x), num_groups)
+        grouped = in_groups(b, statistics_input(b, x), num_groups)
         normal, _ = standardised(b, grouped, range(2, grouped.rank), eps)
         normal = b.reshape(normal, x.shape.dims)
-        weights = [along(b, widened(b, w), 1, x.rank) for w in (scale, bias)]
+        weights = [along(b, statistics_input(b, w), 1, x.rank) for w in (scale, bias)]
         return cast(b, normal * weights[0] + weights[1], x.dtype)
 
     def build(
@@ -332,12 +332,12 @@ class GroupNorm(_Norm, op="group_norm"):
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, num_groups: int, eps: float) -> Any:
         (x, scale, _), (dx, *weights) = operands, tangents
-        grouped = in_groups(b, widened(b, x), num_groups)
+        grouped = in_groups(b, statistics_input(b, x), num_groups)
         axes = range(2, grouped.rank)
         normal, inverse = standardised(b, grouped, axes, eps)
         moved = None
         if dx is not None:
-            moved = standardised_slope(b, normal, inverse, in_groups(b, widened(b, dx), num_groups), axes)
+            moved = standardised_slope(b, normal, inverse, in_groups(b, statistics_input(b, dx), num_groups), axes)
             moved = b.reshape(moved, x.shape.dims)
         return _weighted_tangent(b, (b.reshape(normal, x.shape.dims), moved), scale, weights, 1, x.shape)
 
@@ -345,15 +345,18 @@ class GroupNorm(_Norm, op="group_norm"):
         (x, scale, _), (dy,) = operands, cotangents
 
         def of_x() -> Tensor:
-            grouped, d = in_groups(b, widened(b, x), num_groups), in_groups(b, _scaled(b, dy, scale, 1), num_groups)
+            grouped, d = (
+                in_groups(b, statistics_input(b, x), num_groups),
+                in_groups(b, _scaled(b, dy, scale, 1), num_groups),
+            )
             axes = range(2, grouped.rank)
             slope = standardised_slope(b, *standardised(b, grouped, axes, eps), d, axes)
             return cast(b, b.reshape(slope, x.shape.dims), x.dtype)
 
         def of_scale() -> Tensor:
-            grouped = in_groups(b, widened(b, x), num_groups)
+            grouped = in_groups(b, statistics_input(b, x), num_groups)
             normal, _ = standardised(b, grouped, range(2, grouped.rank), eps)
-            return cast(b, sum_to_weight(b, b.reshape(normal, x.shape.dims) * widened(b, dy), 1), x.dtype)
+            return cast(b, sum_to_weight(b, b.reshape(normal, x.shape.dims) * statistics_input(b, dy), 1), x.dtype)
 
         return of_x, of_scale, lambda: sum_to_weight(b, dy, 1)
 
@@ -399,9 +402,9 @@ class BatchNormInference(_Norm, op="batch_norm_inference"):
         return ((x.astype(np.float64) - mean) / np.sqrt(variance + eps) * scale + bias).astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, *weights: Tensor, eps: float) -> Tensor:
-        scale, bias, mean, variance = (widened(b, w) for w in weights)
+        scale, bias, mean, variance = (statistics_input(b, w) for w in weights)
         factor = along(b, scale * b.rsqrt(variance + eps), 1, x.rank)  # one per channel
-        result = (widened(b, x) - along(b, mean, 1, x.rank)) * factor + along(b, bias, 1, x.rank)
+        result = (statistics_input(b, x) - along(b, mean, 1, x.rank)) * factor + along(b, bias, 1, x.rank)
         return cast(b, result, x.dtype)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import describe
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ops import numpy_functions
 from rlx.ops.indexing import index_tensor
 from rlx.ops.update import At
@@ -71,7 +71,7 @@ class Operators:
         """The only device of the array API. A graph has no device; `rlx.Session(device)` compiles it for one."""
         return "graph"
 
-    @answered
+    @with_call_errors
     def to_device(self: Any, device: str, /, *, stream: Any = None) -> Any:
         """The tensor itself. There is only one device, see `device`."""
         if device != self.device:
@@ -276,31 +276,31 @@ class Operators:
         """The tensor with all axes reversed, as in NumPy."""
         return self.builder.transpose(self)
 
-    @answered
+    @with_call_errors
     def reshape(self: Any, *shape: Any) -> Any:
         """Return the same elements in another shape."""
         return self.builder.reshape(
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
         )
 
-    @answered
+    @with_call_errors
     def astype(self: Any, dtype: Any) -> Any:
         """Return the tensor converted to another dtype."""
         return self.builder.cast(self, dtype)
 
-    @answered
+    @with_call_errors
     def expand(self: Any, *shape: Any) -> Any:
         """Return the tensor repeated along axes to another shape: `x.expand(2, 3)` or `x.expand((2, 3))`."""
         return self.builder.expand(
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
         )
 
-    @answered
+    @with_call_errors
     def permute(self: Any, *axes: Any) -> Any:
         """Return the tensor with its axes reordered: `x.permute(1, 0)` or `x.permute((1, 0))`."""
         return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
-    @answered
+    @with_call_errors
     def split(self: Any, indices_or_sections: Any, axis: int = 0) -> Any:
         """`g.split` at given positions.
 
@@ -317,7 +317,7 @@ class Operators:
     def __round__(self: Any, digits: int | None = None) -> Any:
         return self.builder.round(self) if not digits else self.builder.round(self * 10.0**digits) / 10.0**digits
 
-    @answered
+    @with_call_errors
     def transpose(self: Any, *axes: Any) -> Any:
         """Return the tensor with its axes reordered, by default reversed: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
         if not axes or axes[0] is None:

@@ -19,7 +19,7 @@ from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import cast, tensor_like
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.reduction.order import Argsort
 from rlx.support.errors import ShapeError
 
@@ -347,7 +347,7 @@ class Sample(Card, op="sample"):
     def decompose(
         self, b: Builder, logits: Tensor, seed: Tensor, *, temperature: float, top_k: int, top_p: float
     ) -> Tensor:
-        wide, batch = widened(b, logits), logits.shape.dims[:-1]
+        wide, batch = statistics_input(b, logits), logits.shape.dims[:-1]
         largest = b.argmax(wide, -1)
         if temperature == 0:
             return largest

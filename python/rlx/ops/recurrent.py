@@ -15,8 +15,8 @@ from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
-from rlx.ops.norm import widened
-from rlx.ops.rules import moved
+from rlx.ops.norm import statistics_input
+from rlx.ops.rules import move_axis
 from rlx.support.errors import ShapeError
 
 V = TypeVar("V")
@@ -45,7 +45,7 @@ def sizes_of(name: str, shape: Shape, axes: str) -> tuple[Dim, ...]:
 
 def _swapped(b: Builder, x: Tensor) -> Tensor:
     """Swap batch and time: scans run along the first axis."""
-    return moved(b, x, 0, 1)
+    return move_axis(b, x, 0, 1)
 
 
 def _wide(*arrays: np.ndarray) -> list[np.ndarray]:
@@ -80,8 +80,8 @@ class SelectiveScan(Card, op="selective_scan"):
     def decompose(self, builder: Builder, x: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         batch, _, width = x.shape.dims
         size = a.shape.dims[1]
-        rates = widened(builder, a)
-        sequences = [_swapped(builder, widened(builder, t)) for t in (x, delta, b, c)]
+        rates = statistics_input(builder, a)
+        sequences = [_swapped(builder, statistics_input(builder, t)) for t in (x, delta, b, c)]
         state = builder.expand(builder.constant(0.0, dtype=rates.dtype), (batch, width, size))
 
         # For all steps, exp(delta·a) and delta·b·x would have N times the size of x, so each step computes its own
@@ -155,9 +155,9 @@ class GatedDeltaNetCarry(Card, op="gated_delta_net_carry"):
         q = inputs.q
         batch, _, heads, size = q.shape.dims
         assert type(size) is int
-        query = widened(b, q) * size**-0.5
-        decay = b.exp(widened(b, inputs.g))
-        key, value, rate = (widened(b, t) for t in (inputs.k, inputs.v, inputs.beta))
+        query = statistics_input(b, q) * size**-0.5
+        decay = b.exp(statistics_input(b, inputs.g))
+        key, value, rate = (statistics_input(b, t) for t in (inputs.k, inputs.v, inputs.beta))
         sequences = [_swapped(b, t) for t in (query, key, value, decay, rate)]
 
         def along(x: Tensor, *dims: Dim) -> Tensor:
@@ -171,7 +171,7 @@ class GatedDeltaNetCarry(Card, op="gated_delta_net_carry"):
             s = s + along(key, size, 1) * along(change, 1, size)
             return s, b.sum(s * along(query, size, 1), 2)
 
-        last, rows = b.scan(step, widened(b, state), sequences)
+        last, rows = b.scan(step, statistics_input(b, state), sequences)
         return cast(b, _swapped(b, rows), q.dtype), cast(b, last, state.dtype)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -267,7 +267,7 @@ def _check_cell(x: Shape, w_input: Shape, w_hidden: Shape, gates: int, **vectors
 
 def _projected(b: Builder, x: Tensor, w_input: Tensor, bias: Tensor) -> Tensor:
     """Return `x·w_input + bias` for all steps at once, `[S, B, gates·H]` in wide precision."""
-    return _swapped(b, b.matmul(widened(b, x), widened(b, w_input)) + widened(b, bias))
+    return _swapped(b, b.matmul(statistics_input(b, x), statistics_input(b, w_input)) + statistics_input(b, bias))
 
 
 def _gates(b: Builder, x: Tensor, count: int) -> list[Tensor]:
@@ -320,7 +320,7 @@ class Lstm(Card, op="lstm"):
     def decompose(
         self, b: Builder, x: Tensor, h: Tensor, c: Tensor, weights: LstmWeights[Tensor], *, reverse: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        recurrent = widened(b, weights.w_hidden)
+        recurrent = statistics_input(b, weights.w_hidden)
 
         def step(carry: tuple[Tensor, Tensor], inputs: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
             h, c = carry
@@ -330,7 +330,7 @@ class Lstm(Card, op="lstm"):
             return (h, c), h
 
         inputs = _projected(b, x, weights.w_input, weights.bias)
-        last, rows = b.scan(step, (widened(b, h), widened(b, c)), inputs, reverse=reverse)
+        last, rows = b.scan(step, (statistics_input(b, h), statistics_input(b, c)), inputs, reverse=reverse)
         return cast(b, _swapped(b, rows), x.dtype), cast(b, last[0], x.dtype), cast(b, last[1], x.dtype)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -381,7 +381,7 @@ class Gru(Card, op="gru"):
     def decompose(
         self, b: Builder, x: Tensor, h: Tensor, weights: GruWeights[Tensor], *, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        recurrent, shift = widened(b, weights.w_hidden), widened(b, weights.bias_hidden)
+        recurrent, shift = statistics_input(b, weights.w_hidden), statistics_input(b, weights.bias_hidden)
 
         def step(h: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
             a_r, a_z, a_n = _gates(b, inputs, 3)
@@ -391,7 +391,7 @@ class Gru(Card, op="gru"):
             return h, h
 
         inputs = _projected(b, x, weights.w_input, weights.bias_input)
-        last, rows = b.scan(step, widened(b, h), inputs, reverse=reverse)
+        last, rows = b.scan(step, statistics_input(b, h), inputs, reverse=reverse)
         return cast(b, _swapped(b, rows), x.dtype), cast(b, last, x.dtype)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:

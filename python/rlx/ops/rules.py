@@ -169,7 +169,7 @@ def aligned(b: Builder, x: Tensor, batched: bool, rank: int) -> Tensor:
     return b.emit("reshape", (x,), shape=(batch_size, *(1,) * missing, *dims))
 
 
-def moved(b: Builder, x: Tensor, source: int, destination: int) -> Tensor:
+def move_axis(b: Builder, x: Tensor, source: int, destination: int) -> Tensor:
     """Return `x` with one axis moved."""
     if source == destination:
         return x
@@ -180,9 +180,9 @@ def moved(b: Builder, x: Tensor, source: int, destination: int) -> Tensor:
 
 def folded(b: Builder, x: Tensor, axis: int) -> Tensor:
     """Return `x` with its leading batch axis joined into another axis (counted without the batch), before that axis."""
-    moved = b.transpose(x, (*range(1, axis + 1), 0, *range(axis + 1, x.rank))) if axis else x
-    dims = moved.shape.dims
-    return b.reshape(moved, (*dims[:axis], dims[axis] * dims[axis + 1], *dims[axis + 2 :]))
+    move_axis = b.transpose(x, (*range(1, axis + 1), 0, *range(axis + 1, x.rank))) if axis else x
+    dims = move_axis.shape.dims
+    return b.reshape(move_axis, (*dims[:axis], dims[axis] * dims[axis + 1], *dims[axis + 2 :]))
 
 
 def unfolded(b: Builder, x: Tensor, axis: int, size: Dim, entries: Dim) -> Tensor:

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.given import described
 from rlx.ir.graph.builder import Builder, Tensor, method_of
 from rlx.ir.graph.regions import IN_BODY
 from rlx.ir.location import describe
 from rlx.ir.op import registry
-from rlx.ir.op.calls import CallError, placed
+from rlx.ir.op.calls import CallError, at_caller
 from rlx.ir.op.card import Card
+from rlx.ir.python_values import type_description
 from rlx.ops import manual, operators, signatures
 from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.traces import raised_at
 
 # Kinds of enumerated ops that have their own methods: op -> {method: kind}.
@@ -82,7 +82,7 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
                 check_flag(flag, args[place - 1] if place <= len(args) else kwargs.get(flag, False))
             return function(self, *args, **kwargs)
         except Error as problem:
-            raise placed(problem, name, function, len(args), self.location) from None
+            raise at_caller(problem, name, function, len(args), self.location) from None
         except Exception as problem:
             # Errors raised by a function among the arguments are not converted.
             if isinstance(problem, MemoryError) or IN_BODY in getattr(problem, "__notes__", ()) or raised_at(problem):
@@ -100,7 +100,7 @@ def check_flag(name: str, value: Any) -> None:
         ShapeError: It is neither.
     """
     if not (isinstance(value, (bool, np.bool_)) or value is None or (type(value) is int and value in (0, 1))):
-        raise ShapeError(f"{name} is True or False, not {described(value)}")
+        raise ShapeError(f"{name} is True or False, not {type_description(value)}")
 
 
 def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, problem: Exception) -> Error:
@@ -115,7 +115,7 @@ def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, probl
         if unknown and "multiple values" not in reason:  # Python may report a missing argument instead
             reason = f"got an unexpected keyword argument {unknown[0]!r}"
         return CallError.of(name, reason, names, place, args, kwargs)
-    others = ", ".join(f"{n} = {shown(v)}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
+    others = ", ".join(f"{n} = {short_repr(v)}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
     what = f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}"
     return ShapeError(f"{name}: {what}", location=place, hint=answers().order_hint(name, function, len(args)))
 

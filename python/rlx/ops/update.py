@@ -9,7 +9,7 @@ from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import bool_, i64
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import describe
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ops import indexing
 from rlx.ops.lift import cast, tensor_like
 from rlx.support.errors import Error, ShapeError
@@ -37,54 +37,54 @@ class Selection:
     def __init__(self, x: Tensor, index: tuple[Any, ...]):
         self._x, self._index = x, index
 
-    @answered
+    @with_call_errors
     def get(self) -> Tensor:
         """Return `x[index]`."""
         return self._x[self._index]
 
-    @answered
+    @with_call_errors
     def set(self, values: Any) -> Tensor:
         """Return `x` with the selected elements replaced by the values."""
         return self._updated("set", values, lambda old, new: new)
 
-    @answered
+    @with_call_errors
     def add(self, values: Any) -> Tensor:
         """Return `x` with the values added to the selected elements."""
         return self._updated("add", values, lambda old, new: old + new)
 
-    @answered
+    @with_call_errors
     def subtract(self, values: Any) -> Tensor:
         """Return `x` with the values subtracted from the selected elements."""
         return self.add(-tensor_like(self._x.builder, values, self._x.dtype))
 
-    @answered
+    @with_call_errors
     def multiply(self, values: Any) -> Tensor:
         """Return `x` with the selected elements multiplied by the values."""
         return self._updated("mul", values, lambda old, new: old * new)
 
     mul = multiply
 
-    @answered
+    @with_call_errors
     def divide(self, values: Any) -> Tensor:
         """Return `x` with the selected elements divided by the values."""
         return self._x / self._of(1).multiply(values)
 
-    @answered
+    @with_call_errors
     def power(self, values: Any) -> Tensor:
         """Return `x` with the selected elements raised to the power of the values."""
         return self._x ** self._of(1).multiply(values)
 
-    @answered
+    @with_call_errors
     def min(self, values: Any) -> Tensor:
         """Return `x` with the minimum of element and value at the selected positions."""
         return self._updated("min", values, self._x.builder.minimum)
 
-    @answered
+    @with_call_errors
     def max(self, values: Any) -> Tensor:
         """Return `x` with the maximum of element and value at the selected positions."""
         return self._updated("max", values, self._x.builder.maximum)
 
-    @answered
+    @with_call_errors
     def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Return `x` with a function applied to the selected elements, in the dtype of `x`."""
         b = self._x.builder

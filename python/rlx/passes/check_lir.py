@@ -13,7 +13,7 @@ from rlx.ir.op import opview, registry
 from rlx.ir.op.signature import bodies, read_arguments
 from rlx.ir.shape import Shape, shape_of
 from rlx.passes.base import Pass, option
-from rlx.passes.claims import claimed, known_ops, rules_of
+from rlx.passes.claims import claimed_ops, known_ops, rules_of
 from rlx.passes.rewrite import block_names, set_stage
 from rlx.support.errors import PassError, UnsupportedError
 from rlx.support.suggestions import suggestion
@@ -99,7 +99,7 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         """
         if self.for_ is None and not self.ops:
             return frozenset(registry.load()) - block_names() - known_ops(self.without)
-        return claimed(self.for_, self.ops, self.without)
+        return claimed_ops(self.for_, self.ops, self.without)
 
     @property
     def lowering_rules(self) -> Mapping[str, Callable[..., Any]]:

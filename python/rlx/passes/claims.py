@@ -14,7 +14,7 @@ from rlx.support.errors import Error, PassError
 from rlx.support.suggestions import suggestion
 
 
-def claimed(lowering: str | None, more: Iterable[str] = (), without: Iterable[str] = ()) -> frozenset[str]:
+def claimed_ops(lowering: str | None, more: Iterable[str] = (), without: Iterable[str] = ()) -> frozenset[str]:
     """Return the names of the ops that a target supports, without prefix.
 
     Args:

@@ -8,7 +8,7 @@ from rlx import mlir
 from rlx.ir.graph.graph import module_stage
 from rlx.ir.op import registry
 from rlx.passes.base import Pass, option
-from rlx.passes.claims import claimed, known_ops
+from rlx.passes.claims import claimed_ops, known_ops
 from rlx.passes.rewrite import decompose_all, has_blocks, set_stage
 from rlx.support.errors import PassError
 
@@ -44,4 +44,4 @@ class Decompose(Pass, name="rlx-decompose", idempotent=True):
         primitive = sorted(requested - composite)
         if primitive:
             raise PassError(f"{self.name}: {', '.join(primitive)} is a primitive: it has no decomposition")
-        return requested - claimed(self.for_, self.except_, self.without)
+        return requested - claimed_ops(self.for_, self.except_, self.without)

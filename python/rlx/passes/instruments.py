@@ -10,7 +10,7 @@ from typing import TextIO
 
 from rlx import mlir
 from rlx.ir.text.modules import print_op
-from rlx.passes.pattern import RewriteCounts, counted
+from rlx.passes.pattern import RewriteCounts, count_rewrites
 from rlx.passes.pipeline import PipelineStep
 from rlx.passes.runner import Instrument
 
@@ -90,7 +90,7 @@ class Statistics(Instrument):
         self._current: RewriteCounts = RewriteCounts()
 
     def before(self, step: PipelineStep, module: mlir.Module) -> None:
-        self._current = self._counting.enter_context(counted())
+        self._current = self._counting.enter_context(count_rewrites())
 
     def after(self, step: PipelineStep, module: mlir.Module) -> None:
         self._leave(step)

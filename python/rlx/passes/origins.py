@@ -98,7 +98,7 @@ def statistic_of(found: Origin) -> Statistic | None:
     """Return the reduction from which a tensor is derived, also through scaling by a number and bounds without effect."""
     factor, stopped = 1.0, False
     while True:
-        barrier, scaled = producer(found.value, views.StopGradient), unscaled(found.value)
+        barrier, scaled = producer(found.value, views.StopGradient), without_scale(found.value)
         if barrier is not None:
             found, stopped = found.through(barrier.x), True
         elif scaled is not None:
@@ -115,7 +115,7 @@ def statistic_of(found: Origin) -> Statistic | None:
     return Statistic(reduce.kind, reduce.x, reduce.axes, factor, kept)
 
 
-def unscaled(value: mlir.Value) -> tuple[mlir.Value, float] | None:
+def without_scale(value: mlir.Value) -> tuple[mlir.Value, float] | None:
     """If a value is the product of another value and a number, return these two, else None."""
     op = producer(value, views.Binary)
     if op is None:

@@ -105,7 +105,7 @@ _counting: ContextVar[tuple[RewriteCounts, ...]] = ContextVar("counting", defaul
 
 
 @contextlib.contextmanager
-def counted() -> Generator[RewriteCounts]:
+def count_rewrites() -> Generator[RewriteCounts]:
     """Count all rewrites in this context."""
     counts = RewriteCounts()
     token = _counting.set((*_counting.get(), counts))
@@ -303,7 +303,7 @@ class _PatternDriver:
             if type(view) is not root:
                 view = root(op)
             self.counts.visits += 1
-            given = applied(entry, view, rewriter)
+            given = apply_pattern(entry, view, rewriter)
             if given is not None:
                 together = [(view, given), *rewriter.replaced]
                 self._replace(entry, op, [(v.operation, _values(entry, v, g)) for v, g in together], rewriter.new_ops)
@@ -379,15 +379,15 @@ class _PatternDriver:
         return values if len(values) < 2 else list({v.owner.operation.results[0]: v for v in values}.values())
 
     def _endless(self, entry: Pattern, op: mlir.Operation) -> PassError:
-        applied = ", ".join(f"{name} {count} times" for name, count in self.counts.rewrites.most_common(3))
+        rewrites = ", ".join(f"{name} {count} times" for name, count in self.counts.rewrites.most_common(3))
         return PassError(
-            f"pattern '{entry.name}' does not come to an end: after {self.limit} rewrites it matches still ({applied})",
+            f"pattern '{entry.name}' does not come to an end: after {self.limit} rewrites it matches still ({rewrites})",
             location=describe(op.location),
             hint=f"see {entry.place}: what a pattern gives must not match it, or another that undoes it",
         )
 
 
-def applied(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
+def apply_pattern(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
     """Return the result of a pattern for an op. Errors name the pattern."""
     try:
         return entry.function(op, rewriter)

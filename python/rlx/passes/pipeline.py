@@ -19,7 +19,7 @@ from rlx.passes.base import OptionError, Pass, find, load
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import PassError
 from rlx.support.guards import is_iterable
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class PassPipeline:
         if isinstance(value, Pass):
             return cls([value])
         if not is_iterable(value):
-            raise PassError(f"a pipeline is text, passes or pipelines, not {shown(value)}")
+            raise PassError(f"a pipeline is text, passes or pipelines, not {short_repr(value)}")
         elements = [e for v in value for e in (cls.of(v).elements if not isinstance(v, Pass) else [v])]
         return cls(elements, ",".join(map(str, elements)))
 

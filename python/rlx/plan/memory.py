@@ -17,7 +17,7 @@ from rlx.ir.shape import Shape
 from rlx.plan.liveness import Live, Liveness, LiveStep, Storage
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.placing import place
-from rlx.plan.sharing import Choices, StorageSharing, aligned, used_bytes
+from rlx.plan.sharing import Choices, StorageSharing, align_up, used_bytes
 
 
 @dataclass(frozen=True)
@@ -235,14 +235,14 @@ def _plan(options: MemoryPlanOptions, layout: ArenaLayout) -> MemoryPlan:
     slot_numbers = {storage: i for i, storage in enumerate(offsets)}
     labels = [label_of(op) for op in liveness.ops]
     values = tuple(_entry(live, offsets, slot_numbers, labels) for live in liveness.values.values())
-    slots = tuple(Slot(o, aligned(s.size, options.alignment), s.start, s.end) for s, o in offsets.items())
+    slots = tuple(Slot(o, align_up(s.size, options.alignment), s.start, s.end) for s, o in offsets.items())
     used = used_bytes([s for s in offsets if s.size], liveness.last, options.alignment)
     return MemoryPlan(
         name=layout.graph.name_symbol,
         values=values,
         slots=slots,
         arena_size=max((slot.offset + slot.size for slot in slots), default=0),
-        total_bytes=sum(aligned(v.size, options.alignment) for v in values if v.offset is not None),
+        total_bytes=sum(align_up(v.size, options.alignment) for v in values if v.offset is not None),
         peak_live_bytes=int(used.max()),
         options=options,
         sizes=liveness.sizes,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx.plan.liveness import Storage
-from rlx.plan.sharing import aligned, used_bytes
+from rlx.plan.sharing import align_up, used_bytes
 
 # Maximum number of storages placed by the search for a graph, and the number of tries without gain after which the
 # search ends.
@@ -61,7 +61,7 @@ class _PlacingProblem:
 
     def __init__(self, storages: Sequence[Storage], alignment: int):
         self.count = len(storages)
-        self.size = np.array([aligned(s.size, alignment) for s in storages], np.int64)
+        self.size = np.array([align_up(s.size, alignment) for s in storages], np.int64)
         self.start = np.array([s.start for s in storages], np.int64)
         self.end = np.array([s.end for s in storages], np.int64)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from rlx.plan.liveness import Live, Liveness, LiveStep, Storage
-from rlx.plan.sharing import StorageSharing, aligned
+from rlx.plan.sharing import StorageSharing, align_up
 
 # The number of candidates for the next op, and the number of look-ahead ops for each.
 _CANDIDATES, _AHEAD = 6, 6
@@ -85,7 +85,7 @@ class ScheduledBlock:
         )
         reads = tuple(dict.fromkeys(v.storage for v in local))
         for storage in (*reads, *gives):
-            self.size[storage] = aligned(storage.size, self.sharing.alignment)
+            self.size[storage] = align_up(storage.size, self.sharing.alignment)
         return ScheduledOp(index, step, reads, gives, sum(self.size[s] for s in gives), over, inside=inside)
 
     def _order_writers(self, steps: Sequence[LiveStep]) -> None:

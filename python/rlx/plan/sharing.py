@@ -300,9 +300,9 @@ class Profile:
         operands = {live.storage for k in chosen if (live := step.reads[k]) is not None}
         start = min(s.start for s in operands)
         after = self.used[start : step.index + 1].copy()
-        after[: result.storage.start - start] += aligned(result.storage.size, self.alignment)
+        after[: result.storage.start - start] += align_up(result.storage.size, self.alignment)
         for storage in operands:
-            after[storage.start - start :] -= aligned(storage.size, self.alignment)
+            after[storage.start - start :] -= align_up(storage.size, self.alignment)
         if len(after) and int(after.max()) > self.peak:
             return False
         self.used[start : step.index + 1] = after
@@ -313,12 +313,12 @@ def used_bytes(storages: list[Storage], last: int, alignment: int) -> np.ndarray
     """Return the bytes that storages take at each step, each rounded up to the alignment."""
     changes = np.zeros(last + 2, np.int64)
     for storage in storages:
-        size = aligned(storage.size, alignment)
+        size = align_up(storage.size, alignment)
         changes[storage.start] += size
         changes[storage.end + 1] -= size
     return np.cumsum(changes)[:-1]
 
 
-def aligned(size: int, alignment: int) -> int:
+def align_up(size: int, alignment: int) -> int:
     """Return a size rounded up to a multiple of the alignment."""
     return -(-size // alignment) * alignment

@@ -30,7 +30,7 @@ from rlx.ir.op.opview import label_of
 from rlx.plan.liveness import Live, LiveStep, Storage
 from rlx.plan.memory import ArenaLayout, MemoryPlan, complete, prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions
-from rlx.plan.sharing import StorageSharing, aligned
+from rlx.plan.sharing import StorageSharing, align_up
 from rlx.support.errors import Error
 
 ATTRIBUTE = "rlx.memory"
@@ -285,7 +285,7 @@ class _PlanReader:
         through = {storage: key for key, storage in plan.layout.scratch.items()}
         for storage, offset in offsets.items():
             step, name = self._step(storage, through), self._name(storage)
-            if offset < 0 or offset + aligned(storage.size, alignment) > self.header["arena"]:
+            if offset < 0 or offset + align_up(storage.size, alignment) > self.header["arena"]:
                 raise self._wrong(f"{name} lies outside of the arena of {self.header['arena']} bytes", step)
             if offset % alignment:
                 raise self._wrong(f"{name} lies at byte {offset}, which is not a multiple of {alignment}", step)

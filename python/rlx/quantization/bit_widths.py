@@ -10,12 +10,12 @@ import numpy as np
 
 from rlx.ir.dtype import family
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.shape import shape_of
 from rlx.passes.dtypes.quantization_sites import sites
 from rlx.passes.integer.value_ranges import ValueRanges
 from rlx.quantization.calibrate import check_batch, runner
-from rlx.quantization.integer import Quantization, integer_only, prepared, quantizations
+from rlx.quantization.integer import Quantization, integer_only, primitive_graph, quantizations
 from rlx.report.progress import progress as shown
 from rlx.report.text import bytes_text, table
 from rlx.support.cached_property import cached_property
@@ -75,7 +75,7 @@ class BitWidths:
         return "\n".join([*table(cells, heads, right=(1, 2, 3)), total])
 
 
-@answered
+@with_call_errors
 def search_bits(
     graph: Any,
     ranges: ValueRanges,
@@ -141,7 +141,7 @@ class _BitWidthSearch:
     @cached_property
     def counts(self) -> dict[str, int]:
         """The number of weights of each product."""
-        primitives = prepared(self.source, "search_bits")
+        primitives = primitive_graph(self.source, "search_bits")
         known = sites(primitives.function, ranks=(3, 4))
         return {site.name: int(np.prod(shape_of(site.weights).static)) for site in known}
 

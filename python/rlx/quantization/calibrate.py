@@ -12,7 +12,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.evaluate import evaluate, evaluate_op
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord
 from rlx.passes.dtypes.quantization_sites import sites
@@ -27,7 +27,7 @@ from rlx.targets.stages import graph_of
 Runner = Callable[[Mapping[str, Any]], list[np.ndarray]]
 
 
-@answered
+@with_call_errors
 def calibrate(
     graph: Any,
     batches: Iterable[Mapping[str, Any]],

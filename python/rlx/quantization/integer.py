@@ -13,13 +13,13 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.op import opview
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.parameters import named_values
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_sites import sites
 from rlx.passes.integer.quantize_boundary import leftovers, quantization_of
-from rlx.passes.integer.quantize_values import observed, range_of, round_values
+from rlx.passes.integer.quantize_values import range_of, round_values, values_to_observe
 from rlx.passes.integer.requantize_mode import RequantizeMode
 from rlx.passes.integer.value_ranges import ValueRanges
 from rlx.passes.simplification.bind_params import bind_params
@@ -53,7 +53,7 @@ _FINISH = (
 )
 
 
-@answered
+@with_call_errors
 def observe_ranges(
     graph: Any,
     batches: Iterable[Mapping[str, Any]],
@@ -80,12 +80,12 @@ def observe_ranges(
             value.
     """
     check_method(method, percentile)
-    source = prepared(graph, "observe_ranges")
+    source = primitive_graph(graph, "observe_ranges")
     values = {**graph_of(graph, "observe_ranges").weights, **(params or {})}
-    taps = observed(source.function)
+    taps = values_to_observe(source.function)
     observers = [Observer(0, counts=method != "minmax") for _ in taps]
     tapped = source.clone()
-    tapped.set_outputs([Tensor(tapped, value) for value in observed(tapped.function)])
+    tapped.set_outputs([Tensor(tapped, value) for value in values_to_observe(tapped.function)])
     call = runner(tapped, values, device)
     count = 0
     for count, batch in enumerate(shown(batches, "observe", show=progress), 1):
@@ -103,7 +103,7 @@ def observe_ranges(
     )
 
 
-@answered
+@with_call_errors
 def integer_only(
     graph: Any,
     ranges: ValueRanges,
@@ -138,7 +138,7 @@ def integer_only(
     _check_options(ranges, layers, mode)
     source = graph_of(graph, "integer_only")
     values = {**source.weights, **named_values(params or {}, [a.name for a in source.params], "params: ")}
-    result = prepared(graph, "integer_only")
+    result = primitive_graph(graph, "integer_only")
     if result.symbols:
         first, sizes = min(result.symbols), ", ".join(sorted(result.symbols))
         raise UnsupportedError(
@@ -208,14 +208,14 @@ class Quantization:
         return ((array.astype(np.int32) - self.zero_point) * np.float32(self.scale)).astype(np.float32)
 
 
-@answered
+@with_call_errors
 def quantizations(graph: Graph) -> dict[str, Quantization]:
     """Return the quantisations of inputs and outputs of a graph from `integer_only`, by name, without plain integers."""
     with mlir.entered():
         return {name: Quantization(*pair) for name, pair in quantization_of(graph.function).items()}
 
 
-def prepared(graph: Any, caller: str) -> Graph:
+def primitive_graph(graph: Any, caller: str) -> Graph:
     """Return a graph in the form in which its values are quantised: primitives, with batch norms folded."""
     return run(graph_of(graph, caller), [*_PREPARE])
 

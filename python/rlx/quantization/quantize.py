@@ -10,7 +10,7 @@ from rlx import mlir
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.signature import read_outputs, sign_function
 from rlx.ir.parameters import named_values
 from rlx.ir.shape import shape_of
@@ -30,7 +30,7 @@ _INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propag
 _SUFFIX = "quantised"
 
 
-@answered
+@with_call_errors
 @takes_options(Scheme)
 def quantize(
     graph: Any,

@@ -12,7 +12,7 @@ from rlx import mlir
 from rlx.ir.dtype import family
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import Scheme, SchemeKeywords
@@ -96,7 +96,7 @@ class SensitivityReport:
         return "\n".join(table(cells, ("product", "line", "least cosine", "relative error"), right=(2, 3)))
 
 
-@answered
+@with_call_errors
 @takes_options(Scheme)
 def quantization_sensitivity(
     graph: Any,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rlx.ir.graph.listing import GraphReport, OpReport, inspect_graph
 from rlx.report import html, roofline_svg
 from rlx.report.dispatch import DispatchReport, dispatch_of
-from rlx.report.drawn import graph_body
 from rlx.report.fusion import FusionReport, analyse_fusion
+from rlx.report.graph_html import graph_body
 from rlx.report.history import CompileHistory, analyse_history
 from rlx.report.memory import MemoryReport, memory_of_program
 from rlx.report.profile import ProfileReport

@@ -9,7 +9,7 @@ from typing import Any
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview, registry
 from rlx.passes import run
-from rlx.passes.fusion.base import FusionRecord, Miss, matches, misses, recorded
+from rlx.passes.fusion.base import FusionRecord, Miss, matches, misses, record_fusions
 from rlx.passes.fusion.fuse import FUSIONS
 from rlx.passes.rewrite import collect
 from rlx.report import html
@@ -133,7 +133,7 @@ def analyse_fusion(graph: Graph, passes: Any = DEFAULT_PASSES) -> FusionReport:
     Raises:
         Error: The pipeline is invalid, or a pass failed.
     """
-    with recorded() as record:
+    with record_fusions() as record:
         after = run(graph, passes)
     missed = [miss for of_fusion in record.missed.values() for miss in of_fusion]
     off = Counter(record.off)

@@ -71,7 +71,7 @@ def markup(text: str) -> str:
     return escape(printable(text))
 
 
-def wrapped(text: str, *, indent: str, width: int = 100) -> str:
+def wrap_text(text: str, *, indent: str, width: int = 100) -> str:
     """Return text wrapped to lines of at most `width` characters; all but the first begin with `indent`."""
     return "\n".join(
         textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

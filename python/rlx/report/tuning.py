@@ -9,7 +9,7 @@ from typing import Any
 
 from rlx.report.text import table
 from rlx.support.printable import printable
-from rlx.targets.artifacts.fields import boolean, listed, name, number, one_of, optional, record, row, text
+from rlx.targets.artifacts.fields import boolean, list_of, name, number, one_of, optional, record, row, text
 
 # Outcomes of a trial.
 OUTCOMES = (
@@ -118,7 +118,7 @@ class TuningReport:
 
 _TRIAL = row(name, one_of(*OUTCOMES), optional(number), optional(number), text)
 _FIELDS = record(
-    {"name": name, "chosen": name, "budget": number, "took": number, "interrupted": boolean, "trials": listed(_TRIAL)}
+    {"name": name, "chosen": name, "budget": number, "took": number, "interrupted": boolean, "trials": list_of(_TRIAL)}
 )
 
 

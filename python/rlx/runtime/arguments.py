@@ -10,9 +10,9 @@ import numpy as np
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.parameters import named_values
 from rlx.support.errors import Error
-from rlx.support.short import listed, shown
+from rlx.support.short import join_names, short_repr
 from rlx.support.suggestions import suggestion
-from rlx.weights import Weights, opened
+from rlx.weights import Weights, open_parameters
 from rlx.weights.arrays import keep
 
 _MOST_THREADS = 4096  # more than any machine has cores; each thread has its own stack
@@ -27,7 +27,7 @@ def checked_threads(threads: int | None) -> int | None:
     if threads is None:
         return None
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= _MOST_THREADS:
-        raise Error(f"threads must be an integer from 1 to {_MOST_THREADS}, got {shown(threads)}")
+        raise Error(f"threads must be an integer from 1 to {_MOST_THREADS}, got {short_repr(threads)}")
     return threads
 
 
@@ -38,7 +38,7 @@ def checked_cast(cast: Any) -> bool:
         Error: The value is neither True nor False.
     """
     if not isinstance(cast, bool):
-        raise Error(f"cast is True or False, not {shown(cast)}")
+        raise Error(f"cast is True or False, not {short_repr(cast)}")
     return cast
 
 
@@ -54,7 +54,7 @@ def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: A
     Raises:
         Error: A value does not fit, or a parameter does not exist.
     """
-    params, cast = opened(params), checked_cast(cast)
+    params, cast = open_parameters(params), checked_cast(cast)
     if isinstance(params, Weights):
         params, copy = params.values_of(known.values(), cast=cast), False
     values = named_values(params, known)
@@ -71,7 +71,7 @@ def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]
     close = [name for name in given if suggestion(name, [argument.name])]
     other = f"; there is no input {(close or given)[0]!r:.60}" if given else ""
     meant = suggestion(close[0], [argument.name]) if close else ""
-    hint = f"the program takes {listed(names)}" if given and not close else None
+    hint = f"the program takes {join_names(names)}" if given and not close else None
     return Error(f"input '{argument.name}' ({argument.shape}) is missing{other}{meant}", hint=hint)
 
 
@@ -80,12 +80,12 @@ def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], para
     names = [a.name for a in arguments]
     unknown = next(name for name in inputs if not isinstance(name, str) or name not in names)
     kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
-    return Error(f"there is no input '{unknown}'{kind}; the program takes {listed(names)}")
+    return Error(f"there is no input '{unknown}'{kind}; the program takes {join_names(names)}")
 
 
 def unknown_name(kind: str, name: Any, names: Collection[str]) -> Error:
     """Return the error for a parameter or state that the program does not have."""
-    return Error(f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {listed(names)}")
+    return Error(f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {join_names(names)}")
 
 
 def unset_params(missing: Sequence[Argument]) -> Error:

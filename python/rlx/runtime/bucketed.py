@@ -17,8 +17,8 @@ from rlx.runtime.arguments import checked_cast, missing_input, unknown_input
 from rlx.runtime.compiled import CompiledGraph
 from rlx.support.errors import Error, ShapeError
 from rlx.support.printable import printable
-from rlx.support.short import listed
-from rlx.weights import Weights, opened
+from rlx.support.short import join_names
+from rlx.weights import Weights, open_parameters
 from rlx.weights.arrays import keep
 
 Sizes = tuple[int, ...]
@@ -76,7 +76,7 @@ class BucketedGraph:
         self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
     ) -> None:
         """Set weights in every program, which share one copy; see `CompiledGraph.set_params`."""
-        params, cast = opened(params), checked_cast(cast)
+        params, cast = open_parameters(params), checked_cast(cast)
         if isinstance(params, Weights):
             params = params.values_of(self._params.values(), cast=cast)
         else:  # each program raises an error for unknown names
@@ -141,8 +141,8 @@ class BucketedGraph:
 
     def __repr__(self) -> str:
         buckets = "; ".join(f"{name}: {', '.join(map(str, sizes))}" for name, sizes in self._buckets.items())
-        inputs = listed(f"{a.name}: {a.shape}" for a in self._inputs)
-        outputs = listed(f"{o.name}: {o.shape}" for o in self._outputs)
+        inputs = join_names(f"{a.name}: {a.shape}" for a in self._inputs)
+        outputs = join_names(f"{o.name}: {o.shape}" for o in self._outputs)
         target = next(iter(self.programs.values())).artifact.target
         return printable(f"<BucketedGraph {self._name}({inputs}) -> {outputs} for {target}, with {buckets}>", keep="")
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.ir.given import given_array
 from rlx.ir.interface import Argument, Output, Requirement, argument_array, bind_symbols, check_argument
 from rlx.ir.parameters import unknown_parameter
+from rlx.ir.python_values import given_array
 from rlx.runtime.arguments import (
     checked_threads,
     given_params,
@@ -23,7 +23,7 @@ from rlx.runtime.arguments import (
 from rlx.runtime.content import Content
 from rlx.runtime.device_array import DeviceArray
 from rlx.runtime.order import Order
-from rlx.runtime.saved import Saved
+from rlx.runtime.saving import SavedProgram
 from rlx.support.errors import Error, ExecutionError
 from rlx.support.locks import holding, make_lock
 from rlx.targets.artifacts.artifact import Artifact
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rlx.targets.compilation import Compilation
 
 
-class CompiledGraph(Saved):
+class CompiledGraph(SavedProgram):
     """A compiled program. Created by `Session.compile` and `rlx.load`.
 
     Set its parameters, then run it: arrays in, arrays out. Any thread may call any method. Runs and changes of

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 
 
@@ -89,7 +89,7 @@ def _unknown(value: Any) -> Error:
     names = device_names()
     if isinstance(value, str) and value.lower() in _GENERAL:
         drivers, advice = _GENERAL[value.lower()]
-        raise Error(f"{shown(value)} is no device: {advice}", hint=f"found here: {_found(drivers)}")
+        raise Error(f"{short_repr(value)} is no device: {advice}", hint=f"found here: {_found(drivers)}")
     close = suggestion(value.lower(), names) if isinstance(value, str) else ""
     left_out = "; ".join(map(str, problems())) or None
-    return Error(f"unknown device {shown(value)}{close}; known: {', '.join(names)}", hint=left_out)
+    return Error(f"unknown device {short_repr(value)}{close}; known: {', '.join(names)}", hint=left_out)

@@ -19,7 +19,7 @@ from rlx.ir.graph.eager import EAGER, is_eager, lifted
 from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.weak import NUMBERS, WeakTensor, dtypes_of, kind_of
 from rlx.ir.location import describe
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.pytree import Structure, flatten
 from rlx.ir.shape import Shape
 from rlx.ops.lift import tensor_like
@@ -249,7 +249,7 @@ class Jit:
 
     # --- derivatives ------------------------------------------------------------------------------
 
-    @answered
+    @with_call_errors
     def value_and_grad(self, wrt: Any = None) -> Jit:
         """Return the function that computes `(value, gradients)`, compiled as one program.
 
@@ -263,7 +263,7 @@ class Jit:
 
         return Differentiated(self, wrt)
 
-    @answered
+    @with_call_errors
     def grad(self, wrt: Any = None) -> Jit:
         """Return the function that computes only the gradients; see `value_and_grad`."""
         from rlx.runtime.jit_gradient import Differentiated
@@ -353,7 +353,7 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"an object of {type(value).__qualname__}"
 
 
-@answered
+@with_call_errors
 @takes_options(CompileOptions)
 def jit(
     function: Callable[..., Any] | None = None,

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.given import given_array
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.current import emitting_into
 from rlx.ir.graph.eager import is_eager, lifted
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
+from rlx.ir.python_values import given_array
 from rlx.ir.shape import Shape
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
@@ -207,7 +207,7 @@ def _outputs(result: Any, name: str) -> tuple[Any, Callable[[list[np.ndarray]], 
     raise Error(f"model '{name}' must return tensors (one, a tuple, a list or a dict), got {type(result).__name__}")
 
 
-@answered
+@with_call_errors
 def model(function: Callable[..., Any] | None = None, *, session: Session | None = None) -> Any:
     """Turn a Python function of tensors into a model, which is traced and compiled on first use.
 

@@ -21,7 +21,7 @@ from rlx.targets.compilation import Compilation
 from rlx.targets.contract import calling
 from rlx.targets.host import usable_cpus
 from rlx.targets.protocol import Profiler
-from rlx.weights import Weights, opened
+from rlx.weights import Weights, open_parameters
 
 _MOST_RUNS = 10_000
 
@@ -93,7 +93,7 @@ def _arguments(
     declared = {a.name: a for a in graph.arguments}
     needed = [a for a in graph.arguments if a.kind != "state"]
     offered: dict[str, Any] = {}
-    for weights in (graph.weights, opened(params) if params is not None else {}):
+    for weights in (graph.weights, open_parameters(params) if params is not None else {}):
         of_file = isinstance(weights, Weights)  # other tensors of a file are ignored
         offered.update((name, weights[name]) for name in weights if not of_file or name in declared)
     offered.update(inputs)

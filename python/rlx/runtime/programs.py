@@ -19,7 +19,7 @@ from rlx.support.errors import Error
 from rlx.support.files import file_name
 from rlx.support.locks import holding, make_lock
 from rlx.support.printable import printable
-from rlx.support.short import listed
+from rlx.support.short import join_names
 from rlx.targets.artifacts.archive import Archive
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import shared_arguments
@@ -287,7 +287,7 @@ class Programs:
     def __repr__(self) -> str:
         count, known = len(self._shared.params), len(self._shared.weights())
         params = f"; {count} parameter{'s' if count > 1 else ''}, {'all' if count == known else known} set"
-        states = f"; states {listed(f'{a.name}: {a.shape}' for a in self.states)}" if self.states else ""
+        states = f"; states {join_names(f'{a.name}: {a.shape}' for a in self.states)}" if self.states else ""
         head = f"<Programs {', '.join(self)}{params if count else ''}{states}"
         lines = [head, *(f"{name}: {entry!r}" for name, entry in self._entries.items())]
         return "\n  ".join(printable(line, keep="") for line in lines) + ">"

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar, Unpack, overload
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
-from rlx.ir.op.calls import Answered, answered
+from rlx.ir.op.calls import Answered, with_call_errors
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
 from rlx.runtime.bucketed import BucketedGraph
@@ -19,7 +19,7 @@ from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.programs import Programs
 from rlx.runtime.together import compiled_together
-from rlx.runtime.tuning import Request, check_seconds, tuned
+from rlx.runtime.tuning import Request, check_seconds, tune_program
 from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.options import takes_options
@@ -27,8 +27,8 @@ from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
 from rlx.targets.options import CompileKeywords, CompileOptions
 from rlx.targets.registry import target_of
-from rlx.targets.stages import graph_of, prepared
-from rlx.weights import Weights, opened
+from rlx.targets.stages import graph_of, prepare_graph
+from rlx.weights import Weights, open_parameters
 
 
 class Session(Answered):
@@ -110,7 +110,7 @@ class Session(Answered):
         **options: Unpack[CompileKeywords],
     ) -> BucketedGraph: ...
 
-    @answered
+    @with_call_errors
     @takes_options(CompileOptions)
     def compile(
         self,
@@ -154,9 +154,9 @@ class Session(Answered):
         if tune is not None or tune_inputs is not None:
             seconds = _check_tuning(tune, tune_inputs, buckets)
             params = _converted(graph, params) if cast else params
-            return tuned(Request(self, graph, chosen, params, tune_inputs, disk, timeout), seconds)
+            return tune_program(Request(self, graph, chosen, params, tune_inputs, disk, timeout), seconds)
         if buckets:
-            source, rest = prepared(graph, chosen), chosen.prepared
+            source, rest = prepare_graph(graph, chosen), chosen.prepared
             bucketed = BucketedGraph(source, buckets, lambda sizes: build(source, replace(rest, bind=sizes))[0])
             return _with_params(bucketed, source, params, cast)
         program, source = build(graph, chosen)
@@ -237,7 +237,7 @@ def _with_params(program: P, source: Graph, params: Any, cast: bool) -> P:
 
 def _converted(graph: Any, params: Any) -> Mapping[str, Any]:
     """Return weights in the dtypes of the graph's parameters. Unknown names are kept."""
-    given, known = opened(params or {}), {a.name: a for a in graph_of(graph, "compile").params}
+    given, known = open_parameters(params or {}), {a.name: a for a in graph_of(graph, "compile").params}
     if isinstance(given, Weights):
         return given.values_of(known.values(), cast=True)
     return {n: argument_array(known[n], v, cast=True) if n in known else v for n, v in given.items()}

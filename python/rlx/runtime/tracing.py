@@ -11,7 +11,7 @@ from rlx.ir.pytree import distinct
 from rlx.runtime.compiled import CompiledGraph
 from rlx.support.errors import Error
 from rlx.support.locks import make_lock
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.traces import defined_at
 
 
@@ -32,7 +32,7 @@ def signature_of(function: Any, decorator: str) -> inspect.Signature:
         Error: It is not a function, or has no signature.
     """
     if not callable(function):
-        raise Error(f"{decorator} takes a function of tensors, got {shown(function)}")
+        raise Error(f"{decorator} takes a function of tensors, got {short_repr(function)}")
     try:
         return inspect.signature(function)
     except (TypeError, ValueError) as problem:
@@ -72,7 +72,7 @@ def static_names(static: Any, signature: inspect.Signature, what: str) -> frozen
     for name in names:
         if not isinstance(name, str) or (name not in signature.parameters and not takes_any):
             known = ", ".join(signature.parameters) or "none"
-            raise Error(f"{what}: static= takes names of arguments, got {shown(name)}; the function has {known}")
+            raise Error(f"{what}: static= takes names of arguments, got {short_repr(name)}; the function has {known}")
     return frozenset(names)
 
 

@@ -27,13 +27,13 @@ from rlx.runtime.tuner import Candidate, Choice, ChoiceSearch
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.support.suggestions import suggestion
-from rlx.targets.artifacts.fields import integer, listed, name, one_of, optional, parsed, record, text
+from rlx.targets.artifacts.fields import integer, list_of, name, one_of, optional, parse_json, record, text
 from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
 from rlx.targets.hashes import fingerprint
 from rlx.targets.options import CompileOptions
 from rlx.targets.registry import backend_of, runtime_of, target_of
-from rlx.weights import Weights, opened
+from rlx.weights import Weights, open_parameters
 
 if TYPE_CHECKING:
     from rlx.runtime.session import Session
@@ -46,7 +46,7 @@ _ALL_FUSIONS = "rlx-lower-blocks,rlx-simplify,rlx-recognize,rlx-simplify,rlx-fus
 _CHOICE = record(
     {
         "device": name,
-        "flags": listed(name),
+        "flags": list_of(name),
         "opt": integer(0, 3),
         "fusions": one_of("target", "all", "none"),
         "threads": optional(integer(1, 1 << 20)),
@@ -56,7 +56,7 @@ _RECORD = record(
     {
         "choice": _CHOICE,
         "report": lambda value, what: TuningReport.from_json(value, what),
-        "runs_on": listed(text),
+        "runs_on": list_of(text),
     }
 )
 
@@ -136,7 +136,7 @@ class Request:
         return other.compile(self.graph, cache=self.cache or False, timeout=self.timeout, **options.keywords())
 
 
-def tuned(
+def tune_program(
     request: Request,
     seconds: float,
     *,
@@ -233,7 +233,7 @@ def _expected(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray]
     """
     graph, given = request.reference, dict(request.inputs or {})
     if request.params is not None:
-        params = opened(request.params)
+        params = open_parameters(request.params)
         given |= params.values_of(graph.params) if isinstance(params, Weights) else dict(params)
     given = {**graph.weights, **given}
     random = np.random.default_rng(_SEED)
@@ -300,7 +300,7 @@ def _kept(request: Request, key: str | None, seconds: float) -> tuple[Choice, Tu
     if stored is None:
         return None
     try:
-        data = _RECORD(parsed(stored, _LARGEST_RECORD), "a kept choice")
+        data = _RECORD(parse_json(stored, _LARGEST_RECORD), "a kept choice")
     except Error:
         return None
     choice, report = Choice(**{**data["choice"], "flags": tuple(data["choice"]["flags"])}), data["report"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from rlx.support.printable import printable
-from rlx.support.short import cut
+from rlx.support.short import shorten_lines
 
 
 class Error(Exception):
@@ -25,14 +25,14 @@ class Error(Exception):
     def __init__(
         self, message: str, *, location: str | None = None, hint: str | None = None, caller: str | None = None
     ):
-        message, hint = cut(message), cut(hint) if hint else hint
+        message, hint = shorten_lines(message), shorten_lines(hint) if hint else hint
         if self._longest is not None and len(message) > self._longest:
             message = f"{message[: self._longest]} … of {len(message)} characters"
         self.message = message
         self.location = location
         self.hint = hint
         self.caller = caller
-        text = f"{cut(location)}: {message}" if location else message
+        text = f"{shorten_lines(location)}: {message}" if location else message
         notes = [f"\n  {what}: {note}" for what, note in (("called at", caller), ("hint", hint)) if note]
         super().__init__(printable("".join([text, *notes])))
 

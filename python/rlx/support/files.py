@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 # Maximum size of a file that is read into memory.
 LARGEST = 4 << 30
@@ -45,7 +45,7 @@ def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
     except TypeError:
         name = path
     if not isinstance(name, str) or not name or "\0" in name or not _can_be_encoded(name):
-        raise Error(f"expected the path of {what}, got {shown(path)}")
+        raise Error(f"expected the path of {what}, got {short_repr(path)}")
     return name
 
 
@@ -66,7 +66,7 @@ def check_length(path: str, hint: str | None = None) -> None:
     length = len(os.fsencode(os.path.basename(path)))
     if length > _LONGEST_NAME:
         problem = f"a file name has at most {_LONGEST_NAME} bytes, and this one has {length}"
-        raise Error(f"cannot write {shown(path)}: {problem}", hint=hint)
+        raise Error(f"cannot write {short_repr(path)}: {problem}", hint=hint)
 
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
@@ -202,7 +202,7 @@ def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> No
     folder = file_name(path, "a folder")
     for name in files:
         if name in ("", ".", "..") or name != os.path.basename(name) or "\0" in name:
-            raise Error(f"cannot write {folder}: {shown(name)} is not the name of a file in it")
+            raise Error(f"cannot write {folder}: {short_repr(name)} is not the name of a file in it")
         check_length(os.path.join(folder, name))
     with contextlib.ExitStack() as stack:
         try:

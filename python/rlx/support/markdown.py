@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rlx.support.printable import printable
-from rlx.support.short import cut
+from rlx.support.short import shorten_lines
 
 # Characters that start markup anywhere in a line; `_` does so only at the edges of a word. Addresses that become links
 # contain `://`, `www.` or `@`.
@@ -18,7 +18,7 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 def markdown(text: str) -> str:
     """Return text escaped for Markdown, on one line: names in a graph come from files and may contain markup."""
-    text = _MARKUP.sub(r"\\\g<0>", printable(cut(text), keep="").strip())
+    text = _MARKUP.sub(r"\\\g<0>", printable(shorten_lines(text), keep="").strip())
     text = re.sub("[&<>]", lambda m: _ENTITIES[m[0]], text)
     return _HEAD.sub(lambda m: f"{m[1]}&#{ord(m[2][0])};{m[2][1:]}", text)
 

@@ -25,7 +25,7 @@ _INSTALLS = {
 }
 
 
-def required(name: str, purpose: str) -> Any:
+def import_package(name: str, purpose: str) -> Any:
     """Import a package, or a module of it.
 
     Args:

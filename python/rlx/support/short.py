@@ -32,12 +32,12 @@ class _Look(reprlib.Repr):
 _LOOK = _Look()
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return the `repr` of a user's value for a message, with the middle of a long one left out."""
     return _LOOK.repr(value)
 
 
-def written(value: Any, name: str) -> str:
+def source_text(value: Any, name: str) -> str:
     """Return the source text of a number, a string or a few of them; for other values, return `name`."""
     from rlx.support.guards import is_sequence  # it imports NumPy, which not every user of errors does
 
@@ -46,7 +46,7 @@ def written(value: Any, name: str) -> str:
     return _LOOK.repr(value) if is_plain else name
 
 
-def cut(text: str) -> str:
+def shorten_lines(text: str) -> str:
     """Return text whose long lines are shortened to their beginning and end."""
     if len(text) <= _LINE:
         return text
@@ -57,15 +57,15 @@ def cut(text: str) -> str:
     return "\n".join(lines)
 
 
-def listed(parts: Iterable[str], most: int = _PARTS) -> str:
+def join_names(parts: Iterable[str], most: int = _PARTS) -> str:
     """Join entries with commas. If there are many, only the first ones are listed, with the number of the others."""
     every = list(parts)
-    shown = every if len(every) <= most else [*every[: most - 1], f"… {len(every) - most + 1} more"]
-    return ", ".join(shown)
+    short_repr = every if len(every) <= most else [*every[: most - 1], f"… {len(every) - most + 1} more"]
+    return ", ".join(short_repr)
 
 
 def report_repr(report: object, summary: str) -> str:
     """Return the `repr` of a report: its class and one line, shortened if it is long."""
     line = printable(summary.split("\n", 1)[0], keep="")
-    cut = line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…"
-    return f"<{type(report).__name__}: {cut}>"
+    shortened = line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…"
+    return f"<{type(report).__name__}: {shortened}>"

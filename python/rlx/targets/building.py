@@ -45,7 +45,7 @@ class timed:
         self.table[self.name] = self.table.get(self.name, 0.0) + time.perf_counter() - self.started
 
 
-def cached(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
+def cached_artifact(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
     """Return the artifact of a cache entry, or None if there is no entry or it is for another graph."""
     stored = disk.get(key)
     if stored is None:

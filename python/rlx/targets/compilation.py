@@ -21,7 +21,7 @@ from rlx.support.cached_property import cached_property
 from rlx.support.errors import CompileError, Error, StageError
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import Signature
-from rlx.targets.building import cached, code_fingerprint, timed, with_locations
+from rlx.targets.building import cached_artifact, code_fingerprint, timed, with_locations
 from rlx.targets.cache import DiskCache
 from rlx.targets.contract import calling, check_compiled, check_info, check_lowering
 from rlx.targets.dispatch import policy_of
@@ -29,7 +29,7 @@ from rlx.targets.hashes import fingerprint
 from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import Compiler, Target
 from rlx.targets.registry import Registered, backend_of
-from rlx.targets.stages import check_of, lower, prepared, preparing
+from rlx.targets.stages import check_of, lower, prepare_graph, preparing
 from rlx.version import __version__
 
 
@@ -49,7 +49,7 @@ class Compilation:
         target: The target.
         options: The options.
         dispatch_policy: The composite ops that the target lowers with its own rules.
-        phases: The seconds that each phase took. An entry `cached` marks a program from the cache.
+        phases: The seconds that each phase took. An entry `cached_artifact` marks a program from the cache.
     """
 
     def __init__(self, graph: Graph, target: Target, options: CompileOptions | None = None):
@@ -121,14 +121,14 @@ class Compilation:
         Raises:
             Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
         """
-        return prepared(self.given, self.options, instruments=self._observers)
+        return prepare_graph(self.given, self.options, instruments=self._observers)
 
     @cached_property
     def mir(self) -> Graph:
         """The graph with blocks lowered, in the dtype of the computation.
 
         Raises:
-            Error: As for `prepared`.
+            Error: As for `prepare_graph`.
         """
         return run(self.prepared, self._to_mir, instruments=self._observers)
 
@@ -139,7 +139,7 @@ class Compilation:
         Raises:
             UnsupportedError: The target does not support some ops; the error lists them with their locations.
             CompileError: The pipeline of the target does not end at LIR.
-            Error: As for `prepared`.
+            Error: As for `prepare_graph`.
         """
         with timed(self.phases, "passes"):
             source, steps = (
@@ -220,7 +220,7 @@ class Compilation:
         if disk is not None:
             with timed(self.phases, "key"):
                 key = self.key()
-                artifact = None if key is None else cached(disk, key, self.prepared)
+                artifact = None if key is None else cached_artifact(disk, key, self.prepared)
             if artifact is not None and not self._observers:
                 self.phases["cached"] = 1.0
                 self._cached_key = key

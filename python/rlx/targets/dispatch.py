@@ -11,7 +11,7 @@ from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import PassPipeline
 from rlx.support.errors import Error
 from rlx.support.guards import is_mapping
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 
 DEFAULTS = ("prefer-native", "force-native", "force-common")
@@ -39,12 +39,12 @@ class KernelDispatchPolicy:
 
     def __post_init__(self) -> None:
         if not isinstance(self.default, str) or self.default not in DEFAULTS:
-            raise Error(f"dispatch policy {shown(self.default)} is not one of {', '.join(DEFAULTS)}")
+            raise Error(f"dispatch policy {short_repr(self.default)} is not one of {', '.join(DEFAULTS)}")
         if not is_mapping(self.overrides):
-            raise Error(f"the overrides of a dispatch policy are ways by op name, not {shown(self.overrides)}")
+            raise Error(f"the overrides of a dispatch policy are ways by op name, not {short_repr(self.overrides)}")
         for name, way in self.overrides.items():
             if way not in WAYS:
-                raise Error(f"the way of {name} is {shown(way)}, expected one of {', '.join(WAYS)}")
+                raise Error(f"the way of {name} is {short_repr(way)}, expected one of {', '.join(WAYS)}")
         object.__setattr__(self, "overrides", {n: self.overrides[n] for n in sorted(known_ops(self.overrides))})
         cards = registry.load()
         if primitives := [name for name in self.overrides if not cards[name].composite]:
@@ -118,5 +118,5 @@ def policy_of(given: KernelDispatchPolicy | str | None) -> KernelDispatchPolicy:
     if given is None or isinstance(given, KernelDispatchPolicy):
         return given or KernelDispatchPolicy()
     if not isinstance(given, str):
-        raise Error(f"dispatch must be a KernelDispatchPolicy or its text, got {shown(given)}")
+        raise Error(f"dispatch must be a KernelDispatchPolicy or its text, got {short_repr(given)}")
     return KernelDispatchPolicy.parse(given)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 _DECLARING = ("rlx.targets.fpga.flags", "rlx.targets.xla.flags")
 
 
-def declared() -> dict[str, tuple[str, str]]:
+def command_line_flags() -> dict[str, tuple[str, str]]:
     """Return the flags by name, including the dashes. Each has a name for its value, and a help text."""
     flags: dict[str, tuple[str, str]] = {}
     for module in _DECLARING:
@@ -25,7 +25,7 @@ def check_own(target: str, flags: Sequence[str], own: Collection[str] = ()) -> N
     Args:
         target: The name of the target.
         flags: The flags passed to it.
-        own: The flags of `declared` that this target has.
+        own: The flags of `command_line_flags` that this target has.
 
     Raises:
         CompileError: A flag belongs only to other targets.
@@ -34,6 +34,6 @@ def check_own(target: str, flags: Sequence[str], own: Collection[str] = ()) -> N
 
     for flag in flags:
         name = flag.partition("=")[0]
-        if name in declared() and name not in own:
-            _, text = declared()[name]
+        if name in command_line_flags() and name not in own:
+            _, text = command_line_flags()[name]
             raise CompileError(f"{target} has no flag '{flag:.100}'", hint=f"{name} is of other targets: {text}")

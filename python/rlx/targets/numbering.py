@@ -16,7 +16,7 @@ def location_name(number: int) -> str:
     return f"rlx.op.{number}"
 
 
-def numbered(lir: Graph) -> Graph:
+def with_op_numbers(lir: Graph) -> Graph:
     """A copy of a graph whose ops have their numbers as locations, in the order of `opview.operations`."""
     copy = lir.clone()
     with mlir.entered():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypedDict
 from rlx.ir.checks import check_string
 from rlx.support.errors import Error
 from rlx.support.options import described
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 if TYPE_CHECKING:
     from rlx.targets.dispatch import KernelDispatchPolicy
@@ -105,16 +105,16 @@ class CompileOptions:
         from rlx.targets.dispatch import policy_of
 
         if not isinstance(self.policy, str) or self.policy not in POLICIES:
-            raise Error(f"policy {shown(self.policy)} is not one of {', '.join(POLICIES)}")
+            raise Error(f"policy {short_repr(self.policy)} is not one of {', '.join(POLICIES)}")
         if self.bind is not None:
             _check_sizes(self.bind)
         if self.passes is not None:
             check_string(self.passes, "passes")
         precision_policy(self.precision)
         if isinstance(self.opt, bool) or not isinstance(self.opt, int) or self.opt not in LEVELS:
-            raise Error(f"opt={shown(self.opt)} is not one of the levels {', '.join(map(str, LEVELS))}")
+            raise Error(f"opt={short_repr(self.opt)} is not one of the levels {', '.join(map(str, LEVELS))}")
         if not isinstance(self.fast_math, bool):
-            raise Error(f"fast_math={shown(self.fast_math)} is neither True nor False")
+            raise Error(f"fast_math={short_repr(self.fast_math)} is neither True nor False")
         policy_of(self.dispatch)
 
     @property
@@ -149,7 +149,7 @@ def _check_sizes(bind: Any) -> None:
     import numpy as np
 
     if not isinstance(bind, Mapping):
-        raise Error(f"bind must be a mapping of symbols to sizes, got {shown(bind)}")
+        raise Error(f"bind must be a mapping of symbols to sizes, got {short_repr(bind)}")
     for name, size in bind.items():
         if isinstance(size, (bool, np.ndarray, type)) or not isinstance(size, SupportsIndex):
-            raise Error(f"bind: the size of {name} must be an integer, got {shown(size)}")
+            raise Error(f"bind: the size of {name} must be an integer, got {short_repr(size)}")

@@ -21,7 +21,7 @@ from rlx.ir.checks import check_string
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import CompileError, Error
 from rlx.support.printable import printable
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.targets.contract import calling, check_functions, check_target, names_of
 from rlx.targets.protocol import Compiler, Loader, Runtime, Target
 
@@ -105,7 +105,7 @@ def backend_of(target: str) -> Registered:
     close = get_close_matches(target, known, n=1)
     hints = [f"did you mean {close[0]!r}?"] if close else []
     hints += [f"known: {', '.join(known)}", *map(str, problems())]
-    raise CompileError(f"unknown target: {shown(target)}", hint="; ".join(hints).replace("?; ", "? "))
+    raise CompileError(f"unknown target: {short_repr(target)}", hint="; ".join(hints).replace("?; ", "? "))
 
 
 def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
@@ -118,7 +118,7 @@ def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
     if arch is not None:
         check_string(arch, "arch")
     if not isinstance(flags, (tuple, list)) or not all(isinstance(flag, str) for flag in flags):
-        raise Error(f"flags must be a tuple of strings, got {shown(flags)}")
+        raise Error(f"flags must be a tuple of strings, got {short_repr(flags)}")
     backend = backend_of(name)
     with calling(backend, "target"):
         target = backend.loader.target(name, arch, tuple(flags))
@@ -138,7 +138,8 @@ def runtime_of(target: str) -> Runtime:
     if backend.runtime is None or target not in backend.devices:
         if (name := target_of(target).name) in backend.devices:
             raise Error(
-                f"'{target}' is another name of the target '{name}', and no device", hint=f"rlx.Session({shown(name)})"
+                f"'{target}' is another name of the target '{name}', and no device",
+                hint=f"rlx.Session({short_repr(name)})",
             )
         raise Error(
             f"nothing here runs programs for target '{target}', which is a kind of file",

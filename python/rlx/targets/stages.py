@@ -38,7 +38,7 @@ def graph_of(graph: Any, what: str) -> Graph:
     return graph
 
 
-def prepared(graph: Graph, options: CompileOptions, *, instruments: Sequence[Instrument] = ()) -> Graph:
+def prepare_graph(graph: Graph, options: CompileOptions, *, instruments: Sequence[Instrument] = ()) -> Graph:
     """A graph with the first steps that its user asks for: sizes are bound, then passes are run.
 
     Args:
@@ -62,7 +62,7 @@ def prepared(graph: Graph, options: CompileOptions, *, instruments: Sequence[Ins
 
 
 def preparing(options: CompileOptions) -> list[str]:
-    """The pipelines that `prepared` runs."""
+    """The pipelines that `prepare_graph` runs."""
     sizes = " ".join(f"{name}={int(size)}" for name, size in (options.bind or {}).items())
     return [*([f"rlx-bind{{{sizes}}}"] if sizes else []), *([options.passes] if options.passes else [])]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from rlx.blocks.graph_module import GraphModule
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.train.schedules import check_number
 from rlx.transforms.base import tensor_graph
 from rlx.transforms.grad import grad_with_loss
@@ -16,7 +16,7 @@ from rlx.transforms.grad import grad_with_loss
 _TOTAL = "total_energy"
 
 
-@answered
+@with_call_errors
 def force_energy_loss(
     energy_graph: Any,
     positions: str = "positions",
@@ -54,12 +54,12 @@ def force_energy_loss(
     outputs = dict(zip([o.name for o in summed.outputs], summed.output_tensors, strict=True))
     chosen = next(iter(outputs), None) if energy is None else energy
     if not isinstance(chosen, str) or chosen not in outputs:
-        raise Error(f"the graph has no output {shown(chosen)}; it has {', '.join(outputs) or 'none'}")
+        raise Error(f"the graph has no output {short_repr(chosen)}; it has {', '.join(outputs) or 'none'}")
     if not outputs[chosen].dtype.is_float:
         raise Error(f"the energy '{chosen}' must hold floats, it is {outputs[chosen].shape}")
     if not isinstance(positions, str) or positions not in {a.name for a in summed.inputs}:
         input_names = ", ".join(a.name for a in summed.inputs)
-        raise Error(f"the graph has no input {shown(positions)}; it has {input_names or 'none'}")
+        raise Error(f"the graph has no input {short_repr(positions)}; it has {input_names or 'none'}")
     # The gradient of the sum over a batch contains the gradients of all its structures.
     summed.set_outputs({_TOTAL: summed.sum(outputs[chosen]), "energy": outputs[chosen]})
 

@@ -17,7 +17,7 @@ from rlx.support.suggestions import suggestion
 from rlx.train.optimizers import Optimizer
 from rlx.train.options import TrainingKeywords, TrainingOptions
 from rlx.train.program import AVERAGE, TrainingGraph, training_graph
-from rlx.weights import opened
+from rlx.weights import open_parameters
 
 
 @documents_options(TrainingOptions)
@@ -108,7 +108,7 @@ class JaxStep:
             Error: A parameter is missing, or a name is unknown.
             ShapeError: An array has a different shape or dtype.
         """
-        given = self._values | dict(opened({} if values is None else values))
+        given = self._values | dict(open_parameters({} if values is None else values))
         for name in given:
             if name not in self._arguments:
                 raise Error(f"the state has no '{name}'{suggestion(name, self._arguments)}")

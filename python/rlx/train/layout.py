@@ -8,8 +8,8 @@ from math import prod
 from typing import Any, Unpack
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
-from rlx.plan import MemoryPlan, MemoryPlanOptions, aligned, plan_memory
+from rlx.ir.op.calls import with_call_errors
+from rlx.plan import MemoryPlan, MemoryPlanOptions, align_up, plan_memory
 from rlx.report.text import bytes_text, table
 from rlx.runtime.pipeline import CompileResult, Pipeline
 from rlx.support.errors import Error
@@ -67,7 +67,7 @@ class SharedWeightLayout:
                 raise Error(f"parameter '{a.name}' is {a.shape}; its size must be known", hint="fix symbols with bind=")
             size = prod(a.shape.static) * a.shape.dtype.itemsize
             slots.append(WeightSlot(a.name, i, offset, size))
-            offset += aligned(size, ALIGNMENT)
+            offset += align_up(size, ALIGNMENT)
         return cls(offset, tuple(slots))
 
     def __getitem__(self, name: str) -> WeightSlot:
@@ -116,7 +116,7 @@ class TrainingCompileResult:
         return "\n".join(parts) + "\n"
 
 
-@answered
+@with_call_errors
 @takes_options(CompileOptions)
 def compile_training(
     graph: Any,
@@ -146,7 +146,7 @@ def compile_training(
     """
     chosen = CompileOptions(**options)
     pipeline = Pipeline(target=target, arch=arch, **chosen.prepared.keywords())
-    prepared_graph = stages.prepared(stages.graph_of(graph, "compile_training"), chosen)
+    prepared_graph = stages.prepare_graph(stages.graph_of(graph, "compile_training"), chosen)
     weights = SharedWeightLayout.of(prepared_graph)
     names = tuple(a.name for a in arguments_of(tensor_graph(prepared_graph), names_of(wrt, "wrt"), "wrt"))
     backward = grad_with_loss(prepared_graph, names, loss=loss)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlx.support.errors import Error
 from rlx.support.files import file_name
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.train.schedules import check_count
 
 
@@ -101,7 +101,7 @@ class TensorBoardLogger(Logger):
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, every: int = 1):
-        package = required("tensorboardX", "TensorBoardLogger")
+        package = import_package("tensorboardX", "TensorBoardLogger")
         self._every = check_count("every", every)
         self._writer = package.SummaryWriter(file_name(folder))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.support.errors import Error
 from rlx.support.options import described
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.targets.options import CompileKeywords, CompileOptions
 from rlx.train.groups import Groups, Mask
 from rlx.train.loss_scale import DynamicLossScale
@@ -79,7 +79,7 @@ class TrainingOptions(CompileOptions):
         super().__post_init__()
         check_count("accumulate", self.accumulate)
         if self.clip_norm is not None and check_number("clip_norm", self.clip_norm) <= 0:
-            raise Error(f"clip_norm must be positive, got {shown(self.clip_norm)}")
+            raise Error(f"clip_norm must be positive, got {short_repr(self.clip_norm)}")
         if self.ema is not None:
             check_share("ema", self.ema)
 

@@ -16,7 +16,7 @@ from rlx.ir.sharding import Sharding
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 from rlx.targets import stages
 from rlx.targets.options import CompileOptions
@@ -62,12 +62,12 @@ def training_graph(graph: Any, optimizer: Optimizer, options: TrainingOptions | 
         Error: An option does not fit, the loss is no scalar, a parameter's size is not known, or an op has no derivative.
     """
     if not isinstance(optimizer, Optimizer):
-        raise Error(f"optimizer must be one of rlx.train's, such as rlx.train.Adam(1e-3), got {shown(optimizer)}")
+        raise Error(f"optimizer must be one of rlx.train's, such as rlx.train.Adam(1e-3), got {short_repr(optimizer)}")
     options = options or TrainingOptions()
     dtypes = precision_policy(options.precision)
     scale = scales.chosen(options.loss_scale, by_default=dtypes.computes_in("f16"))
 
-    source = stages.prepared(tensor_graph(graph), options)
+    source = stages.prepare_graph(tensor_graph(graph), options)
     trained = _trained(source, options.wrt)
     names = [a.name for a in trained]
     outputs = [o.name for o in source.outputs]
@@ -77,7 +77,7 @@ def training_graph(graph: Any, optimizer: Optimizer, options: TrainingOptions | 
     if outputs and loss not in outputs:
         close = suggestion(loss, outputs)
         raise Error(
-            f"the graph has no output {shown(loss)} for the loss{close}; its outputs are: {', '.join(outputs[:20])}"
+            f"the graph has no output {short_repr(loss)} for the loss{close}; its outputs are: {', '.join(outputs[:20])}"
         )
     for output in outputs:
         if output != loss and output in ("loss", "step"):
@@ -244,7 +244,7 @@ class _Update:
         shape = Shape(argument.shape.dims, kind)
         slots = optimizer.states(shape)
         if not isinstance(slots, Mapping):
-            raise Error(f"{optimizer.name}: states must give a dictionary of shapes by name, got {shown(slots)}")
+            raise Error(f"{optimizer.name}: states must give a dictionary of shapes by name, got {short_repr(slots)}")
         states = {
             slot: g.state(
                 f"{optimizer.name}_{slot}/{argument.name}", slot_shape, sharding=_sharding(argument, slot_shape)

@@ -13,21 +13,21 @@ from typing import Any
 
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 Schedule = Callable[[Any, Tensor], Any]
 
 
-@answered
+@with_call_errors
 def constant(value: float) -> Schedule:
     """Return a constant learning rate."""
     check_number("value", value, least=0)
     return lambda b, step: value
 
 
-@answered
+@with_call_errors
 def linear(init_value: float, end_value: float, transition_steps: int, *, transition_begin: int = 0) -> Schedule:
     """Return a schedule that changes linearly from one value to another and is then constant.
 
@@ -48,7 +48,7 @@ def linear(init_value: float, end_value: float, transition_steps: int, *, transi
     return schedule
 
 
-@answered
+@with_call_errors
 def cosine(
     peak_value: float,
     decay_steps: int,
@@ -83,7 +83,7 @@ def cosine(
     return schedule
 
 
-@answered
+@with_call_errors
 def exponential(
     init_value: float,
     transition_steps: int,
@@ -160,11 +160,11 @@ def check_number(name: str, value: Any, *, least: float = -math.inf, above: floa
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) <= f32.max:
-        raise Error(f"{name} must be a finite number, got {shown(value)}")
+        raise Error(f"{name} must be a finite number, got {short_repr(value)}")
     if number < least:
-        raise Error(f"{name} must not be less than {least}, got {shown(value)}")
+        raise Error(f"{name} must not be less than {least}, got {short_repr(value)}")
     if number <= above:
-        raise Error(f"{name} must be greater than {above}, got {shown(value)}")
+        raise Error(f"{name} must be greater than {above}, got {short_repr(value)}")
     return number
 
 
@@ -175,7 +175,7 @@ def check_share(name: str, value: Any) -> float:
         Error: The value is not in this range.
     """
     if not 0 <= check_number(name, value) < 1:
-        raise Error(f"{name} must be at least 0 and less than 1, got {shown(value)}")
+        raise Error(f"{name} must be at least 0 and less than 1, got {short_repr(value)}")
     return float(value)
 
 
@@ -186,7 +186,7 @@ def check_flag(name: str, value: Any) -> None:
         Error: The value is something else.
     """
     if not isinstance(value, bool):
-        raise Error(f"{name} must be True or False, got {shown(value)}")
+        raise Error(f"{name} must be True or False, got {short_repr(value)}")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
@@ -196,5 +196,5 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
         Error: The value is not an integer of this size.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise Error(f"{name} must be an integer of at least {least}, got {shown(value)}")
+        raise Error(f"{name} must be an integer of at least {least}, got {short_repr(value)}")
     return int(value)

@@ -30,7 +30,7 @@ from rlx.train.optimizers import Optimizer
 from rlx.train.options import TrainingKeywords, TrainingOptions
 from rlx.train.program import AVERAGE, STEP, training_graph
 from rlx.transforms.base import tensor_graph
-from rlx.weights import Weights, opened
+from rlx.weights import Weights, open_parameters
 from rlx.weights.arrays import keep
 
 
@@ -87,7 +87,7 @@ class TrainStep(Answered):
         self._session, chosen = Session(device, threads=threads), TrainingOptions(**options)
         training = training_graph(graph, optimizer, chosen)
         self._training, self.graph, self._loss = training, training.graph, chosen.loss
-        self._source = stages.prepared(tensor_graph(graph if evaluation is None else evaluation), chosen)
+        self._source = stages.prepare_graph(tensor_graph(graph if evaluation is None else evaluation), chosen)
         self._building: dict[str, Any] = {"cache": cache, "timeout": timeout}
         self._tester: CompiledGraph | None = None
         self.position, self.validation = (0, 0, 0), (math.inf, 0)
@@ -231,7 +231,7 @@ class TrainStep(Answered):
         Raises:
             Error: A parameter does not fit or a name is unknown; then none is set.
         """
-        params, cast = opened(params), checked_cast(cast)
+        params, cast = open_parameters(params), checked_cast(cast)
         if isinstance(params, Weights):
             own = [a for n, a in self._own_states.items() if n in params]
             params, copy = params.values_of([*self._params.values(), *own], cast=cast), False

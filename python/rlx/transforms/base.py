@@ -24,9 +24,9 @@ from rlx.passes.lower_blocks import LowerBlocks
 from rlx.passes.runner import clone_module, run_on_module
 from rlx.support.errors import Error, PassError, StageError
 from rlx.support.guards import is_iterable
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
-from rlx.transforms.scope import ValueScope, copied
+from rlx.transforms.scope import ValueScope, copy_block
 
 # Passes that clean up a transformed function, which has unused and duplicate ops.
 _CLEAN_UP = (
@@ -54,7 +54,7 @@ class Transform(Pass):
         if module_stage(module) == "hir":
             LowerBlocks().run(module)
         source = tensor_graph(Graph.from_module(module))
-        result = cleaned(self.apply(source))
+        result = clean_up(self.apply(source))
         old_function = find_function(module, source.name_symbol)
         place = mlir.ir.InsertionPoint(old_function.operation)
         result.function.operation.detach_from_parent()
@@ -63,7 +63,7 @@ class Transform(Pass):
 
     def __call__(self, graph: Any) -> Any:
         """Return the transformed graph, cleaned up and verified; a `GraphModule` if `graph` is one."""
-        result = cleaned(self.apply(tensor_graph(graph)))
+        result = clean_up(self.apply(tensor_graph(graph)))
         result.verify()
         return GraphModule(result) if isinstance(graph, GraphModule) else result
 
@@ -92,7 +92,7 @@ def tensor_graph(graph: Any) -> Graph:
     return bare
 
 
-def hoisted(graph: Graph) -> Graph:
+def hoist_invariants(graph: Graph) -> Graph:
     """Return a graph with loop-invariant ops moved out of loops, for reverse mode.
 
     In its gradient, the cotangents of an invariant value are summed over all steps, and propagated once. For a value
@@ -103,7 +103,7 @@ def hoisted(graph: Graph) -> Graph:
     return run(graph, "rlx-hoist-invariants")
 
 
-def cleaned(graph: Graph) -> Graph:
+def clean_up(graph: Graph) -> Graph:
     """Return a graph without unused and duplicate ops, in a new module."""
     module = clone_module(graph.module)
     run_on_module(module, _CLEAN_UP, verify_each=False)
@@ -153,7 +153,7 @@ class DerivedGraph:
 
     def graph_results(self) -> list[Tensor]:
         """Copy the ops of the source into the new graph. Returns the tensors for its results."""
-        return copied(self.graph, self.block, self.scope())
+        return copy_block(self.graph, self.block, self.scope())
 
     def input(self, name: str, shape: Shape, sharding: Sharding | None = None) -> Tensor:
         """Add an input. If the name is taken, a number is appended: `tangent_x_2`."""
@@ -196,7 +196,7 @@ def names_of(names: object, what: str) -> tuple[str, ...]:
         return (names,)
     if not is_iterable(names) or not all(isinstance(n, str) for n in names):
         raise Error(
-            f"{what} must be a list of names of arguments, got {shown(names)}",
+            f"{what} must be a list of names of arguments, got {short_repr(names)}",
             hint=f"{what}=['x'] of a graph; of a Python function, rlx.jit(f).grad(wrt=…) takes its arguments by name",
         )
     return tuple(names)

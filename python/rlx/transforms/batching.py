@@ -15,7 +15,7 @@ from rlx.ir.op.card import Card
 from rlx.ir.shape import shape_of
 from rlx.ops import rules
 from rlx.support.errors import Error
-from rlx.transforms import checked
+from rlx.transforms import rule_checks
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import ValueScope
 
@@ -90,7 +90,7 @@ class Batching:
         """Return the results of an op on a batch, or NotImplemented."""
         b, attributes = self.builder, opview.attributes_of(op)
         flags = [self.is_batched(t) for t in operands]
-        with checked.rule(op, "vmap"):
+        with rule_checks.rule(op, "vmap"):
             if not card.has("vmap"):
                 rank = max(shape_of(v).rank for v in op.operands)
                 aligned = [rules.aligned(b, t, is_batched, rank) for t, is_batched in zip(operands, flags, strict=True)]
@@ -102,7 +102,7 @@ class Batching:
                     ]
                 groups = scopes.grouped(op, operands), scopes.grouped(op, flags)
                 returned = card.vmap(b, *groups, size=self.size, **attributes)
-            return returned if returned is NotImplemented else checked.batched(b, op, returned, self.size)
+            return returned if returned is NotImplemented else rule_checks.batched(b, op, returned, self.size)
 
 
 @dataclass(frozen=True)

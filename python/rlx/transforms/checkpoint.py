@@ -15,7 +15,7 @@ from rlx.ir.dims.dim import estimate
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.shape import shape_of
 from rlx.ops.control.checkpoint import recomputed
 from rlx.passes.base import option
@@ -141,7 +141,7 @@ def _used_outside(segment: list[mlir.Operation], returned: list[mlir.Value]) -> 
     return list(used)
 
 
-@answered
+@with_call_errors
 def checkpoint(graph: Any, *, memory_limit: int | None = None) -> Any:
     """Return a graph with the same results, whose backward pass recomputes values instead of storing them.
 

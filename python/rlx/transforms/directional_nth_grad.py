@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import DerivedGraph, Transform, cleaned, float_outputs, names_of, outputs_of
+from rlx.transforms.base import DerivedGraph, Transform, clean_up, float_outputs, names_of, outputs_of
 from rlx.transforms.forward import Forward
 from rlx.transforms.nth_order_grad import one_argument
 
@@ -29,7 +29,7 @@ class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
         name = one_argument(graph, self.wrt, self.order, self.name)
         float_outputs(graph, self.name)
         for level in range(self.order):
-            graph = cleaned(self._once(graph, name, f"dir_{level}"))
+            graph = clean_up(self._once(graph, name, f"dir_{level}"))
         derived = DerivedGraph.of(graph)
         results = derived.graph_results()
         named = [(f"dir{self.order}_{n}" if self.order else n, t) for n, t in outputs_of(graph, results)]
@@ -50,7 +50,7 @@ class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
         return derived.finish(tangents)
 
 
-@answered
+@with_call_errors
 def directional_nth_grad(graph: Any, wrt: Any, order: int) -> Any:
     """Return a graph that computes the nth derivative of the outputs along n directions.
 

@@ -15,7 +15,7 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.support.errors import Error
 from rlx.support.guards import is_list
-from rlx.transforms import checked
+from rlx.transforms import rule_checks
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import ValueScope
 
@@ -97,32 +97,32 @@ class Forward:
         tangents = scopes.grouped(op, [self.tangent(t) for t in operands])
         primals, attributes = scopes.grouped(op, operands), opview.attributes_of(op)
         if card.has("jvp"):
-            with checked.rule(op, "jvp"):
+            with rule_checks.rule(op, "jvp"):
                 returned = card.jvp(self.builder, primals, tangents, results, **attributes)
-                return checked.tangents(self.builder, op, returned)
+                return rule_checks.tangents(self.builder, op, returned)
         return [linear_jvp(self.builder, card, primals, tangents, attributes)]
 
     def _from_vjp(
         self, card: Card, op: mlir.Operation, operands: list[Tensor], results: list[Tensor]
     ) -> Sequence[Tensor | None]:
         """Derive the jvp from the vjp: the vjp is linear in the cotangents, and the jvp is its adjoint."""
-        from rlx.transforms.reverse import transposed
+        from rlx.transforms.reverse import transpose_block
 
         b = self.builder
         primals, attributes = scopes.grouped(op, operands), opview.attributes_of(op)
         has_tangent = [t.value in self.tangents for t in operands]
 
         def emit(*cotangents: Tensor) -> list[Tensor]:
-            with checked.rule(op, "vjp"):
-                entries = checked.cotangents(op, card.vjp(b, primals, results, cotangents, **attributes), primals)
+            with rule_checks.rule(op, "vjp"):
+                entries = rule_checks.cotangents(op, card.vjp(b, primals, results, cotangents, **attributes), primals)
             chosen = [(i, t, g) for i, (t, g, m) in enumerate(zip(operands, entries, has_tangent, strict=True)) if m]
-            pulled = [rules.resolved(b, checked.cotangent(b, op, i, t.shape, g)) for i, t, g in chosen]
+            pulled = [rules.resolved(b, rule_checks.cotangent(b, op, i, t.shape, g)) for i, t, g in chosen]
             return [rules.or_zeros(b, f, t.shape) for f, (_, t, _) in zip(pulled, chosen, strict=True)]
 
         block = b.scratch(emit, [r.shape for r in results])
         tangents = [self.tangent(t) for t in operands if t.value in self.tangents]
-        with checked.rule(op, "vjp"):
-            return transposed(b, block, tangents)
+        with rule_checks.rule(op, "vjp"):
+            return transpose_block(b, block, tangents)
 
     def _regions(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Sequence[Tensor]:
         tangents = scopes.grouped(op, [self.tangent(t) for t in operands])

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.passes.base import option
 from rlx.support.errors import Error, PassError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
-from rlx.transforms.base import DerivedGraph, Transform, arguments_of, hoisted, names_of, outputs_of, place_of
+from rlx.transforms.base import DerivedGraph, Transform, arguments_of, hoist_invariants, names_of, outputs_of, place_of
 from rlx.transforms.vjp import gradients_of, pulled_back
 
 UNUSED = ("zero", "error")
@@ -34,7 +34,7 @@ class Grad(Transform, name="rlx-grad"):
     unused: str = option("zero", "what to do with an argument on which the loss does not depend", choices=UNUSED)
 
     def apply(self, graph: Graph) -> Graph:
-        graph = hoisted(graph)
+        graph = hoist_invariants(graph)
         index = self._loss(graph)
         derived = DerivedGraph.of(graph)
         wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]
@@ -62,7 +62,7 @@ class Grad(Transform, name="rlx-grad"):
             raise PassError(f"{self.name}: graph '{graph.name}' has no outputs")
         chosen = names[0] if self.loss is None else self.loss
         if not isinstance(chosen, str):
-            raise PassError(f"{self.name}: loss must be the name of an output, got {shown(chosen)}")
+            raise PassError(f"{self.name}: loss must be the name of an output, got {short_repr(chosen)}")
         if chosen not in names:
             raise PassError(f"{self.name}: the graph has no output '{chosen}'{suggestion(chosen, names)}")
         index = next(i for i, o in enumerate(graph.results) if o.updates is None and o.name == chosen)
@@ -78,7 +78,7 @@ class Grad(Transform, name="rlx-grad"):
 
     def _check_reached(self, graph: Graph, gradients: dict[str, Any]) -> None:
         if self.unused not in UNUSED:
-            raise Error(f"unused must be one of {', '.join(UNUSED)}, got {shown(self.unused)}")
+            raise Error(f"unused must be one of {', '.join(UNUSED)}, got {short_repr(self.unused)}")
         unreached = [name for name, gradient in gradients.items() if gradient is None]
         if unreached and self.unused == "error":
             names = ", ".join(f"'{name}'" for name in unreached)
@@ -88,7 +88,7 @@ class Grad(Transform, name="rlx-grad"):
             )
 
 
-@answered
+@with_call_errors
 def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
     """Return a graph that computes the gradient of a scalar output with respect to arguments.
 
@@ -108,7 +108,7 @@ def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "z
     return Grad(wrt=names_of(wrt, "wrt"), loss=loss, unused=unused)(graph)
 
 
-@answered
+@with_call_errors
 def grad_with_loss(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
     """Return a graph as `grad` does, with the loss before the gradients and the other outputs after them."""
     return Grad(wrt=names_of(wrt, "wrt"), with_loss=True, loss=loss, unused=unused)(graph)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.passes.base import option
 from rlx.transforms import jacobian
-from rlx.transforms.base import Transform, arguments_of, cleaned, names_of, with_outputs
+from rlx.transforms.base import Transform, arguments_of, clean_up, names_of, with_outputs
 from rlx.transforms.grad import Grad
 
 
@@ -25,13 +25,13 @@ class Hessian(Transform, name="rlx-hessian"):
 
     def apply(self, graph: Graph) -> Graph:
         names = tuple(a.name for a in arguments_of(graph, self.wrt, self.name))
-        gradient = cleaned(Grad(wrt=names, loss=self.loss).apply(graph))
+        gradient = clean_up(Grad(wrt=names, loss=self.loss).apply(graph))
         dense = jacobian.forward(gradient, names, self.name)
         pairs = [f"hessian_{first}_{second}" for first in names for second in names]
         return with_outputs(dense, {name: i for i, name in enumerate(pairs)})
 
 
-@answered
+@with_call_errors
 def hessian(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
     """Return a graph that computes the dense second derivatives of a scalar output.
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.passes.base import option
-from rlx.transforms.base import Transform, arguments_of, cleaned, names_of, with_outputs
+from rlx.transforms.base import Transform, arguments_of, clean_up, names_of, with_outputs
 from rlx.transforms.grad import Grad
 from rlx.transforms.jvp import Jvp
 
@@ -26,7 +26,7 @@ class Hvp(Transform, name="rlx-hvp"):
 
     def apply(self, graph: Graph) -> Graph:
         names = tuple(a.name for a in arguments_of(graph, self.wrt, self.name))
-        gradient = cleaned(Grad(wrt=names, with_loss=True, loss=self.loss).apply(graph))
+        gradient = clean_up(Grad(wrt=names, with_loss=True, loss=self.loss).apply(graph))
         gradient = with_outputs(gradient, {o.name: i for i, o in enumerate(gradient.outputs[: 1 + len(names)])})
         with_tangents = Jvp(tangents=names).apply(gradient)
         outputs: dict[str, int] = {o.name: i for i, o in enumerate(gradient.outputs)}
@@ -34,7 +34,7 @@ class Hvp(Transform, name="rlx-hvp"):
         return with_outputs(with_tangents, outputs | {f"hvp_{name}": first + i for i, name in enumerate(names)})
 
 
-@answered
+@with_call_errors
 def hvp(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
     """Return a graph that computes the loss, its gradient, and the product of its Hessian with a direction.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.passes.base import option
 from rlx.transforms import jacobian
 from rlx.transforms.base import Transform, names_of
@@ -25,7 +25,7 @@ class Jacfwd(Transform, name="rlx-jacfwd"):
         return jacobian.forward(graph, self.wrt, self.name)
 
 
-@answered
+@with_call_errors
 def jacfwd(graph: Any, wrt: Any = ()) -> Any:
     """Return a graph that computes the Jacobian of outputs with respect to arguments: forward mode, for few arguments.
 

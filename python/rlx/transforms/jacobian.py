@@ -10,7 +10,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
 from rlx.support.errors import PassError
-from rlx.transforms.base import DerivedGraph, arguments_of, cleaned, float_outputs, outputs_of
+from rlx.transforms.base import DerivedGraph, arguments_of, clean_up, float_outputs, outputs_of
 from rlx.transforms.batching import Batching
 from rlx.transforms.jvp import Jvp
 from rlx.transforms.vjp import Vjp
@@ -44,7 +44,7 @@ def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobi
     float_results = float_outputs(graph, what)
     with b.scratchpad():
         for argument in real_arguments(graph, names, what):
-            with_tangents = cleaned(Jvp(tangents=(argument.name,)).apply(graph))
+            with_tangents = clean_up(Jvp(tangents=(argument.name,)).apply(graph))
             basis = identity(b, argument.shape)
             results = _batched(derived, with_tangents, basis, argument.shape)
             first = len(graph.outputs)
@@ -66,7 +66,7 @@ def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
             single = DerivedGraph.of(graph)
             results = single.graph_results()
             one_output = single.finish([(n, t) for n, t in outputs_of(graph, results) if n == output.name])
-            gradient = cleaned(Vjp(wrt=tuple(a.name for a in arguments)).apply(one_output))
+            gradient = clean_up(Vjp(wrt=tuple(a.name for a in arguments)).apply(one_output))
             batched_results = _batched(derived, gradient, identity(b, output.shape), output.shape)
             for argument, rows in zip(arguments, batched_results[1:], strict=True):
                 dense = b.reshape(rows, (*output.shape.dims, *argument.shape.dims))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ops import rules
 from rlx.passes.base import option
 from rlx.transforms.base import DerivedGraph, Transform, arguments_of, float_outputs, names_of, outputs_of
@@ -40,7 +40,7 @@ class Jvp(Transform, name="rlx-jvp"):
         return derived.finish([*outputs_of(graph, results), *tangents], results)
 
 
-@answered
+@with_call_errors
 def jvp(graph: Any, tangents: Any = ()) -> Any:
     """Return a graph with the directional derivatives of the outputs of another: forward mode.
 

@@ -11,9 +11,9 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.passes.rewrite import decompose
-from rlx.transforms.base import DerivedGraph, arguments_of, cleaned, names_of, tensor_graph
+from rlx.transforms.base import DerivedGraph, arguments_of, clean_up, names_of, tensor_graph
 from rlx.transforms.jvp import Jvp
 from rlx.transforms.scope import ValueScope, captures, copy, ops_of
 
@@ -34,7 +34,7 @@ class Linearized:
     residuals: tuple[str, ...]
 
 
-@answered
+@with_call_errors
 def linearize(graph: Any, wrt: Any = ()) -> Linearized:
     """Split a derivative into a graph that depends on the point, and a graph that is linear in the tangents.
 
@@ -47,11 +47,11 @@ def linearize(graph: Any, wrt: Any = ()) -> Linearized:
     """
     source = tensor_graph(graph)
     names = tuple(a.name for a in arguments_of(source, names_of(wrt, "wrt"), "linearize"))
-    with_tangents = cleaned(Jvp(tangents=names).apply(source))
+    with_tangents = clean_up(Jvp(tangents=names).apply(source))
     _decompose_mixed(with_tangents, len(source.arguments))
-    with_tangents = cleaned(with_tangents)
+    with_tangents = clean_up(with_tangents)
     primal, linear, residuals = _split(source, with_tangents)
-    parts = [cleaned(g) for g in (primal, linear)]
+    parts = [clean_up(g) for g in (primal, linear)]
     for part in parts:
         part.verify()
     if isinstance(graph, GraphModule):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.passes.base import option
 from rlx.support.errors import PassError
-from rlx.transforms.base import Transform, arguments_of, cleaned, names_of, with_outputs
+from rlx.transforms.base import Transform, arguments_of, clean_up, names_of, with_outputs
 from rlx.transforms.grad import Grad
 
 
@@ -37,7 +37,7 @@ class NthOrderGrad(Transform, name="rlx-nth-order-grad"):
             return with_outputs(gradient, {gradient.outputs[0].name: 0})
         gradient = with_outputs(gradient, {f"grad_{name}": 1})
         for _ in range(self.order - 1):
-            gradient = Grad(wrt=(name,)).apply(cleaned(gradient))
+            gradient = Grad(wrt=(name,)).apply(clean_up(gradient))
         return with_outputs(gradient, {f"grad{self.order}_{name}": 0})
 
 
@@ -62,7 +62,7 @@ def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> s
     return arguments[0].name
 
 
-@answered
+@with_call_errors
 def nth_order_grad(graph: Any, wrt: Any, order: int, *, loss: str | None = None) -> Any:
     """Return a graph that computes the nth derivative of a scalar output with respect to a scalar argument.
 

@@ -15,7 +15,7 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.backward import backward
 from rlx.support.errors import Error
-from rlx.transforms import checked
+from rlx.transforms import rule_checks
 from rlx.transforms import scope as scopes
 from rlx.transforms.forward import partial
 from rlx.transforms.scope import ValueScope
@@ -52,7 +52,7 @@ class ReverseMode:
         self.note = note
         # Emitted values that depend on the chosen tensors.
         self.varied: set[mlir.Value] = set()
-        # The values in `varied` that are `checked.LinearArgument`, because a linear function is being transposed.
+        # The values in `varied` that are `rule_checks.LinearArgument`, because a linear function is being transposed.
         self._absent: set[mlir.Value] = set()
         self._tape: list[_TapeEntry] = []
         self._terms: dict[mlir.Value, list[Any]] = {}
@@ -101,7 +101,7 @@ class ReverseMode:
         goes_on = any(map(scopes.has_tangent, op.results)) and (absent or scopes.has_derivative(op))
         if not varied or not goes_on:
             if absent:
-                raise checked.NotLinearError(f"rlx.{opview.name_of(op)} reads a tangent or cotangent")
+                raise rule_checks.NotLinearError(f"rlx.{opview.name_of(op)} reads a tangent or cotangent")
             return known or scopes.copy(b, op, operands, scope)
         try:
             results, pull = self._rule(op, operands, captured, scope, known)
@@ -152,7 +152,7 @@ class ReverseMode:
         """Return the results of a copy of an op. If an operand has no value, neither do the results."""
         if not any(t.value in self._absent for t in operands):
             return scopes.copy(self.builder, op, operands, scope)
-        results = [checked.LinearArgument(r) for r in op.results]
+        results = [rule_checks.LinearArgument(r) for r in op.results]
         self._absent |= {r.value for r in results}
         return results
 
@@ -183,7 +183,7 @@ class ReverseMode:
         """Add the contributions of a step's results to the wanted cotangents of its operands."""
         for i, (operand, term) in enumerate(zip(step.operands, step.pull(cotangents), strict=True)):
             if operand.value in self.varied:
-                self._add(operand, checked.cotangent(self.builder, step.op, i, operand.shape, term))
+                self._add(operand, rule_checks.cotangent(self.builder, step.op, i, operand.shape, term))
 
     def _add(self, tensor: Tensor, term: Any) -> None:
         if tensor.value in self.varied and term is not None:
@@ -213,9 +213,9 @@ class ReverseMode:
         cotangents: list[Tensor | None],
     ) -> Sequence[Any]:
         grouped = scopes.grouped(op, operands)
-        with checked.rule(op, "vjp"):
+        with rule_checks.rule(op, "vjp"):
             returned = backward.cotangents(self.builder, card, grouped, results, cotangents, **opview.attributes_of(op))
-            return checked.cotangents(op, returned, grouped)
+            return rule_checks.cotangents(op, returned, grouped)
 
     def _from_jvp(
         self,
@@ -233,13 +233,13 @@ class ReverseMode:
             by_position = dict(zip(positions, tangents, strict=True))
             groups = scopes.grouped(op, [by_position.get(i) for i in range(len(operands))])
             primals = scopes.grouped(op, operands)
-            with checked.rule(op, "jvp"):
-                pushed = checked.tangents(b, op, card.jvp(b, primals, groups, results, **attributes))
+            with rule_checks.rule(op, "jvp"):
+                pushed = rule_checks.tangents(b, op, card.jvp(b, primals, groups, results, **attributes))
             return [rules.or_zeros(b, t, r.shape) for t, r in zip(pushed, results, strict=True)]
 
         block = b.scratch(emit, [operands[i].shape for i in positions])
-        with checked.rule(op, "jvp"):
-            pulled = dict(zip(positions, transposed(b, block, cotangents), strict=True))
+        with rule_checks.rule(op, "jvp"):
+            pulled = dict(zip(positions, transpose_block(b, block, cotangents), strict=True))
         return [pulled.get(i) for i in range(len(operands))]
 
 
@@ -282,7 +282,7 @@ class ReverseRegion:
     def keeping(self, arguments: Sequence[Tensor], values: Sequence[mlir.Value]) -> tuple[list[Tensor], list[Tensor]]:
         """Copy the ops as `plain` does. Also returns the tensors for some values of the block."""
         inner = self._inner(arguments, None)
-        results = scopes.copied(self.engine.builder, self.block, inner)
+        results = scopes.copy_block(self.engine.builder, self.block, inner)
         return results, [inner[v] for v in values]
 
     def adjoint(
@@ -345,10 +345,10 @@ def adjoint(
     cotangents: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
     """Return the adjoint of a function that is linear in its last arguments: see `ReverseRegion.adjoint`."""
-    return transposed(b, b.scratch(lambda *t: function([*fixed, *t]), shapes), cotangents)
+    return transpose_block(b, b.scratch(lambda *t: function([*fixed, *t]), shapes), cotangents)
 
 
-def transposed(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+def transpose_block(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Return the cotangents of the arguments of a linear block, from the cotangents of the values that it yields.
 
     Ops that do not depend on the arguments are emitted; the results of the others are absent. If the block contains an
@@ -364,13 +364,13 @@ def transposed(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor | None
         scope.bind(block.arguments, arguments)
         engine.choose(arguments)
     else:
-        arguments = [checked.LinearArgument(a) for a in block.arguments]
+        arguments = [rule_checks.LinearArgument(a) for a in block.arguments]
         scope.bind(block.arguments, arguments)
         engine.choose(arguments, absent=True)
     try:
         results = engine.run(block, scope)
         engine.pull(results, cotangents)
-    except checked.NotLinearError as problem:
+    except rule_checks.NotLinearError as problem:
         message = f"a rule that is transposed must be linear in tangents and cotangents: {problem.message}"
         raise Error(message, hint="it may scale, add and move them; other functions of them have no adjoint") from None
     return [engine.cotangent(a) for a in arguments]

@@ -87,7 +87,7 @@ def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: Valu
     return [b.tensor(r) for r in new.results]
 
 
-def copied(b: Builder, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
+def copy_block(b: Builder, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
     """Copy the ops of a block to the insertion point of a builder. Returns the tensors that it yields."""
     for op in ops_of(block):
         scope.bind(op.results, copy(b, op, [scope[v] for v in op.operands], scope))
@@ -95,10 +95,10 @@ def copied(b: Builder, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
 
 
 def inlined(b: Builder, block: mlir.Block, arguments: Sequence[Tensor], outer: ValueScope) -> list[Tensor]:
-    """Copy a block as `copied` does, with tensors for its arguments."""
+    """Copy a block as `copy_block` does, with tensors for its arguments."""
     scope = ValueScope(b, outer)
     scope.bind(block.arguments, arguments)
-    return copied(b, block, scope)
+    return copy_block(b, block, scope)
 
 
 def has_tangent(value: mlir.Value) -> bool:

@@ -8,10 +8,18 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import DerivedGraph, Transform, arguments_of, float_outputs, hoisted, names_of, outputs_of
+from rlx.transforms.base import (
+    DerivedGraph,
+    Transform,
+    arguments_of,
+    float_outputs,
+    hoist_invariants,
+    names_of,
+    outputs_of,
+)
 from rlx.transforms.reverse import ReverseMode
 
 
@@ -26,7 +34,7 @@ class Vjp(Transform, name="rlx-vjp"):
     wrt: tuple[str, ...] = option((), "the arguments to differentiate with respect to; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
-        graph = hoisted(graph)
+        graph = hoist_invariants(graph)
         float_results = float_outputs(graph, self.name)
         derived = DerivedGraph.of(graph)
         cotangents = [(i, derived.input(f"cotangent_{output.name}", output.shape)) for i, output in float_results]
@@ -66,7 +74,7 @@ def gradients_of(
     return named
 
 
-@answered
+@with_call_errors
 def vjp(graph: Any, wrt: Any = ()) -> Any:
     """Return a graph with the cotangents of arguments of another: reverse mode.
 

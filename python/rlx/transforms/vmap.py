@@ -10,7 +10,7 @@ from rlx.ir.dims.dim import Dim, dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.sharding import with_axis
 from rlx.passes.base import option
 from rlx.support.errors import Error, PassError
@@ -125,7 +125,7 @@ def _moved(x: Tensor, source: int, destination: int) -> Tensor:
     return x.builder.transpose(x, order)
 
 
-@answered
+@with_call_errors
 def vmap(graph: Any, batched: Any, size: Any, out_axes: Any = 0) -> Any:
     """Return a graph that computes another graph for a batch of arguments at once.
 

@@ -7,7 +7,7 @@ formats, and each format has its own file. The `Encoding` of a tensor defines ho
 from __future__ import annotations
 
 from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
-from rlx.weights.formats import open, opened
+from rlx.weights.formats import open, open_parameters
 from rlx.weights.weight import Weight, Weights
 
-__all__ = ["Encoding", "Plain", "Unreadable", "Untyped", "Weight", "Weights", "open", "opened"]
+__all__ = ["Encoding", "Plain", "Unreadable", "Untyped", "Weight", "Weights", "open", "open_parameters"]

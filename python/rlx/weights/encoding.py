@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.packing import unpacked
+from rlx.ir.packing import unpack
 from rlx.support.errors import Error
 
 
@@ -119,7 +119,7 @@ class Packed(Encoding):
         return self.kind.nbytes(prod(shape))
 
     def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        return unpacked(stored, self.kind, shape)
+        return unpack(stored, self.kind, shape)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def holds_weights(path: str) -> bool:
     return start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= os.path.getsize(path) - 8
 
 
-def opened(params: Any) -> Mapping[str, Any]:
+def open_parameters(params: Any) -> Mapping[str, Any]:
     """Return the parameters from a user: the `Weights` of a path, or the mapping itself.
 
     Raises:

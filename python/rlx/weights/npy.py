@@ -19,7 +19,7 @@ import numpy as np
 
 from rlx.ir.dtype import f8e5m2
 from rlx.support.errors import Error
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.weights.encoding import Encoding, Plain, Swapped, Unreadable, Untyped
 from rlx.weights.mapped import Content, content_of, part
 from rlx.weights.weight import Weight, Weights
@@ -194,7 +194,7 @@ def _encoding(kind: np.dtype, fortran: bool) -> Encoding:
     if kind == np.dtype("V1"):
         return Untyped(order, _UNNAMED)
     if kind == np.dtype("V2"):  # the format has no name for bf16: NumPy writes two bytes
-        kind = np.dtype(required("ml_dtypes", "bf16").bfloat16)
+        kind = np.dtype(import_package("ml_dtypes", "bf16").bfloat16)
     if kind.kind not in "biufc" and kind.name != "bfloat16":
         return Unreadable(str(kind), _NUMBERS)
     return Plain(kind, order) if kind.isnative else Swapped(kind, order)

@@ -20,12 +20,12 @@ import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.dtype import DTYPES, DType, dtype
-from rlx.ir.packing import packed
+from rlx.ir.packing import pack
 from rlx.support import garbage
 from rlx.support.errors import Error
 from rlx.support.files import file_name, parsed_json, replacing, unique_names
-from rlx.support.packages import required
-from rlx.support.short import shown
+from rlx.support.packages import import_package
+from rlx.support.short import short_repr
 from rlx.weights.encoding import Encoding, Unreadable, encoding_of
 from rlx.weights.mapped import Content, check_regular, content_of, part
 from rlx.weights.weight import Weight, Weights
@@ -61,8 +61,8 @@ def read(path: str | os.PathLike[str], what: str = "") -> Weights:
 @garbage.put_off()
 def read_content(content: Content, name: str, what: str = "") -> Weights:
     """Return the tensors of a file with this content; see `read`."""
-    package = required("safetensors", "a file of weights")
-    required("ml_dtypes", "a file of weights")  # NumPy knows bf16 once it is imported
+    package = import_package("safetensors", "a file of weights")
+    import_package("ml_dtypes", "a file of weights")  # NumPy knows bf16 once it is imported
     try:
         if isinstance(content, bytes):  # a pipe cannot be read again
             package.deserialize(content)
@@ -203,7 +203,7 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Ma
     name = file_name(path)
     arrays = _named_arrays(tensors, name)
     if not isinstance(metadata, (Mapping, type(None))) or not _are_text(metadata or {}, (metadata or {}).values()):
-        raise Error(f"{name}: metadata must be a mapping of text to text, got {shown(metadata)}")
+        raise Error(f"{name}: metadata must be a mapping of text to text, got {short_repr(metadata)}")
     # Tensors with larger elements come first, so that all are aligned to the size of their elements.
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {_METADATA: dict(metadata or {})}
@@ -224,13 +224,13 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Ma
     with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for _, array in ordered:
-            file.write(packed(array).data)
+            file.write(pack(array).data)
 
 
 def _named_arrays(tensors: Any, file: str) -> dict[str, np.ndarray]:
     """Return the tensors as arrays; see `write`."""
     if not isinstance(tensors, Mapping) or not _are_text(tensors):
-        raise Error(f"{file}: tensors must be a mapping of names to arrays, got {shown(tensors)}")
+        raise Error(f"{file}: tensors must be a mapping of names to arrays, got {short_repr(tensors)}")
     if _METADATA in tensors:
         raise Error(f"{file}: safetensors keeps the name '{_METADATA}' for itself, and a tensor has it")
     return {name: as_array(value, f"tensor '{name}'") for name, value in tensors.items()}

@@ -10,8 +10,8 @@ import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.dtype import dtype as rlx_dtype
-from rlx.ir.given import cast_array
 from rlx.ir.interface import Argument, check_argument
+from rlx.ir.python_values import cast_array
 from rlx.support.errors import Error
 from rlx.support.guards import is_array
 from rlx.support.printable import printable

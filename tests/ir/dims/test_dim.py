@@ -26,7 +26,7 @@ from rlx.ir.dims.dim import (
     symbols,
 )
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 NAMES = ("batch", "seq", "past", "x")
 
@@ -323,7 +323,7 @@ batch-size+|a//0|a%(b-b)|~a|+a|max|a;b|(a|2x|lambda: a|...
 def test_other_text_is_refused_and_quoted(text: str):
     with pytest.raises(Error) as caught:
         parse(text)
-    assert shown(text) in str(caught.value)
+    assert short_repr(text) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "2x", "batch-size", "a b", "for", "max", "min", "a+b"])

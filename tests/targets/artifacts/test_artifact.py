@@ -21,7 +21,7 @@ import pytest
 import rlx
 from rlx.runtime.compiled import CompiledGraph
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.container import packed
+from rlx.targets.artifacts.container import pack_archive
 from tools.fuzz.documents import places
 from tools.fuzz.frame import outcome_of, random_of
 from tools.fuzz.kinds import artifacts as fuzzed
@@ -47,7 +47,7 @@ def sealed(manifest: Any, others: dict[str, bytes]) -> bytes:
     """A file with correct checksums and any content."""
     if isinstance(manifest, dict):
         manifest = fuzzed.sealed(manifest, others)
-    return packed({"manifest.json": json.dumps(manifest).encode(), **others})
+    return pack_archive({"manifest.json": json.dumps(manifest).encode(), **others})
 
 
 def zipped(entries: list[tuple[str, bytes]], compression: int = zipfile.ZIP_STORED) -> bytes:
@@ -128,12 +128,12 @@ def test_the_checksums_find_what_the_archive_does_not() -> None:
     for name, data in others.items():
         other = bytearray(data)
         other[len(other) // 2] ^= 1
-        told = refusal(packed({"manifest.json": json.dumps(manifest).encode(), **others, name: bytes(other)}))
+        told = refusal(pack_archive({"manifest.json": json.dumps(manifest).encode(), **others, name: bytes(other)}))
         assert f"{name} is damaged, or another one" in told
     manifest["entries"][0]["programs"][0]["info"]["borrow"] = not manifest["entries"][0]["programs"][0]["info"][
         "borrow"
     ]
-    assert "checksum" in refusal(packed({"manifest.json": json.dumps(manifest).encode(), **others}))
+    assert "checksum" in refusal(pack_archive({"manifest.json": json.dumps(manifest).encode(), **others}))
 
 
 def test_a_file_of_a_back_end_that_is_not_installed() -> None:
@@ -154,7 +154,7 @@ def test_nothing_is_inflated() -> None:
 
 
 def _lying_about(size: int) -> bytes:
-    data = bytearray(packed({"manifest.json": b"{}", "program": b"x"}))
+    data = bytearray(pack_archive({"manifest.json": b"{}", "program": b"x"}))
     at = data.index(b"PK\x01\x02")
     data[at + 20 : at + 28] = struct.pack("<II", size, size)
     return bytes(data)
@@ -163,17 +163,17 @@ def _lying_about(size: int) -> bytes:
 def _renamed(name: bytes) -> bytes:
     """An archive with another name, of the same length, for the second member."""
     assert len(name) == len("programs/0-cpu-host")
-    return packed({"manifest.json": b"{}", "programs/0-cpu-host": b""}).replace(b"programs/0-cpu-host", name)
+    return pack_archive({"manifest.json": b"{}", "programs/0-cpu-host": b""}).replace(b"programs/0-cpu-host", name)
 
 
 def _twice() -> bytes:
     """An archive whose table has one member twice."""
-    return packed({"manifest.json": b"{}", "manifest.jsom": b"{}"}).replace(b"manifest.jsom", b"manifest.json")
+    return pack_archive({"manifest.json": b"{}", "manifest.jsom": b"{}"}).replace(b"manifest.jsom", b"manifest.json")
 
 
 def _elsewhere() -> bytes:
     """An archive whose table has the same offset for two members."""
-    data = bytearray(packed({"manifest.json": b"{}", "program": b"{}"}))
+    data = bytearray(pack_archive({"manifest.json": b"{}", "program": b"{}"}))
     at = data.rindex(b"PK\x01\x02")
     data[at + 42 : at + 46] = bytes(4)
     return bytes(data)
@@ -184,10 +184,10 @@ ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
     "nothing": (lambda: b"", "0 bytes"),
     "text": (lambda: b"module {}" * 10, "not the end of an archive"),
     "no members": (lambda: zipped([]), "0 members"),
-    "too many": (lambda: packed({f"m{i}": b"" for i in range(300)}), "300 members"),
+    "too many": (lambda: pack_archive({f"m{i}": b"" for i in range(300)}), "300 members"),
     "not aligned": (lambda: zipped([MANIFEST]), "does not begin at a multiple of 64 bytes"),
-    "no manifest": (lambda: packed(dict([PROGRAM])), "its first member is not manifest.json"),
-    "another order": (lambda: packed(dict([PROGRAM, MANIFEST])), "its first member is not manifest.json"),
+    "no manifest": (lambda: pack_archive(dict([PROGRAM])), "its first member is not manifest.json"),
+    "another order": (lambda: pack_archive(dict([PROGRAM, MANIFEST])), "its first member is not manifest.json"),
     "twice the same": (_twice, "two members manifest.json"),
     "at one place": (_elsewhere, "is damaged"),
     "out of the folder": (lambda: _renamed(b"../../../home/u/.rc"), "is not the name of a member"),
@@ -197,9 +197,9 @@ ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
     "long names": (lambda: zipped([("a" * 60000, b""), PROGRAM]), "is not the name of a member"),
     "larger than the file": (lambda: _lying_about(1 << 30), "1073741824 bytes"),
     "zip64": (lambda: _lying_about(0xFFFFFFFF), "4294967295 bytes"),
-    "a comment": (lambda: packed(dict([MANIFEST, PROGRAM]))[:-2] + b"\x01\x00x", "not the end"),
-    "bytes behind": (lambda: packed(dict([MANIFEST, PROGRAM])) + b"x", "not the end"),
-    "bytes before": (lambda: b"x" + packed(dict([MANIFEST, PROGRAM])), "not the end"),
+    "a comment": (lambda: pack_archive(dict([MANIFEST, PROGRAM]))[:-2] + b"\x01\x00x", "not the end"),
+    "bytes behind": (lambda: pack_archive(dict([MANIFEST, PROGRAM])) + b"x", "not the end"),
+    "bytes before": (lambda: b"x" + pack_archive(dict([MANIFEST, PROGRAM])), "not the end"),
 }
 
 
@@ -231,7 +231,7 @@ def test_other_archives(name: str) -> None:
     ],
 )
 def test_other_manifests(text: str, expected: str) -> None:
-    assert expected in refusal(packed({"manifest.json": text.encode()}))
+    assert expected in refusal(pack_archive({"manifest.json": text.encode()}))
     assert "\ud800" not in expected
 
 

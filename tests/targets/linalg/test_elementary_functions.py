@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.numerics.series import economised
+from rlx.numerics.series import economise
 from tests.conformance.compiled import compile_graphs
 from tests.drawing import drawn, of_which
 from tests.ops.references import of_mpmath
@@ -206,7 +206,7 @@ def test_powers_are_accurate_and_have_the_special_cases_of_c():
 
 def test_an_economised_series_is_shorter_and_stays_within_its_tolerance():
     interval = Fraction(-1, 2), Fraction(1)
-    coefficients = economised(lambda n: Fraction(1, math.factorial(n)), 30, interval, 1e-6)
+    coefficients = economise(lambda n: Fraction(1, math.factorial(n)), 30, interval, 1e-6)
     assert len(coefficients) < 10  # Taylor's series needs ten terms
     x = np.linspace(-0.5, 1, 301)
     assert np.abs(np.polynomial.polynomial.polyval(x, coefficients) - np.exp(x)).max() <= 1e-6

@@ -160,12 +160,12 @@ def sealed(document: dict[str, Any], others: dict[str, bytes]) -> dict[str, Any]
 
 def _archive(manifest: bytes, others: dict[str, bytes], rng: random.Random) -> bytes:
     """Return an archive of the members, sometimes in a form that RLX does not write."""
-    from rlx.targets.artifacts.container import packed
+    from rlx.targets.artifacts.container import pack_archive
 
     contents = [("manifest.json", manifest), *others.items()]
     how = rng.randrange(30)
     if how > 4:
-        return packed(dict(contents))
+        return pack_archive(dict(contents))
     compression = zipfile.ZIP_DEFLATED if how == 0 else zipfile.ZIP_STORED
     if how == 1:
         contents.append(rng.choice((("more", b"x"), ("../x", b""), ("/etc/x", b""), ("a" * 60000, b""))))
@@ -178,7 +178,7 @@ def _archive(manifest: bytes, others: dict[str, bytes], rng: random.Random) -> b
     with zipfile.ZipFile(buffer, "w", compression) as archive:
         for name, data in contents:
             archive.writestr(name, data)
-    data = bytearray(buffer.getvalue() if how < 4 else packed(dict(contents)))
+    data = bytearray(buffer.getvalue() if how < 4 else pack_archive(dict(contents)))
     if how == 4:  # wrong sizes and offsets
         for _ in range(rng.randrange(1, 4)):
             at = data.rindex(b"PK\x01\x02" if rng.random() < 0.5 and b"PK\x01\x02" in data else b"PK\x05\x06")

@@ -16,7 +16,7 @@ from rlx.ir.shape import Shape
 from rlx.ops.convolution.convolution import out_size, pads_of, per_axis
 from rlx.ops.convolution.pool_gradient import Taps, winners
 from rlx.ops.lift import cast, inexact, size_of, tensor_like
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -179,7 +179,7 @@ def avg_pool(
     if divisor_override is not None:
         if isinstance(divisor_override, bool) or divisor_override == 0:
             raise ShapeError(f"divisor_override must be a number that is not 0, got {divisor_override!r}")
-        return cast(b, _sums(b, widened(b, x), window) / float(divisor_override), x.dtype)
+        return cast(b, _sums(b, statistics_input(b, x), window) / float(divisor_override), x.dtype)
     if count_include_pad and any(window.room):
         edges = list(zip(window.pads[::2], window.pads[1::2], strict=True))
         x = b.pad(x, [(0, 0), (0, 0), *edges])
@@ -187,7 +187,7 @@ def avg_pool(
         window, count_include_pad = _PoolWindow(x.shape, kernel, stride, room, dilation, False), False
     if window.dilation == (1,) * len(window.kernel):
         return b.pool(x, kind="mean", count_include_pad=count_include_pad, **window.arguments())
-    wide = widened(b, x)
+    wide = statistics_input(b, x)
     if count_include_pad:
         return cast(b, _sums(b, wide, window) / float(prod(window.kernel)), x.dtype)
     counted = b.expand(b.constant(1, dtype=wide.dtype), (1, 1, *window.sizes))
@@ -262,7 +262,7 @@ def lp_pool(
     x = inexact(b, tensor_like(b, x, f32))
     if isinstance(norm_type, bool) or not isinstance(norm_type, (int, float)) or norm_type <= 0:
         raise ShapeError(f"norm_type must be a positive number, got {norm_type!r:.60}")
-    powers = sum_pool(b, b.pow(widened(b, x), float(norm_type)), kernel, stride, padding, ceil_mode)
+    powers = sum_pool(b, b.pow(statistics_input(b, x), float(norm_type)), kernel, stride, padding, ceil_mode)
     return cast(b, b.pow(powers, 1 / norm_type), x.dtype)
 
 
@@ -305,7 +305,7 @@ def adaptive_avg_pool(b: Builder, x: Any, size: Any) -> Tensor:
         ShapeError: Sizes are symbolic. Allowed are a size of 1 and a size that divides that of `x`.
     """
     x = inexact(b, tensor_like(b, x, f32))
-    result, sizes = widened(b, x), _targets(x, size)
+    result, sizes = statistics_input(b, x), _targets(x, size)
     if all(new == 1 for new in sizes):
         return cast(b, b.mean(result, range(2, x.rank), keep_dims=True), x.dtype)
     for axis, new in enumerate(sizes, 2):

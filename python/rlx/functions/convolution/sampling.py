@@ -13,7 +13,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.convolution.convolution import out_size, per_axis, per_edge
 from rlx.ops.lift import cast, inexact, size_of, tensor_like
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -59,7 +59,7 @@ def grid_sample(
         raise ShapeError(f"mode is 'bilinear', 'nearest' or, of two axes, 'bicubic', not {mode!r} of {count} axes")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ShapeError(f"padding_mode is 'zeros', 'border' or 'reflection', not {padding_mode!r}")
-    wide = widened(b, x)
+    wide = statistics_input(b, x)
     kind = wide.dtype
     taps: list[list[_Tap]] = []
     for axis, size in enumerate(x.shape.dims[2:]):
@@ -172,7 +172,7 @@ def affine_grid(b: Builder, theta: Any, size: Any, align_corners: bool = False) 
         raise ShapeError(f"theta is [N, 2, 3] for a size of 4 and [N, 3, 4] for one of 5; got {theta.shape}, {size}")
     if theta.shape.dims[0] != dims[0]:
         raise ShapeError(f"theta {theta.shape} has another N than size {tuple(dims)}")
-    wide = widened(b, theta)
+    wide = statistics_input(b, theta)
     spatial = dims[2:]
     columns = [_centres(b, spatial[a], a, spatial, wide.dtype, align_corners) for a in reversed(range(count))]
     ones = b.expand(b.constant(1, dtype=wide.dtype), spatial)

@@ -8,7 +8,7 @@ from rlx.ir.dims.dim import product
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.factorization.matrices import as_floats, order_of
 from rlx.ops.lift import cast
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 
 
@@ -22,7 +22,7 @@ def det(b: Builder, a: Any) -> Tensor:
     a = as_floats(b, a)
     size, _ = order_of(a.shape, square=True)
     batch = a.shape.dims[:-2]
-    matrices = widened(b, b.reshape(a, (product(batch), size, size)))
+    matrices = statistics_input(b, b.reshape(a, (product(batch), size, size)))
     found = _expanded(b, matrices) if size <= 3 else _eliminated(b, matrices)
     return cast(b, b.reshape(found, batch), a.dtype)
 

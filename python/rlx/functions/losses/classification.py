@@ -11,8 +11,8 @@ from rlx.functions.shape.arrange import moveaxis
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axis_of, cast, inexact, size_of, tensor_like
-from rlx.ops.loss import class_labels, like, reduced, together
-from rlx.ops.norm import widened
+from rlx.ops.loss import class_labels, like, reduce_loss, together
+from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -77,7 +77,7 @@ def _mean_by(b: Builder, losses: Tensor, share: Tensor, reduction: str, given: T
     """Return the reduced losses. The mean divides by the total weight, and is NaN if that is 0."""
     if reduction == "mean":
         return cast(b, b.sum(losses) / b.sum(share), given.dtype)
-    return reduced(b, losses, reduction, given)
+    return reduce_loss(b, losses, reduction, given)
 
 
 def _smoothing(value: Any) -> float:
@@ -119,13 +119,13 @@ def cross_entropy(
     """
     x, place = _classes_last(b, logits, axis, "logits")
     target, smoothing = tensor_like(b, target, f32), _smoothing(label_smoothing)
-    scores = log_softmax(b, widened(b, x), -1)
+    scores = log_softmax(b, statistics_input(b, x), -1)
     own = _class_weight(b, weight, scores)
     if not target.dtype.is_inexact or target.rank < x.rank:
         labels = _labels(b, x, target, f"logits {x.shape} (classes last)")
         losses, share = _label_losses(b, scores, labels, own, ignore_index, smoothing)
         if own is None and not smoothing:  # the loss with a gradient in closed form
-            plain = b.softmax_cross_entropy_with_logits(widened(b, x), labels)
+            plain = b.softmax_cross_entropy_with_logits(statistics_input(b, x), labels)
             losses = b.where(share > 0.0, plain, 0.0)
         return _mean_by(b, losses, share, reduction, x)
     target = cast(b, moveaxis(b, target, place, -1), scores.dtype)
@@ -137,7 +137,7 @@ def cross_entropy(
         target = target * (1.0 - smoothing) + each
     terms = b.where(target == 0.0, 0.0, target * scores)  # probability 0 has loss 0, even at -inf
     losses = -b.sum(terms if own is None else terms * own, -1)
-    return reduced(b, losses, reduction, x)
+    return reduce_loss(b, losses, reduction, x)
 
 
 @helper
@@ -165,7 +165,7 @@ def nll_loss(
         ShapeError: Shapes or dtypes do not fit together.
     """
     x, _ = _classes_last(b, log_probs, axis, "log_probs")
-    scores = widened(b, x)
+    scores = statistics_input(b, x)
     labels = _labels(b, x, tensor_like(b, target, f32), f"log_probs {x.shape} (classes last)")
     losses, share = _label_losses(b, scores, labels, _class_weight(b, weight, scores), ignore_index, 0.0)
     return _mean_by(b, losses, share, reduction, x)
@@ -197,7 +197,7 @@ def binary_cross_entropy(
         ShapeError: The shapes do not broadcast.
     """
     p, t = together(b, prediction, target)
-    x, wide = widened(b, p), widened(b, t)
+    x, wide = statistics_input(b, p), statistics_input(b, t)
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
         """Return PyTorch's slope. It is bounded, so that its product with a sigmoid slope of 0 is 0."""
@@ -206,7 +206,7 @@ def binary_cross_entropy(
         return (tangents[0] * ((x - t) / b.maximum((1.0 - x) * x, _LEAST_VARIANCE)) + tangents[1] * by_target,)
 
     losses = b.custom_fn(_cross_entropies, x, wide, jvp=slope)
-    return reduced(b, losses if weight is None else losses * like(b, weight, x), reduction, p)
+    return reduce_loss(b, losses if weight is None else losses * like(b, weight, x), reduction, p)
 
 
 def _cross_entropies(p: Tensor, t: Tensor) -> Tensor:
@@ -223,14 +223,14 @@ def _margins(b: Builder, margin: Any, slack: Tensor) -> Tensor:
 def hinge_loss(b: Builder, prediction: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """The hinge loss `max(0, margin - prediction·target)` for targets -1 and 1, as in Optax; operands broadcast."""
     x, t = together(b, prediction, target)
-    return reduced(b, _margins(b, margin, widened(b, x) * widened(b, t)), reduction, x)
+    return reduce_loss(b, _margins(b, margin, statistics_input(b, x) * statistics_input(b, t)), reduction, x)
 
 
 @helper
 def soft_margin_loss(b: Builder, prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
     """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` for targets -1 and 1; operands broadcast."""
     x, t = together(b, prediction, target)
-    return reduced(b, softplus(b, -(widened(b, x) * widened(b, t))), reduction, x)
+    return reduce_loss(b, softplus(b, -(statistics_input(b, x) * statistics_input(b, t))), reduction, x)
 
 
 @helper
@@ -239,9 +239,9 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """PyTorch's `hinge_embedding_loss`: the distance for targets 1, `max(0, margin - distance)` for targets -1."""
     x, t = together(b, prediction, target)
-    wide = widened(b, x)
+    wide = statistics_input(b, x)
     losses = b.where(t == 1.0, wide, 0.0) + b.where(t == -1.0, _margins(b, margin, wide), 0.0)
-    return reduced(b, losses, reduction, x)
+    return reduce_loss(b, losses, reduction, x)
 
 
 @helper
@@ -250,4 +250,6 @@ def margin_ranking_loss(
 ) -> Tensor:
     """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` for targets -1 and 1."""
     x, y, t = together(b, first, second, target)
-    return reduced(b, _margins(b, margin, widened(b, t) * (widened(b, x) - widened(b, y))), reduction, x)
+    return reduce_loss(
+        b, _margins(b, margin, statistics_input(b, t) * (statistics_input(b, x) - statistics_input(b, y))), reduction, x
+    )

@@ -8,8 +8,8 @@ from typing import Any
 from rlx.functions.reduction.statistics import norm
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axis_of, cast
-from rlx.ops.loss import reduced, together
-from rlx.ops.norm import widened
+from rlx.ops.loss import reduce_loss, together
+from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -21,7 +21,7 @@ _SQUARE_EPS = 1e-12
 def l1_loss(b: Builder, prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
     """PyTorch's `l1_loss`: `|prediction - target|`. Operands broadcast; `reduction` is `mean`, `sum` or `none`."""
     x, y = together(b, prediction, target)
-    return reduced(b, b.abs(widened(b, x) - widened(b, y)), reduction, x)
+    return reduce_loss(b, b.abs(statistics_input(b, x) - statistics_input(b, y)), reduction, x)
 
 
 @helper
@@ -43,11 +43,11 @@ def smooth_l1_loss(b: Builder, prediction: Any, target: Any, beta: float = 1.0, 
     if beta == 0:
         return l1_loss(b, prediction, target, reduction)
     x, y = together(b, prediction, target)
-    distance = widened(b, x) - widened(b, y)
+    distance = statistics_input(b, x) - statistics_input(b, y)
     # For small distances `near` is the distance itself, so one formula covers both branches. It uses the signed
     # distance because |x| has no second derivative at 0.
     near = b.clip(distance, -float(beta), float(beta))
-    return reduced(b, near * (distance - near * 0.5) * (1 / beta), reduction, x)
+    return reduce_loss(b, near * (distance - near * 0.5) * (1 / beta), reduction, x)
 
 
 @helper
@@ -67,7 +67,7 @@ def kl_div(b: Builder, log_probs: Any, target: Any, reduction: str = "mean", log
         ShapeError: The shapes do not broadcast.
     """
     x, t = together(b, log_probs, target)
-    wide, of_target = widened(b, x), widened(b, t)
+    wide, of_target = statistics_input(b, x), statistics_input(b, t)
     if log_target:
         some = of_target > float("-inf")
         losses = b.where(some, b.exp(of_target) * (b.where(some, of_target, 0.0) - wide), 0.0)
@@ -79,7 +79,7 @@ def kl_div(b: Builder, log_probs: Any, target: Any, reduction: str = "mean", log
             raise ShapeError("batchmean needs an axis of the batch, and there is none")
         rest = b.sum(losses, range(1, x.rank))
         return cast(b, b.mean(rest), x.dtype)
-    return reduced(b, losses, reduction, x)
+    return reduce_loss(b, losses, reduction, x)
 
 
 @helper
@@ -101,7 +101,7 @@ def cosine_similarity(b: Builder, first: Any, second: Any, axis: int = 1, eps: f
     """
     x, y = together(b, first, second)
     place = axis_of(axis, x.rank)
-    wide, other = widened(b, x), widened(b, y)
+    wide, other = statistics_input(b, x), statistics_input(b, y)
     lengths = [b.sqrt(b.maximum(b.sum(v * v, place), float(eps) ** 2)) for v in (wide, other)]
     return cast(b, b.sum(wide * other, place) / (lengths[0] * lengths[1]), x.dtype)
 
@@ -126,11 +126,11 @@ def cosine_embedding_loss(
     x, y = together(b, first, second)
     if x.rank not in (1, 2):
         raise ShapeError(f"cosine_embedding_loss takes [N, D] or [D], got {x.shape}")
-    wide, other = widened(b, x), widened(b, y)
+    wide, other = statistics_input(b, x), statistics_input(b, y)
     squares = (b.sum(wide * wide, -1) + _SQUARE_EPS) * (b.sum(other * other, -1) + _SQUARE_EPS)
     cosine, wanted = together(b, b.sum(wide * other, -1) / b.sqrt(squares), target)
     losses = b.where(wanted == 1.0, 1.0 - cosine, 0.0) + b.where(wanted == -1.0, b.relu(cosine - float(margin)), 0.0)
-    return reduced(b, losses, reduction, x)
+    return reduce_loss(b, losses, reduction, x)
 
 
 @helper
@@ -140,7 +140,7 @@ def pairwise_distance(
     """PyTorch's `pairwise_distance`: the `p`-norm of `first - second + eps` along the last axis; operands broadcast."""
     x, y = together(b, first, second)
     axis_of(-1, x.rank)
-    return cast(b, norm(b, widened(b, x) - widened(b, y) + float(eps), p, -1, keepdims), x.dtype)
+    return cast(b, norm(b, statistics_input(b, x) - statistics_input(b, y) + float(eps), p, -1, keepdims), x.dtype)
 
 
 @helper
@@ -172,11 +172,11 @@ def triplet_margin_loss(
         ShapeError: The shapes do not broadcast.
     """
     x, near, far = together(b, anchor, positive, negative)
-    wide, near, far = (widened(b, v) for v in (x, near, far))
+    wide, near, far = (statistics_input(b, v) for v in (x, near, far))
     apart = pairwise_distance(b, wide, far, p, eps)
     if swap:
         apart = b.minimum(apart, pairwise_distance(b, near, far, p, eps))
-    return reduced(b, b.relu(pairwise_distance(b, wide, near, p, eps) - apart + float(margin)), reduction, x)
+    return reduce_loss(b, b.relu(pairwise_distance(b, wide, near, p, eps) - apart + float(margin)), reduction, x)
 
 
 @helper
@@ -194,13 +194,13 @@ def poisson_nll_loss(
     `full` adds Stirling's term of `t!`.
     """
     x, y = together(b, prediction, target)
-    rate, t = widened(b, x), widened(b, y)
+    rate, t = statistics_input(b, x), statistics_input(b, y)
     losses = b.exp(rate) - t * rate if log_input else rate - t * b.log(rate + float(eps))
     if full:
         large = t > 1.0
         held = b.where(large, t, 1.0)
         losses = losses + b.where(large, held * b.log(held) - held + b.log(held * (2 * pi)) * 0.5, 0.0)
-    return reduced(b, losses, reduction, x)
+    return reduce_loss(b, losses, reduction, x)
 
 
 @helper
@@ -218,6 +218,6 @@ def gaussian_nll_loss(
     All three operands broadcast. Where `var` is below `eps` it has no gradient.
     """
     x, t, v = together(b, prediction, target, var)
-    difference, spread = widened(b, x) - widened(b, t), b.maximum(widened(b, v), float(eps))
+    difference, spread = statistics_input(b, x) - statistics_input(b, t), b.maximum(statistics_input(b, v), float(eps))
     losses = (b.log(spread) + difference * difference / spread) * 0.5
-    return reduced(b, losses + 0.5 * log(2 * pi) if full else losses, reduction, x)
+    return reduce_loss(b, losses + 0.5 * log(2 * pi) if full else losses, reduction, x)

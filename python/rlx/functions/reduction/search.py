@@ -19,7 +19,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axis_of, cast, common, constant_scalar, inexact, tensor_like
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -294,7 +294,7 @@ def logcumsumexp(b: Builder, x: Any, axis: int = -1) -> Tensor:
     if x.dtype.is_complex:
         raise ShapeError(f"it takes real numbers, not {x.dtype.name}")
     place, kind = axis_of(axis, x.rank), x.dtype
-    x = widened(b, x)
+    x = statistics_input(b, x)
     count = x.shape.dims[place]
     if type(count) is not int:
         rows = b.moveaxis(x, place, 0)

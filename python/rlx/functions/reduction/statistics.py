@@ -12,7 +12,7 @@ from rlx.ir.dims.dim import product
 from rlx.ir.dtype import bool_, f32, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axes_of, axis_of, cast, inexact, size_of, tensor_like
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -52,7 +52,7 @@ def var(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float
     """
     x = _real(b, x)
     axes = axes_of(axis, x.rank, "axis")
-    wide = widened(b, x)
+    wide = statistics_input(b, x)
     centred = wide - b.mean(wide, axes, keep_dims=True)
     total = b.sum(centred * centred, axes, keep_dims=keepdims)
     count = product(x.shape.dims[a] for a in axes)
@@ -66,7 +66,7 @@ def var(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float
 def std(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
     """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
     x = _real(b, x)
-    return cast(b, root(b, var(b, widened(b, x), axis, ddof, keepdims)), x.dtype)
+    return cast(b, root(b, var(b, statistics_input(b, x), axis, ddof, keepdims)), x.dtype)
 
 
 @helper
@@ -106,7 +106,7 @@ def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepd
     """
     x = _real(b, x)
     axes = axes_of(axis, x.rank, "axis")
-    wide = widened(b, x)
+    wide = statistics_input(b, x)
     largest = b.stop_gradient(b.max(wide, axes, keep_dims=True))
     # NaN and infinities propagate through exp; subtracting them would give inf - inf.
     shift = b.where(b.isfinite(largest), largest, 0.0)
@@ -190,7 +190,7 @@ def quantile(
         return b.stack([quantile(b, x, one, axis, keepdims) for one in q], axis=0)
     if isinstance(q, bool) or not isinstance(q, (int, float, np.integer, np.floating)) or not 0 <= q <= 1:
         raise ShapeError(f"q must be a number from 0 to 1, got {q!r:.60}", hint="g.quantile(x, [0.1, 0.9])")
-    rows, axes = _quantile_rows(b, widened(b, x), axis)
+    rows, axes = _quantile_rows(b, statistics_input(b, x), axis)
     last, size = rows.rank - 1, rows.shape.dims[-1]
     if type(size) is not int or not size:
         raise ShapeError(f"quantile takes axes of known size that are not empty; they have {size} elements")
@@ -246,7 +246,7 @@ def norm(
 def elements_norm(b: Builder, x: Any, ord: float, axis: Any, keepdims: bool) -> Tensor:
     """Return `norm` of the elements along any axes, for any `ord`."""
     x = inexact(b, tensor_like(b, x, f32))
-    wide = _norm(b, widened(b, x), ord, axis, keepdims)
+    wide = _norm(b, statistics_input(b, x), ord, axis, keepdims)
     return wide if x.dtype.is_complex else cast(b, wide, x.dtype)
 
 

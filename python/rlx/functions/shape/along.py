@@ -18,7 +18,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Size, TensorLike
 from rlx.ops.indexing import from_the_end
 from rlx.ops.lift import axis_of, broadcast, cast, tensor_like
-from rlx.ops.shape.index import clamped, extent
+from rlx.ops.shape.index import clamp_indices, extent
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -155,7 +155,7 @@ def _starts(b: Builder, starts: Any, x: Tensor, sizes: Sequence[Dim]) -> list[Te
         index = from_the_end(b, _indices(b, start), whole)
         if index.rank:
             raise ShapeError(f"a start is a scalar, not {index.shape}")
-        result.append(clamped(b, index, whole - size + 1))
+        result.append(clamp_indices(b, index, whole - size + 1))
     return result
 
 
@@ -244,7 +244,7 @@ def ravel_multi_index(b: Builder, multi_index: Sequence[Any], dims: Sequence[Any
     kind = i32 if type(count) is int and count <= i32.max else i64
     linear = None
     for index, size in zip(parts, dims, strict=True):
-        place = cast(b, clamped(b, index, size), kind)
+        place = cast(b, clamp_indices(b, index, size), kind)
         linear = place if linear is None else linear * cast(b, extent(b, size), kind) + place
     assert linear is not None
     return linear

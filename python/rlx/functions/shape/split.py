@@ -12,7 +12,7 @@ from rlx.functions.shape.arrange import expand_dims, ravel, squeeze
 from rlx.ir.dims.dim import Dim, exact_divide
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ops.lift import axis_of, common, listed, tensor_like
+from rlx.ops.lift import as_tensors, axis_of, common, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -24,7 +24,7 @@ def stack(b: Builder, xs: Sequence[Any], axis: int = 0) -> Tensor:
     Raises:
         ShapeError: There are none, or their shapes differ.
     """
-    tensors = common(b, *listed(xs))
+    tensors = common(b, *as_tensors(xs))
     if any(t.shape.dims != tensors[0].shape.dims for t in tensors):
         raise ShapeError(f"tensors must have one shape, got {', '.join(str(t.shape) for t in tensors)}")
     place = axis_of(axis, tensors[0].rank + 1)
@@ -129,7 +129,7 @@ def unstack(b: Builder, x: Any, axis: int = 0) -> list[Tensor]:
 @helper
 def concatenate(b: Builder, xs: Sequence[Any], axis: int | None = 0) -> Tensor:
     """NumPy's `concatenate`, the same as `concat`: tensors joined along an axis; for None, their flattened elements."""
-    tensors = common(b, *listed(xs))
+    tensors = common(b, *as_tensors(xs))
     if axis is None:
         tensors, axis = [ravel(b, x) for x in tensors], 0
     return b.concat(tensors, axis)

@@ -12,7 +12,7 @@ from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.complex import as_complex, as_part
 from rlx.ops.lift import axes_of, axis_of, cast, tensor_like
-from rlx.ops.signal.fft import resized
+from rlx.ops.signal.fft import resize_axis
 from rlx.ops.signal.fourier import convolution_length, multiplicities
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
@@ -69,7 +69,7 @@ def _over_axes(b: Builder, x: Any, s: Any, axes: Any, inverse: bool, norm: str |
             )
         axes = tuple(places)
         for n, axis in zip(sizes, places, strict=True):
-            x = resized(b, x, n, axis_of(axis, x.rank))
+            x = resize_axis(b, x, n, axis_of(axis, x.rank))
     for axis in reversed(axes_of(axes, x.rank)):
         x = b.fft(x, axis=axis, inverse=inverse, norm=norm)
     return x

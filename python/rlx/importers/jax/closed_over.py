@@ -30,7 +30,7 @@ class Opened:
     out_tree: Any = None
 
 
-def opened(jax: ModuleType, function: Callable[..., Any], args: Sequence[Any]) -> Opened:
+def with_arrays_as_arguments(jax: ModuleType, function: Callable[..., Any], args: Sequence[Any]) -> Opened:
     """A jitted function with the large arrays that it closes over as further arguments; as it is if there are none.
 
     A function without large closed-over arrays is returned unchanged. Arrays with one value everywhere are not changed,

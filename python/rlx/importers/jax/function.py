@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.jax.closed_over import Opened, opened
-from rlx.importers.jax.kept import Kept, module_of, platforms, tracing
+from rlx.importers.jax.closed_over import Opened, with_arrays_as_arguments
+from rlx.importers.jax.primitive_calls import PrimitiveCalls, module_of, platforms, tracing
 from rlx.importers.stablehlo.function import from_module, usable_names
 from rlx.importers.table import LARGEST_LITERAL, importer
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_integer
-from rlx.support.packages import required
-from rlx.support.short import shown
+from rlx.support.packages import import_package
+from rlx.support.short import short_repr
 
 
-@answered
+@with_call_errors
 @importer
 def from_jax(
     function: Callable[..., Any],
@@ -54,7 +54,7 @@ def from_jax(
             ops.
         Error: JAX is not installed or cannot trace the function, or RLX does not have a dtype.
     """
-    jax = required("jax", "rlx.from_jax")
+    jax = import_package("jax", "rlx.from_jax")
     if not callable(function):
         raise Error(f"expected a function, got {type(function).__name__}", hint="rlx.from_jax(function, *arguments)")
     static = _positions(static_argnums, "static_argnums", args)
@@ -107,19 +107,19 @@ def traced(
     Raises:
         Error: As for `from_jax`.
     """
-    jax = required("jax", "rlx.from_jax")
+    jax = import_package("jax", "rlx.from_jax")
     function, args = _of_key_data(jax, function, args)
     called = Opened(jax.jit(function, keep_unused=True), args)
     # If the user names the parameters, constants do not become parameters: they would be trained.
     largest_literal = LARGEST_LITERAL if params is None else math.inf
     if params is None:
         with tracing():
-            called = opened(jax, called.function, args)
+            called = with_arrays_as_arguments(jax, called.function, args)
     closed_over = {f"constant{n}": value for n, value in enumerate(called.closed_over)}
     problem: Error | None = None
     for platform in platforms():
         try:
-            kept = Kept()
+            kept = PrimitiveCalls()
             exported = kept.export(called.function, called.args, platform)
             names = names or [f"arg{n}" for n in range(len(exported.in_avals) - len(closed_over))]
             module, constants = module_of(exported)
@@ -160,7 +160,7 @@ def _check_traceable(names: Sequence[str], leaves: Sequence[tuple[int, Any]]) ->
             continue
         what = "it" if re.fullmatch(r"arg\d+", name) else f"all of argument {position}"
         raise Error(
-            f"from_jax: '{name}' is {shown(leaf)}, and arguments of the graph are arrays and numbers",
+            f"from_jax: '{name}' is {short_repr(leaf)}, and arguments of the graph are arrays and numbers",
             hint=f"static_argnums={position} makes {what} a Python value for the trace; or close over it, "
             "by functools.partial(function, name=value) or a lambda",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 
 # The number of pairs of terms of the continued fraction. It needs about sqrt(max(a, b)); 100 suffice for shapes of
 # thousands.
@@ -20,7 +20,7 @@ def tangent(bound: Callable[..., Any], args: Sequence[Any], moved: Sequence[Any]
         args: a, b and x, of one shape and dtype.
         moved: Their tangents.
     """
-    jax, jnp = required("jax", "rlx.from_jax"), required("jax.numpy", "rlx.from_jax")
+    jax, jnp = import_package("jax", "rlx.from_jax"), import_package("jax.numpy", "rlx.from_jax")
     a, b, x = args
     wide = jnp.promote_types(x.dtype, jnp.float32)
     of_shapes = [jax.jvp(f, (v.astype(wide),), (jnp.ones(v.shape, wide),))[1] for f, v in _by_shapes(a, b, x, wide)]
@@ -39,7 +39,7 @@ def _value(a: Any, b: Any, x: Any) -> Any:
 
     This form has derivatives with respect to all three arguments.
     """
-    jnp, lax = required("jax.numpy", "rlx.from_jax"), required("jax.lax", "rlx.from_jax")
+    jnp, lax = import_package("jax.numpy", "rlx.from_jax"), import_package("jax.lax", "rlx.from_jax")
     is_turned = x > (a + 1) / (a + b + 2)  # the complement converges faster here
     a, b, x = jnp.where(is_turned, b, a), jnp.where(is_turned, a, b), jnp.where(is_turned, 1 - x, x)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from rlx.importers.onnx.order import names_read
 from rlx.importers.onnx.rules import (
-    bounded,
+    element_count,
     static_dims,
     structural,
 )
@@ -262,7 +262,7 @@ def _batched_scan(
     g, count = scope.g, attributes["num_scan_inputs"]
     tensors = _tensors(scope, [v for v in others if v is not None])
     rows: list[Sequence[Tensor]] = []
-    for i in range(bounded(static_dims(tensors[0], 0)[0], "elements of a batch", _REPEATED)):
+    for i in range(element_count(static_dims(tensors[0], 0)[0], "elements of a batch", _REPEATED)):
         row = [g.squeeze(g.narrow(t, 0, i, 1), 0) for t in tensors]
         last, stacks = _scan(scope, attributes["body"], row[: len(row) - count], row[len(row) - count :])
         rows.append((*last, *stacks))

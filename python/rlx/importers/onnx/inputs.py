@@ -18,7 +18,7 @@ from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.dims.text import CALLS
 from rlx.ir.dtype import dtype as rlx_dtype
-from rlx.ir.given import given_array
+from rlx.ir.python_values import given_array
 from rlx.support.errors import Error, ParseError, ShapeError, UnsupportedError
 
 

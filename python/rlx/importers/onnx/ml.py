@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx.importers.onnx.ml_scores import regressed, rows_of
-from rlx.importers.onnx.rules import bounded, imports, static_dims
+from rlx.importers.onnx.ml_scores import reduce_targets, rows_of
+from rlx.importers.onnx.rules import element_count, imports, static_dims
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.support.errors import UnsupportedError
@@ -81,7 +81,7 @@ def linear_regressor(
     weights = np.array(coefficients, np.float32).reshape(targets, -1)
     result = g.matmul(g.cast(rows_of(g, x), "f32"), g.constant(weights.T.copy()))
     result = result if intercepts is None else g.add(result, g.constant(np.array(intercepts, np.float32)))
-    return regressed(g, result, post_transform)
+    return reduce_targets(g, result, post_transform)
 
 
 @imports(f"{_DOMAIN}.FeatureVectorizer")
@@ -161,7 +161,7 @@ class LabelTable:
 def label_encoder(g: Graph, x: Tensor, *, table: LabelTable) -> Tensor:
     """Return the value of each key, by comparison with all keys. NaN can be a key."""
     keys, values = table.keys, table.values
-    bounded(keys.size, "keys", _MOST_KEYS)
+    element_count(keys.size, "keys", _MOST_KEYS)
     if keys.dtype.kind not in "iuf" or values.dtype.kind not in "iuf" or not keys.size or keys.shape != values.shape:
         raise UnsupportedError("of what are not numbers cannot be imported")
     other = (

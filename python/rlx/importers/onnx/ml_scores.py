@@ -16,7 +16,7 @@ from rlx.support.errors import UnsupportedError
 KINDS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def transformed(g: Graph, scores: Tensor, kind: str) -> Tensor:
+def apply_post_transform(g: Graph, scores: Tensor, kind: str) -> Tensor:
     """A function of scores, `[rows, classes]`, by its name in `post_transform`.
 
     Raises:
@@ -37,7 +37,7 @@ def transformed(g: Graph, scores: Tensor, kind: str) -> Tensor:
     raise UnsupportedError(f"with the function '{kind}' of its scores cannot be imported")
 
 
-def regressed(g: Graph, result: Tensor, kind: str) -> Tensor:
+def reduce_targets(g: Graph, result: Tensor, kind: str) -> Tensor:
     """A function of the targets of a regression, `[rows, targets]`.
 
     Raises:
@@ -45,7 +45,7 @@ def regressed(g: Graph, result: Tensor, kind: str) -> Tensor:
     """
     if kind not in ("NONE", "PROBIT") and result.shape.dims[1] == 1:
         raise UnsupportedError(f"of one target with the function '{kind}' of it cannot be imported")
-    return transformed(g, result, kind)
+    return apply_post_transform(g, result, kind)
 
 
 def _inverse_erf(g: Graph, x: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.ml_scores import KINDS, labels_of, regressed, rows_of, transformed, two_columns
-from rlx.importers.onnx.rules import all_within, bounded, imports
+from rlx.importers.onnx.ml_scores import KINDS, apply_post_transform, labels_of, reduce_targets, rows_of, two_columns
+from rlx.importers.onnx.rules import all_within, element_count, imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
@@ -190,7 +190,7 @@ def _weights(
     Raises:
         ValueError: A weight does not have a node and a target.
     """
-    bounded(count * targets, "weights of leaves")
+    element_count(count * targets, "weights of leaves")
     start, add = {"MIN": (np.inf, np.minimum), "MAX": (-np.inf, np.maximum)}.get(how, (0.0, np.add))
     table = np.full((count, targets), start, weights.dtype)
     places = np.asarray(nodes, np.int64), np.asarray(ids, np.int64)
@@ -266,7 +266,7 @@ def tree_ensemble_regressor(
     table = _weights(forest.yes.size, targets, ids, leaves.target_ids, weights, aggregate_function)
     result = _aggregated(g, x, forest, table, aggregate_function)
     result = _with_base(g, result, ensemble.base, targets)
-    return g.cast(regressed(g, result, ensemble.post_transform), "f32")
+    return g.cast(reduce_targets(g, result, ensemble.post_transform), "f32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,7 +310,7 @@ def tree_ensemble_classifier(
     scores = g.cast(_with_base(g, _aggregated(g, x, forest, table, "SUM"), base, count), "f32")
     # With two classes, ONNX Runtime chooses the second one if its score is positive.
     best = g.cast(g.gt(scores[:, 1], 0.0), "i32") if count == 2 else g.argmax(scores, 1)
-    return labels_of(g, best, *labels, wanted), transformed(g, scores, kind)
+    return labels_of(g, best, *labels, wanted), apply_post_transform(g, scores, kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,7 +374,7 @@ def tree_ensemble(
     forest, own = nodes.forest(count), np.arange(inner, inner + count)
     how, kind = dict(enumerate(_AGGREGATES))[aggregate_function], dict(enumerate(KINDS))[post_transform]
     table = _weights(forest.yes.size, leaves.n_targets, own, leaves.leaf_targetids, leaves.leaf_weights, how)
-    return g.cast(transformed(g, _aggregated(g, x, forest, table, how), kind), x.dtype)
+    return g.cast(apply_post_transform(g, _aggregated(g, x, forest, table, how), kind), x.dtype)
 
 
 def _with_members(forest: _Forest, members: np.ndarray | None) -> _Forest:

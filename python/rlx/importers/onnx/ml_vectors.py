@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx.importers.onnx.ml_scores import ClassLabels, kernel, rows_of, transformed, two_columns
-from rlx.importers.onnx.rules import bounded, imports
+from rlx.importers.onnx.ml_scores import ClassLabels, apply_post_transform, kernel, rows_of, two_columns
+from rlx.importers.onnx.rules import element_count, imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
@@ -41,7 +41,7 @@ def linear_classifier(
     scores = g.matmul(x, literal_or_weight(g, weights.T.copy()))
     scores = g.add(scores, g.constant(np.array(intercepts, np.float32))) if intercepts else scores
     if count > 1:
-        return labels.of(g, g.argmax(scores, 1), wanted), transformed(g, scores, kind)
+        return labels.of(g, g.argmax(scores, 1), wanted), apply_post_transform(g, scores, kind)
     if labels.count != 2:
         raise UnsupportedError(f"of {labels.count} classes by one score cannot be imported")
     second = g.squeeze(g.gt(scores, 0.0), 1)
@@ -98,14 +98,14 @@ def svm_classifier(
 ) -> tuple[Tensor, Tensor]:
     """Classify by votes from a comparison of each pair of classes; without support vectors, by the largest score."""
     x, counts, kind = g.cast(rows_of(g, x), "f32"), svm.vectors_per_class, svm.post_transform
-    classes = bounded(labels.count, "classes", _MOST_CLASSES)
+    classes = element_count(labels.count, "classes", _MOST_CLASSES)
     if classes < 2:
         raise UnsupportedError(f"of {classes} classes cannot be imported")
     if not counts:
         if classes == 2:
             raise UnsupportedError("of two classes without support vectors cannot be imported")
         scores = g.add(kernel(g, x, svm.weights.reshape(classes, -1), "LINEAR", None), float(svm.rho[0]))
-        return labels.of(g, g.argmax(scores, 1), wanted), transformed(g, scores, kind)
+        return labels.of(g, g.argmax(scores, 1), wanted), apply_post_transform(g, scores, kind)
     if len(counts) != classes or min(counts) < 0:
         raise ValueError(f"vectors_per_class is a number of vectors for each class, not {counts}")
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
@@ -114,11 +114,11 @@ def svm_classifier(
     decisions = g.add(decisions, g.constant(np.array(svm.rho, np.float32)))
     best = g.argmax(_votes(g, decisions, pairs, classes), 1)
     if svm.prob_a:
-        scores = transformed(g, _shares(g, decisions, pairs, classes, svm.prob_a, svm.prob_b), kind)
+        scores = apply_post_transform(g, _shares(g, decisions, pairs, classes, svm.prob_a, svm.prob_b), kind)
     elif classes == 2:
         scores = two_columns(g, decisions, kind, kind != "NONE")
     else:
-        scores = transformed(g, decisions, kind)
+        scores = apply_post_transform(g, decisions, kind)
     return labels.of(g, best, wanted), scores
 
 

@@ -14,11 +14,11 @@ from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.importers.table import importer
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.support.files import file_name
-from rlx.support.packages import required
-from rlx.support.short import shown
+from rlx.support.packages import import_package
+from rlx.support.short import short_repr
 from rlx.weights.mapped import content_of_file
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _WHAT = "rlx.from_onnx"
 
 
-@answered
+@with_call_errors
 @importer
 def from_onnx(
     source: str | bytes | os.PathLike[str],
@@ -59,11 +59,11 @@ def from_onnx(
             used in an unsupported form.
         Error: The `onnx` package is missing, the file cannot be read, or RLX does not have a dtype.
     """
-    required("onnx", _WHAT)
+    import_package("onnx", _WHAT)
     if isinstance(source, (bytes, bytearray)):
         return from_bytes(source, "<bytes>", None, sizes, constants)
     if not isinstance(source, (str, os.PathLike)) or source == "":
-        raise Error(f"expected the path of an ONNX file or its bytes, got {shown(source)}")
+        raise Error(f"expected the path of an ONNX file or its bytes, got {short_repr(source)}")
     name = file_name(source)
     return from_bytes(content_of_file(source, "ONNX"), name, os.path.dirname(os.path.abspath(name)), sizes, constants)
 
@@ -86,8 +86,8 @@ def from_bytes(
     """
     for what, given in (("sizes", sizes), ("constants", constants)):
         if given is not None and not isinstance(given, Mapping):
-            raise Error(f"{what}: expected values by name, got {shown(given)}")
-    onnx = required("onnx", _WHAT)
+            raise Error(f"{what}: expected values by name, got {short_repr(given)}")
+    onnx = import_package("onnx", _WHAT)
     message = onnx.ModelProto()
     try:
         message.ParseFromString(memoryview(data))

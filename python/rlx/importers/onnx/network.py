@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx.importers.onnx.rules import (
-    bounded,
+    element_count,
     imports,
     static_dims,
 )
@@ -182,7 +182,7 @@ def spatial_axes(x: Tensor) -> tuple[int, ...]:
 
 @imports("LRN")
 def lrn(g: Graph, x: Tensor, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Tensor:
-    bounded(size, "channels for one result", _MOST_CHANNELS)
+    element_count(size, "channels for one result", _MOST_CHANNELS)
     low, (channels,) = (size - 1) // 2, static_dims(x, 1)
     squares = g.pad(g.mul(x, x), [(0, 0), (low, size - 1 - low), *((0, 0) for _ in spatial_axes(x))])
     total = g.narrow(squares, 1, 0, channels)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx.importers.onnx.network import WindowAttributes, padded, spatial_axes
-from rlx.importers.onnx.rules import Static, bounded, imports, integers, static_dims
+from rlx.importers.onnx.rules import Static, element_count, imports, integers, static_dims
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
@@ -43,7 +43,7 @@ class OnnxPoolWindow:
         for i, (k, s, (low, _), d) in enumerate(
             zip(self.kernel, self.strides, self.padding, self.dilations, strict=True)
         ):
-            bounded(self.counts[i] * k, "positions of windows")
+            element_count(self.counts[i] * k, "positions of windows")
             places = np.arange(self.counts[i])[:, None] * s + np.arange(k)[None] * d - low
             table = np.where((places < 0) | (places >= sizes[i]), sizes[i], places)
             x = g.gather(x, g.constant(table.astype(np.int32)), axis=2 + 2 * i)
@@ -53,7 +53,7 @@ class OnnxPoolWindow:
     def maxima(self, g: Graph, x: Tensor, storage_order: int) -> list[Tensor]:
         """The maxima, and where each is among all elements of the tensor: in rows, or in columns of the spatial axes."""
         batch, channels, *sizes = x.shape.static
-        bounded(math.prod(x.shape.static), "places")
+        element_count(math.prod(x.shape.static), "places")
         half = len(self.kernel)
         least = -math.inf if x.dtype.is_float else int(np.iinfo(x.dtype.numpy).min)
         shape = (batch, channels, *self.counts, math.prod(self.kernel))
@@ -79,7 +79,7 @@ class PoolAttributes(WindowAttributes):
         Raises:
             UnsupportedError: A window has too many elements.
         """
-        bounded(math.prod(self.kernel_shape), "elements of a window")
+        element_count(math.prod(self.kernel_shape), "elements of a window")
         return self.padding(x.shape.dims[2:], self.kernel_shape)
 
     def geometry(self, x: Tensor) -> OnnxPoolWindow:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.dialect.dtypes import listed
+from rlx.dialect.dtypes import dtype_families
 from rlx.importers.onnx.order import names_read
 from rlx.importers.table import MOST_OPS
 from rlx.ir.dtype import BY_NUMPY_NAME, DTYPES
-from rlx.ir.packing import unpacked
+from rlx.ir.packing import unpack
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.weights.encoding import Plain
@@ -142,7 +142,7 @@ class OnnxModel:
             hint = (
                 _WITHOUT_STRINGS
                 if is_text
-                else f"cast it to another type first; RLX has {listed(d.name for d in DTYPES)}"
+                else f"cast it to another type first; RLX has {dtype_families(d.name for d in DTYPES)}"
             )
             raise UnsupportedError(f"{self.name}: {what} has a type that cannot be imported, {name}", hint=hint)
         return dtype
@@ -192,10 +192,10 @@ class OnnxModel:
         if tensor.data_location == tensor.EXTERNAL:
             content = self._external(tensor, what, kind.nbytes(math.prod(shape)))
 
-            def unpack() -> bytes:
-                return unpacked(np.frombuffer(content(), np.uint8), kind, shape).tobytes()
+            def unpacked() -> bytes:
+                return unpack(np.frombuffer(content(), np.uint8), kind, shape).tobytes()
 
-            return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, unpack if kind.packed else content)
+            return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, unpacked if kind.packed else content)
         self._check_length(tensor, what)
 
         def read() -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.importers.onnx.rules import (
-    bounded,
+    element_count,
     imports,
     static_dims,
 )
@@ -151,7 +151,7 @@ class Cell:
         self.g, self.w, self.r, self.batch_first = g, w, operands.r, batch_first
         (self.hidden,) = static_dims(self.r, hidden_axis)
         self.x = g.transpose(x, (1, 0, 2)) if self.batch_first else x
-        self.directions = bounded(static_dims(w, 0)[0], "directions", 2)
+        self.directions = element_count(static_dims(w, 0)[0], "directions", 2)
         direction = attributes.direction
         if direction not in ("forward", "reverse", "bidirectional") or (direction == "bidirectional") != (
             self.directions == 2
@@ -200,7 +200,7 @@ class Cell:
 
     def parts(self, t: Tensor) -> list[Tensor]:
         """Split a tensor into gates along the last axis."""
-        count = bounded(static_dims(t, -1)[0] // self.hidden, "gates", 4)
+        count = element_count(static_dims(t, -1)[0] // self.hidden, "gates", 4)
         return [self.g.narrow(t, -1, k * self.hidden, self.hidden) for k in range(count)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.resize_open import Interpolation, along_open, scaled
-from rlx.importers.onnx.rules import Static, bounded, dims, elements, imports, static_dims
+from rlx.importers.onnx.rules import Static, dims, element_count, elements, imports, static_dims
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
@@ -67,7 +67,7 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 def _weighted(places: np.ndarray, scale: float, kernel: Any, radius: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the elements within the kernel radius of each position, and their weights. Scales below 1 widen the kernel."""
     reach = math.ceil(radius / scale) if scale < 1 else radius
-    bounded(max(places.size, 1) * 2 * reach, "weights")
+    element_count(max(places.size, 1) * 2 * reach, "weights")
     first = np.floor(places)[:, None]
     taken = first + np.arange(-reach + 1, reach + 1)
     weights = kernel((taken - places[:, None]) * min(scale, 1.0))
@@ -95,7 +95,7 @@ def _along(g: Graph, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarra
     if index.shape[1] == 1:
         return g.gather(x, g.constant(index[:, 0]), axis=axis)
     if index.shape[1] >= _MANY:
-        bounded(index.shape[0] * size, "weights")
+        element_count(index.shape[0] * size, "weights")
         matrix = np.zeros((index.shape[0], size))
         np.add.at(matrix, (np.arange(index.shape[0])[:, None], index), weights)
         product = g.tensordot(x, g.constant(matrix.astype(x.dtype.numpy)), axes=((axis,), (1,)))
@@ -206,7 +206,7 @@ def resize(
             if not dim.same(count, size):
                 x = along_open(g, x, axis, count, scale, how)
             continue
-        bounded(count, "results along an axis")
+        element_count(count, "results along an axis")
         part = (float(roi[i]), float(roi[i + len(used)])) if roi is not None else (0.0, 1.0)
         if count == size and (scale == 1 or not size) and part == (0.0, 1.0):
             continue

@@ -97,7 +97,7 @@ def elements(static: Sequence[object], position: int, what: str) -> np.ndarray |
     return value
 
 
-def needed(static: Sequence[object], position: int, what: str) -> np.ndarray:
+def known_elements(static: Sequence[object], position: int, what: str) -> np.ndarray:
     """Return the elements of an operand, which must be present and known.
 
     Raises:
@@ -169,7 +169,7 @@ def all_within(numbers: np.ndarray, count: int | None, what: str) -> None:
         raise ValueError(f"number {wrong} of {'any' if count is None else count} {what}")
 
 
-def bounded(count: int, what: str, most: int = MOST_KNOWN) -> int:
+def element_count(count: int, what: str, most: int = MOST_KNOWN) -> int:
     """Return a number of elements that are computed during import.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from rlx.importers.onnx.network import StepAttributes, along_channels
 from rlx.importers.onnx.rules import (
     Static,
-    bounded,
+    element_count,
     imports,
     integers,
 )
@@ -54,7 +54,7 @@ def col2im(
         at = np.arange(k)[:, None] * d + np.arange(count)[None] * s - padding[i][0]
         fits = (at >= 0) & (at < n)
         rows, columns = places.shape
-        bounded(rows * k * columns * max(count, 1), "places")
+        element_count(rows * k * columns * max(count, 1), "places")
         places = (places[:, None, :, None] * n + at[None, :, None, :]).reshape(rows * k, columns * count)
         inside = (inside[:, None, :, None] & fits[None, :, None, :]).reshape(rows * k, columns * count)
     batch, width, _ = x.shape.static
@@ -122,7 +122,7 @@ def deform_conv(g: Graph, operands: DeformOperands, *, window: DeformAttributes)
     (strides, dilations), padding = window.steps(kernel), window.pairs(2)
     group, offset_group = window.group, window.offset_group
     taps, (rows, columns) = math.prod(kernel), offset.shape.static[2:]
-    bounded(taps * rows * columns, "places")
+    element_count(taps * rows * columns, "places")
     starts = []
     for i in range(2):
         out = np.arange((rows, columns)[i]) * strides[i] - padding[i][0]
@@ -181,7 +181,7 @@ def roi_align(g: Graph, x: Tensor, rois: Tensor, batch_indices: Tensor, *, opset
         )
         span = g.sub(high, low)
         span = span if half else g.maximum(span, 1.0)
-        bounded(cell * sampling_ratio, "samples of a region")
+        element_count(cell * sampling_ratio, "samples of a region")
         steps = (np.arange(cell * sampling_ratio) + 0.5) / sampling_ratio / cell
         at = g.add(g.reshape(low, (-1, 1)), g.mul(g.reshape(span, (-1, 1)), g.constant(steps.astype(x.dtype.numpy))))
         outside = g.logical_or(g.lt(at, -1.0), g.gt(at, float(size)))

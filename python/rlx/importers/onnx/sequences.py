@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx.importers.onnx.rules import (
-    bounded,
+    element_count,
     static_dims,
     structural,
 )
@@ -99,7 +99,7 @@ def split_to_sequence(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     axis = attributes.get("axis", 0) % x.shape.rank
     (whole,) = static_dims(x, axis)
     if not sizes or sizes[0] is None:
-        parts = [g.narrow(x, axis, i, 1) for i in range(bounded(whole, "parts", _MOST_PARTS))]
+        parts = [g.narrow(x, axis, i, 1) for i in range(element_count(whole, "parts", _MOST_PARTS))]
         parts = parts if attributes.get("keepdims", 1) else [g.squeeze(p, axis) for p in parts]
         return [OnnxValue(items=[OnnxValue(tensor=p) for p in parts])]
     known = sizes[0].known
@@ -111,7 +111,7 @@ def split_to_sequence(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
         size = int(known)
         if size < 1:
             raise UnsupportedError(f"into parts of {size} has no meaning")
-        bounded(whole // size, "parts", _MOST_PARTS)
+        element_count(whole // size, "parts", _MOST_PARTS)
         lengths = [min(size, whole - start) for start in range(0, whole, size)]
     starts = np.cumsum([0, *lengths]).tolist()
     return [OnnxValue(items=[OnnxValue(tensor=g.narrow(x, axis, s, n)) for s, n in zip(starts, lengths, strict=False)])]

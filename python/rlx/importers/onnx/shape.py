@@ -13,8 +13,8 @@ import numpy as np
 from rlx.importers.onnx.rules import (
     Static,
     Unknown,
-    bounded,
     dims,
+    element_count,
     elements,
     extent,
     imports,
@@ -280,7 +280,7 @@ def pad(g: Graph, x: Tensor, operands: PadOperands, *, static: Static, attribute
             if not isinstance(size, int):
                 x = g.pad(x, [(low, high) if a == axis else (0, 0) for a in range(x.shape.rank)], mode)
                 continue
-            bounded(size + low + high, "elements along an axis")
+            element_count(size + low + high, "elements along an axis")
             source = np.pad(np.arange(size), (low, high), mode=way)
             x = g.gather(x, g.constant(source.astype(np.int32)), axis=axis)
     return x

@@ -9,10 +9,10 @@ import numpy as np
 
 from rlx.importers.onnx.rules import (
     Static,
-    bounded,
+    element_count,
     imports,
     integers,
-    needed,
+    known_elements,
     static_dims,
 )
 from rlx.ir.graph.builder import Tensor
@@ -91,13 +91,13 @@ class FrameOperands:
 @imports("STFT")
 def stft(g: Graph, signal: Tensor, frame: FrameOperands, *, static: Static, onesided: int = 1) -> Tensor:
     window = frame.window
-    step, length = int(needed(static, 1, "frame_step").reshape(())), integers(static, 3, "frame_length")
+    step, length = int(known_elements(static, 1, "frame_step").reshape(())), integers(static, 3, "frame_length")
     size = length[0] if length else static_dims(window, 0)[0] if window is not None else 0
     if not size:
         raise UnsupportedError("without a window and a length of frames cannot be imported")
     values = signal if signal.shape.rank == 3 else g.expand_dims(signal, -1)
     count = (static_dims(values, 1)[0] - size) // step + 1
-    bounded(count * size, "elements of frames")
+    element_count(count * size, "elements of frames")
     places = np.arange(count)[:, None] * step + np.arange(size)[None]
     frames = _complex(g, g.gather(values, g.constant(places.astype(np.int32)), axis=1))
     if window is not None:
@@ -122,9 +122,9 @@ class MelOperands:
 @imports("MelWeightMatrix")
 def mel_weight_matrix(g: Graph, operands: MelOperands, *, static: Static, output_datatype: int = 1) -> Tensor:
     names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
-    count, size, sampled, least, most = (float(needed(static, i, n).reshape(())) for i, n in enumerate(names))
+    count, size, sampled, least, most = (float(known_elements(static, i, n).reshape(())) for i, n in enumerate(names))
     spectrum = int(size) // 2 + 1
-    bounded(int(count) * spectrum, "weights")
+    element_count(int(count) * spectrum, "weights")
     mel = 2595 * np.log10(1 + np.array([least, most]) / 700)
     edges = mel[0] + np.arange(int(count) + 2) * ((mel[1] - mel[0]) / (count + 2))
     places = ((700 * (10 ** (edges / 2595) - 1)) * (size + 1) // sampled).astype(np.int64)

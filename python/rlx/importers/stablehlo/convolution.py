@@ -11,7 +11,7 @@ import numpy as np
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import known_integers
-from rlx.importers.stablehlo.windows import edges, padded
+from rlx.importers.stablehlo.windows import edges, pad_with_interior
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.promotion import promote
@@ -38,7 +38,9 @@ class ConvolutionAttributes:
         count = x.rank - 2
         low, high = edges(padding, count)
         holes = [d - 1 for d in self.lhs_dilation or (1,) * count]
-        return padded(g, x, g.constant(np.zeros((), x.dtype.numpy)), (0, 0, *low), (0, 0, *high), (0, 0, *holes))
+        return pad_with_interior(
+            g, x, g.constant(np.zeros((), x.dtype.numpy)), (0, 0, *low), (0, 0, *high), (0, 0, *holes)
+        )
 
 
 @imports("convolution", "dynamic_conv")

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from rlx.importers.closed_forms import absolute, clamped, inverse_power, logaddexp, logit, odd_product, product_with_log
 from rlx.importers.stablehlo.choices import chosen
 from rlx.importers.stablehlo.order import total_order
-from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.spelled import (
+from rlx.importers.stablehlo.recognition import (
     factor_of_power,
     factors_of_odd,
     factors_of_xlogy,
@@ -17,6 +16,7 @@ from rlx.importers.stablehlo.spelled import (
     operand_of_sigmoid,
     operands_of_logaddexp,
 )
+from rlx.importers.stablehlo.rules import imports
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape

@@ -13,21 +13,21 @@ from rlx import mlir
 from rlx.importers.stablehlo import large
 from rlx.importers.stablehlo.chlo import as_custom_calls
 from rlx.importers.stablehlo.choices import erase_unread
-from rlx.importers.stablehlo.held import Held
 from rlx.importers.stablehlo.large import LargeConstants, ModuleText
+from rlx.importers.stablehlo.quantised_op import QuantisedOp
+from rlx.importers.stablehlo.recognition import by_name
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.spelled import by_name
 from rlx.importers.stablehlo.types import shape_held
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe, name_of
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.signature import find_function, functions, is_public
 from rlx.ir.text.modules import parse_module
 from rlx.support.errors import Error, ParseError, UnsupportedError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.weights.weight import Weight
 
 _PREFIX = "stablehlo."
@@ -50,7 +50,7 @@ _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom 
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
 
-@answered
+@with_call_errors
 @importer
 def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None = None) -> Graph:
     """Return the graph of a StableHLO module with static sizes.
@@ -71,7 +71,7 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
         Error: The file cannot be read, a size is dynamic, RLX does not have a dtype, or functions are recursive.
     """
     if entry is not None and not isinstance(entry, str):
-        raise Error(f"entry is the name of a function, got {shown(entry)}")
+        raise Error(f"entry is the name of a function, got {short_repr(entry)}")
     if isinstance(source, str) and not source:
         raise ParseError("expected StableHLO as text, as bytes or as a path, got an empty string")
     if not isinstance(source, (str, bytes, bytearray, os.PathLike)):
@@ -320,7 +320,7 @@ class _Import:
             dims = np.broadcast_shapes(*(t.shape.static for t in operands))
             shapes = [shape.with_dims(dims) for shape in shapes]
         name = composite_rule(op) or op.name.removeprefix(_PREFIX)
-        held = Held(op, name)
+        held = QuantisedOp(op, name)
         try:
             attributes = {n: _value(a, self.constants) for n, a in _inherent(op)}
             if op.name != _CONSTANT:

@@ -21,7 +21,7 @@ from rlx.importers.stablehlo.shardy import without_shardings
 from rlx.importers.stablehlo.types import elements_held, of_stored, one_of
 from rlx.ir.text.bytecode import LEAST, without_constants
 from rlx.ir.text.isolated import bytecode_text, is_bytecode
-from rlx.ir.text.modules import decoded, is_path
+from rlx.ir.text.modules import decode_module, is_path
 from rlx.support.errors import Error, ParseError
 from rlx.support.files import LARGEST
 from rlx.weights.encoding import Plain
@@ -176,7 +176,7 @@ def _of_text(content: Any, name: str) -> ModuleText:
     text: Any = _like(content, "").join([*pieces, content[place:]])
     if len(text) > LARGEST:
         raise Error(f"cannot read {name}: without constants it has {len(text)} bytes, and at most {LARGEST} are read")
-    whole = text if isinstance(text, str) else decoded(text, name)
+    whole = text if isinstance(text, str) else decode_module(text, name)
     return ModuleText(without_shardings(whole, name), name, LargeConstants(named, origin=name))
 
 

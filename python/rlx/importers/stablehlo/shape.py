@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import known_integers
-from rlx.importers.stablehlo.windows import padded
+from rlx.importers.stablehlo.windows import pad_with_interior
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
@@ -66,7 +66,7 @@ def real_dynamic_slice(g: Graph, x: Tensor, start: Tensor, limit: Tensor, stride
 
 @imports("dynamic_pad")
 def dynamic_pad(g: Graph, x: Tensor, value: Tensor, low: Tensor, high: Tensor, interior: Tensor) -> Tensor:
-    return padded(g, x, value, *(known_integers(v, "sizes") for v in (low, high, interior)))
+    return pad_with_interior(g, x, value, *(known_integers(v, "sizes") for v in (low, high, interior)))
 
 
 @imports("get_dimension_size")

@@ -52,8 +52,8 @@ def reduce_window(
     if kind is None and any(x.dtype.is_complex for x in xs) and any((*low, *high, *holes)):
         # JAX's logaddexp of complex numbers is NaN for two padding elements of minus infinity. Do not combine those.
         join = _without_paddings(g, join)
-        added = [padded(g, g.full(xs[0].shape.dims, True, "bool"), g.constant(np.False_), low, high, holes)]
-    xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)] + added
+        added = [pad_with_interior(g, g.full(xs[0].shape.dims, True, "bool"), g.constant(np.False_), low, high, holes)]
+    xs = [pad_with_interior(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)] + added
     for axis in reversed(range(rank)):
         xs = windows_joined(g, xs, join, window.along(axis))
     if kind in METHODS and is_neutral(starts[0], str(kind), xs[0].dtype):
@@ -123,7 +123,9 @@ def edges(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(int(v) for v in pairs[:, 0]), tuple(int(v) for v in pairs[:, 1])
 
 
-def padded(g: Graph, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int], holes: Sequence[int]) -> Tensor:
+def pad_with_interior(
+    g: Graph, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int], holes: Sequence[int]
+) -> Tensor:
     """Pad as in StableHLO: insert elements between those of each axis, then before and after; negative numbers remove."""
     fill = scalar_of(value)
 
@@ -174,7 +176,7 @@ def pad(
     edge_padding_high: tuple[int, ...],
     interior_padding: tuple[int, ...],
 ) -> Tensor:
-    return padded(g, x, value, edge_padding_low, edge_padding_high, interior_padding)
+    return pad_with_interior(g, x, value, edge_padding_low, edge_padding_high, interior_padding)
 
 
 @dataclass(frozen=True)
@@ -212,8 +214,8 @@ def select_and_scatter(
     none = (0,) * rank
     number = g.reshape(g.iota((size,), 0, "i64"), x.shape.dims)
     # Padding elements are never selected: if their index is `size`, the other element is selected.
-    values = padded(g, x, g.constant(np.zeros((), x.dtype.numpy)), low, high, none)
-    numbers = padded(g, number, g.constant(np.int64(size)), low, high, none)
+    values = pad_with_interior(g, x, g.constant(np.zeros((), x.dtype.numpy)), low, high, none)
+    numbers = pad_with_interior(g, number, g.constant(np.int64(size)), low, high, none)
 
     def join(first: Tensors, second: Tensors) -> list[Tensor]:
         kept = (select.lifted(first[0], second[0])[0] & (first[1] != size)) | (second[1] == size)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, known
+from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, known_size
 from rlx.ir.dims.dim import DimExpr
 from rlx.ir.dtype import i64
 from rlx.ir.graph.builder import Tensor
@@ -94,7 +94,7 @@ class SpacedInterval:
 @aten("linspace")
 def linspace(g: Graph, interval: SpacedInterval, *, dtype: object = None, results: Results) -> Tensor:
     """Return evenly spaced numbers, computed from both ends to the middle as in PyTorch."""
-    kind, count = results[0].dtype, known(results[0].dims[0], "number of steps")
+    kind, count = results[0].dtype, known_size(results[0].dims[0], "number of steps")
     first, last = interval.ends
     step = (last - first) / max(count - 1, 1)
     at = np.arange(count)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from rlx.functions.reduction.statistics import elements_norm
-from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, axis_of, known, static_size
+from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, axis_of, known_size, static_size
 from rlx.ir.dims.dim import Dim, DimExpr, product
 from rlx.ir.dtype import DType, bool_, i64, u8
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import UnsupportedError
 
 # PyTorch's names of reductions, and RLX's.
@@ -348,7 +348,7 @@ def renorm(g: Graph, x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 
 @aten("bincount")
 def bincount(g: Graph, x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, results: Results) -> Tensor:
-    return g.bincount(x, weights, minlength, length=known(results[0].dims[0], "length"))
+    return g.bincount(x, weights, minlength, length=known_size(results[0].dims[0], "length"))
 
 
 @aten("histc")
@@ -356,7 +356,7 @@ def histc(g: Graph, x: Tensor, bins: int = 100, min: float = 0, max: float = 0) 
     """Count the elements in each bin of an interval. The last bin is closed. Elements outside, and NaN, are not counted."""
     if min >= max:
         raise UnsupportedError("of an interval that is taken from the values cannot be imported", hint="give min < max")
-    flat = g.reshape(widened(g, x), (product(x.shape.dims),))
+    flat = g.reshape(statistics_input(g, x), (product(x.shape.dims),))
     inside = g.logical_and(g.ge(flat, float(min)), g.le(flat, float(max)))
     part = g.mul(g.sub(flat, float(min)), bins / (float(max) - float(min)))
     place = g.minimum(g.floor(part), float(bins - 1))

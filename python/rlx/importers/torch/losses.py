@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx.importers.torch.rules import aten, known
+from rlx.importers.torch.rules import aten, known_size
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 
@@ -23,7 +23,7 @@ class CrossEntropyArguments:
 
 @aten("cross_entropy_loss")
 def cross_entropy(g: Graph, x: Tensor, target: Tensor, by: CrossEntropyArguments) -> Tensor:
-    kind, ignored = _REDUCTIONS[by.reduction], known(by.ignore_index, "ignore_index")
+    kind, ignored = _REDUCTIONS[by.reduction], known_size(by.ignore_index, "ignore_index")
     return g.cross_entropy(x, target, by.weight, ignored, kind, by.label_smoothing)
 
 
@@ -31,7 +31,7 @@ def cross_entropy(g: Graph, x: Tensor, target: Tensor, by: CrossEntropyArguments
 def nll_loss(
     g: Graph, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
 ) -> Tensor:
-    return g.nll_loss(x, target, weight, known(ignore_index, "ignore_index"), _REDUCTIONS[reduction])
+    return g.nll_loss(x, target, weight, known_size(ignore_index, "ignore_index"), _REDUCTIONS[reduction])
 
 
 @aten("mse_loss")

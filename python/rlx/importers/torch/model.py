@@ -22,9 +22,9 @@ from rlx.ir.dims.dim import DimExpr
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error, UnsupportedError
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.support.traces import place_of
 
 _WHAT = "rlx.from_torch"
@@ -32,7 +32,7 @@ _WHAT = "rlx.from_torch"
 _WITH_STATISTICS = {"aten.batch_norm": 5, "aten.instance_norm": 5}
 
 
-@answered
+@with_call_errors
 @importer
 def from_torch(
     module: Any,
@@ -68,8 +68,8 @@ def from_torch(
             operator is used in an unsupported form, or an argument is changed in place.
         Error: PyTorch is not installed or cannot export the module, or RLX does not have a dtype.
     """
-    torch = required("torch", _WHAT)
-    export = required("torch.export", _WHAT)
+    torch = import_package("torch", _WHAT)
+    export = import_package("torch.export", _WHAT)
     if isinstance(module, export.ExportedProgram):
         if args != () or kwargs:
             raise Error("an ExportedProgram has its arguments already; expected none", hint=f"{_WHAT}(program)")

@@ -11,7 +11,7 @@ from rlx.importers.torch.rules import Results, as_tensor, aten, each
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import UnsupportedError
 
 
@@ -82,7 +82,7 @@ def native_layer_norm(
 
 def _statistics(g: Graph, x: Tensor, count: int, eps: float) -> list[Tensor]:
     """Return the mean over the last axes, and the reciprocal of the standard deviation."""
-    axes, wide = tuple(range(x.rank - count, x.rank)), widened(g, x)
+    axes, wide = tuple(range(x.rank - count, x.rank)), statistics_input(g, x)
     mean = g.mean(wide, axes, True)
     inverse = g.rsqrt(g.add(g.mean(g.square(g.sub(wide, mean)), axes, True), eps))
     return [as_tensor(g, mean, x.dtype), as_tensor(g, inverse, x.dtype)]
@@ -103,7 +103,7 @@ def fused_rms_norm(
 ) -> list[Tensor]:
     """Return the norm and the reciprocal root mean square. f16 and bf16 are computed in f32."""
     axes = tuple(range(x.rank - len(normalized_shape), x.rank))
-    wide = widened(g, x)
+    wide = statistics_input(g, x)
     inverse = g.rsqrt(g.add(g.mean(g.square(wide), axes, True), wide.dtype.eps if eps is None else eps))
     return [rms_norm(g, x, normalized_shape, weight, eps), as_tensor(g, inverse, results[1].dtype)]
 

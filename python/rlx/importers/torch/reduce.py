@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.functions.reduction.statistics import elements_norm, root
-from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, axes_of, axis_of, known
+from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, axes_of, axis_of, known_size
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import UnsupportedError
 
 Axes = int | Sequence[int] | None
@@ -153,7 +153,7 @@ def diff(
 
 def _squares(g: Graph, x: Tensor, axes: Sequence[int]) -> Tensor:
     """Return the sum of the squared distances from the mean, with reduced axes kept. f16 and bf16 are computed in f32."""
-    x = widened(g, x)
+    x = statistics_input(g, x)
     centred = g.sub(x, g.mean(x, axes, True))
     return g.sum(g.square(g.abs(centred)) if x.dtype.is_complex else g.square(centred), axes, True)
 
@@ -238,7 +238,7 @@ def _lower_median(g: Graph, x: Tensor, axis: int, of_numbers: bool) -> list[Tens
         chosen = g.take_along_axis(order, g.maximum(middle, 0), axis=axis)
         where = chosen if of_numbers else g.where(g.gt(amount, 0), first, chosen)
     else:
-        where = g.narrow(order, axis, (known(size, "size") - 1) // 2, 1)
+        where = g.narrow(order, axis, (known_size(size, "size") - 1) // 2, 1)
     return [g.take_along_axis(x, where, axis=axis), where]
 
 
@@ -318,4 +318,4 @@ def topk(g: Graph, x: Tensor, top: TopKArguments, *, results: Results) -> list[T
         return [g.reshape(t, r.dims) for t, r in zip((x, g.full((), 0, "i64")), results, strict=True)]
     if isinstance(k, int) and not isinstance(x.shape.dims[axis], int):
         raise UnsupportedError("of an axis of symbolic size cannot be imported")
-    return list(g.topk(x, known(k, "number of elements"), axis=axis, largest=top.largest))
+    return list(g.topk(x, known_size(k, "number of elements"), axis=axis, largest=top.largest))

@@ -147,10 +147,10 @@ def static_size(x: Tensor, axis: int) -> int:
     Raises:
         UnsupportedError: It is symbolic.
     """
-    return known(x.shape.dims[axis], f"size of axis {axis}")
+    return known_size(x.shape.dims[axis], f"size of axis {axis}")
 
 
-def known(size: Dim, what: str) -> int:
+def known_size(size: Dim, what: str) -> int:
     """Return a size that must be known.
 
     Raises:

@@ -16,7 +16,7 @@ from rlx.importers.torch.rules import (
     axes_of,
     axis_of,
     dtype_of,
-    known,
+    known_size,
     static_size,
 )
 from rlx.ir.dims import dim as dims_
@@ -188,7 +188,7 @@ def slice_scatter(g: Graph, x: Tensor, source: Tensor, part: AxisRange) -> Tenso
         parts = [g.narrow(x, axis, 0, first), source, g.narrow(x, axis, last, size - last)]
         parts = [p for p in parts if p.shape.dims[axis] != 0]
         return g.concat(parts, axis=axis) if len(parts) > 1 else parts[0]
-    rows = np.arange(known(first, "start"), known(first + inside * step, "end"), step, dtype=np.int32)
+    rows = np.arange(known_size(first, "start"), known_size(first + inside * step, "end"), step, dtype=np.int32)
     return g.index_copy(x, g.constant(rows), source, axis=axis) if len(rows) else x
 
 

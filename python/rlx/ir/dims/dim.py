@@ -21,7 +21,7 @@ from rlx.ir.dims import polynomial
 from rlx.ir.dims.expr import CALLS, LONGEST, Dim, DimExpr, OpaqueTerm, atom_dim, exact_divide, extremum, from_terms
 from rlx.ir.dims.polynomial import Monomial
 from rlx.support.errors import Error, ShapeError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 __all__ = [
     "Dim",
@@ -55,7 +55,7 @@ def symbol(name: str) -> DimExpr:
     name = unicodedata.normalize("NFKC", name)  # like Python's own parser
     if not name.isidentifier() or keyword.iskeyword(name) or name in CALLS:
         raise Error(
-            f"{shown(name)} is not a name for a symbolic dimension",
+            f"{short_repr(name)} is not a name for a symbolic dimension",
             hint="use a Python identifier that is not a keyword, such as 'batch' or 'seq_len'",
         )
     return atom_dim(name)
@@ -78,7 +78,7 @@ def parse(text: str) -> Dim:
     except (ValueError, OverflowError, RecursionError, MemoryError) as error:
         reason = str(error)
     raise Error(
-        f"{shown(text)} is not a dimension: {reason}",
+        f"{short_repr(text)} is not a dimension: {reason}",
         hint="use names, integers, + - * // %, parentheses, max() and min(), as in '2*seq' or '(seq-1)//2+1'",
     )
 
@@ -127,13 +127,15 @@ def dim(x: Any, *, signed: bool = False) -> Dim:
         value = parse(x) if isinstance(x, str) else operator.index(x)
     except TypeError:
         raise Error(
-            f"a dimension is an integer or a symbolic expression, not {shown(x)} of type {type(x).__name__}",
+            f"a dimension is an integer or a symbolic expression, not {short_repr(x)} of type {type(x).__name__}",
             hint="give an int, or text such as 'seq' or '2*seq'",
         ) from None
     if isinstance(value, int) and value < 0 and not signed:
-        raise ShapeError(f"a dimension cannot be negative, but this one is {shown(x)}", hint="sizes are integers >= 0")
+        raise ShapeError(
+            f"a dimension cannot be negative, but this one is {short_repr(x)}", hint="sizes are integers >= 0"
+        )
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise ShapeError(f"a dimension is at most {LARGEST}, but this one is {shown(x)}")
+        raise ShapeError(f"a dimension is at most {LARGEST}, but this one is {short_repr(x)}")
     return value
 
 
@@ -266,7 +268,7 @@ def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | N
     assert isinstance(slope, int) and isinstance(constant, int)  # no other symbol is left
     size, rest = divmod(value - constant, slope)
     if rest or size < 0:
-        raise ShapeError(f"no size of symbol {shown(name)} makes dimension '{d}' equal to {value}")
+        raise ShapeError(f"no size of symbol {short_repr(name)} makes dimension '{d}' equal to {value}")
     return {name: size}
 
 

@@ -16,23 +16,23 @@ from rlx import mlir
 from rlx.ir.checks import check_name
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.given import described, tensor_hint
 from rlx.ir.graph.binding import bind_arguments, with_canonical_axes
 from rlx.ir.graph.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.graph.traced import NumElements, no_value
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op import attributes as attributes_module
 from rlx.ir.op import grouping, opview, registry, storage_dtypes
-from rlx.ir.op.calls import CallError, placed
+from rlx.ir.op.calls import CallError, at_caller
 from rlx.ir.op.op_methods import OpMethods, TensorMethods
 from rlx.ir.op.verify import infer
 from rlx.ir.promotion import beside
+from rlx.ir.python_values import tensor_hint, type_description
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_tuple
 from rlx.support.printable import printable
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.traces import raised_at
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ def method_of(card: Card) -> Any:
                 if isinstance(operand, Tensor):
                     operand.beside = None  # the result may be the operand itself
         except Error as problem:
-            raise placed(problem, f"rlx.{card.name}", card.build, len(args), self.location) from None
+            raise at_caller(problem, f"rlx.{card.name}", card.build, len(args), self.location) from None
         except Exception as problem:
             if IN_BODY in getattr(problem, "__notes__", ()):
                 raise
@@ -400,7 +400,7 @@ def _call_error(b: Builder, card: Card, problem: Exception, args: Sequence[Any],
         if operand.name not in arguments or isinstance(value, Tensor):
             continue
         if operand.arity == "single" or not isinstance(value, (list, tuple, type(None))):
-            message = f"operand '{operand.name}' must be a tensor, got {described(value)}"
+            message = f"operand '{operand.name}' must be a tensor, got {type_description(value)}"
             return b.problem(card, message, tensor_hint(value) or answers().advice(card.name))
     if misfit:
         message = str(problem).split(".build() ")[-1]
@@ -410,5 +410,5 @@ def _call_error(b: Builder, card: Card, problem: Exception, args: Sequence[Any],
     if (place := raised_at(problem)) is not None:  # in a user's op or in an object among the arguments
         message = f"rlx.{card.name}: code that it calls raised {type(problem).__name__}: {problem}"
         return Error(message, location=describe(b.location), hint=place)
-    others = ", ".join(f"{n} = {shown(v)}" for n, v in arguments.items() if not isinstance(v, Tensor))
+    others = ", ".join(f"{n} = {short_repr(v)}" for n, v in arguments.items() if not isinstance(v, Tensor))
     return b.problem(card, f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}")

@@ -19,7 +19,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array, bind_symbols
 from rlx.ir.location import describe
 from rlx.ir.op import opview, registry
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.card import Card, as_results
 from rlx.ir.op.requirements import requirements
 from rlx.ir.op.verify import infer
@@ -66,7 +66,7 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
     return arrays
 
 
-@answered
+@with_call_errors
 def evaluate(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
     """Run a graph with the NumPy evaluators. They are slow, but define what the graph means, and need no compiler.
 

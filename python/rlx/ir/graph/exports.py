@@ -6,10 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from rlx.ir.graph.pickled import Copied
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.parts import JAX
 from rlx.support.printable import printable
-from rlx.support.short import listed
+from rlx.support.short import join_names
 
 if TYPE_CHECKING:
     from rlx.runtime.jax.exported import JaxGraph
@@ -22,11 +22,11 @@ class Exports(Copied):
         return self.text()
 
     def __repr__(self: Any) -> str:
-        arguments = listed(f"{a.name}: {a.shape}" for a in self.arguments)
-        outputs = listed(f"{o.name}: {o.shape}" for o in self.outputs)
+        arguments = join_names(f"{a.name}: {a.shape}" for a in self.arguments)
+        outputs = join_names(f"{o.name}: {o.shape}" for o in self.outputs)
         return printable(f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>", keep="")
 
-    @answered
+    @with_call_errors
     def text(self: Any, *, locations: bool = False) -> str:
         """Return the graph as MLIR text, which `rlx.parse` and all commands read.
 
@@ -38,7 +38,7 @@ class Exports(Copied):
 
         return print_op(self.module, debug_info=locations)
 
-    @answered
+    @with_call_errors
     def to_jax(self: Any) -> JaxGraph:
         """Return the graph, in its current state, as a pure function that JAX can call, compile, differentiate and batch.
 

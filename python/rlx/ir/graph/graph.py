@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
 from rlx.ir.checks import check_name, check_string
-from rlx.ir.given import with_dtype
 from rlx.ir.graph.arguments import CarriesValues, check_fits, declared, parameter
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.exports import Exports
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op import registry
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.signature import (
     STAGES,
     find_function,
@@ -34,6 +33,7 @@ from rlx.ir.op.signature import (
     sign_function,
     stage_of,
 )
+from rlx.ir.python_values import with_dtype
 from rlx.ir.shape import ShapeLike
 from rlx.ir.sharding import Mesh
 from rlx.parts import BLOCK_MODULES
@@ -116,7 +116,7 @@ class Graph(Exports, CarriesValues, Builder):
         return self
 
     @classmethod
-    @answered
+    @with_call_errors
     def define(cls, name: str, build: Callable[[Any], Any]) -> GraphModule:
         """Build a module at HIR with a function: see `GraphModule.define`."""
         return importlib.import_module(BLOCK_MODULES).GraphModule.define(name, build)
@@ -144,7 +144,7 @@ class Graph(Exports, CarriesValues, Builder):
 
     # --- arguments --------------------------------------------------------------------------------
 
-    @answered
+    @with_call_errors
     def input(
         self, name: str, shape: ShapeLike, dtype: object = None, *, donate: bool = False, sharding: Any = None
     ) -> Tensor:
@@ -164,7 +164,7 @@ class Graph(Exports, CarriesValues, Builder):
             raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
         return self.add_argument(replace(declared("input", name, shape, dtype, sharding, self.mesh), donate=donate))
 
-    @answered
+    @with_call_errors
     def param(
         self,
         name: str,
@@ -199,7 +199,7 @@ class Graph(Exports, CarriesValues, Builder):
             self._weights[name] = value
         return tensor
 
-    @answered
+    @with_call_errors
     def state(
         self, name: str, shape: ShapeLike, dtype: object = None, *, init: float = 0, sharding: Any = None
     ) -> Tensor:
@@ -229,7 +229,7 @@ class Graph(Exports, CarriesValues, Builder):
             raise ShapeError(f"state '{name}': {problem.message}", location=location, hint=problem.hint) from None
         return self.add_argument(replace(argument, init=value))
 
-    @answered
+    @with_call_errors
     def update(self, state: Tensor, value: Tensor) -> None:
         """Set the value that a state has in the next run.
 
@@ -310,7 +310,7 @@ class Graph(Exports, CarriesValues, Builder):
 
     # --- outputs ----------------------------------------------------------------------------------
 
-    @answered
+    @with_call_errors
     def set_outputs(self, outputs: Iterable[Tensor] | Mapping[str, Tensor] | Tensor) -> None:
         """Set the outputs of the graph.
 
@@ -414,7 +414,7 @@ class Graph(Exports, CarriesValues, Builder):
         """The symbols in the shapes of the arguments."""
         return frozenset[str]().union(*(a.shape.symbols for a in self._arguments))
 
-    @answered
+    @with_call_errors
     def verify(self) -> None:
         """Check the whole module.
 
@@ -425,7 +425,7 @@ class Graph(Exports, CarriesValues, Builder):
 
         verify_module(self.module)
 
-    @answered
+    @with_call_errors
     def clone(self) -> Graph:
         """Return an independent copy."""
         with mlir.entered():

@@ -14,7 +14,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import describe, scope_of
 from rlx.ir.op import opview, registry
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.card import Cost
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.guards import is_array, is_tuple
@@ -149,7 +149,7 @@ class GraphReport:
         yield f"  {_count(cost.flops)} flops, {_count(cost.bytes)} bytes read and written by the ops"
 
 
-@answered
+@with_call_errors
 def inspect_graph(graph: Graph) -> GraphReport:
     """Return the listing of a graph. The graph is not changed."""
     function = graph.function

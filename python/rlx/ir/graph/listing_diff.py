@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from rlx.ir.graph.listing import GraphReport, OpReport
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable
 from rlx.support.short import report_repr
@@ -98,7 +98,7 @@ class ListingDiff:
         return "".join(f"{line}\n" for line in self.hunks())
 
 
-@answered
+@with_call_errors
 def inspect_diff(before: GraphReport, after: GraphReport) -> ListingDiff:
     """Return the differences between two listings of one graph, such as those of two stages."""
     return ListingDiff(before, after)

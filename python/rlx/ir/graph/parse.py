@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.ir.text.modules import is_path, parse_module, read_text
 
 
-@answered
+@with_call_errors
 def parse(text_or_path: str | os.PathLike[str], *, entry: str | None = None) -> Graph:
     """Return the graph described by MLIR text or a file. Printing the graph gives equal text.
 

@@ -19,7 +19,7 @@ from rlx.ir.op.grouping import segment_attributes
 from rlx.ir.shape import Shape, as_dtype, element_type, not_addressable
 from rlx.support.errors import ShapeError
 from rlx.support.guards import is_integer, is_mapping, is_real, is_truth_value, is_tuple
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 def _integer(value: Any) -> int:
     if not is_integer(value):
-        raise ShapeError(f"expected an integer, got {shown(value)}")
+        raise ShapeError(f"expected an integer, got {short_repr(value)}")
     if not -(2**63) <= value < 2**63:
-        raise ShapeError(f"expected an integer of 64 bits, got {shown(value)}")
+        raise ShapeError(f"expected an integer of 64 bits, got {short_repr(value)}")
     return int(value)
 
 
 def _number(value: Any) -> float:
     if not is_real(value):
-        raise ShapeError(f"expected a number, got {shown(value)}")
+        raise ShapeError(f"expected a number, got {short_repr(value)}")
     try:
         return float(value)
     except OverflowError:
@@ -53,19 +53,19 @@ def _dim(value: object) -> Dim:
 
 def _boolean(value: object) -> bool:
     if not is_truth_value(value):
-        raise ShapeError(f"expected True or False, got {shown(value)}")
+        raise ShapeError(f"expected True or False, got {short_repr(value)}")
     return bool(value)
 
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        raise ShapeError(f"expected a string, got {shown(value)}")
+        raise ShapeError(f"expected a string, got {short_repr(value)}")
     return value
 
 
 def _sequence(value: Any) -> list[Any]:
     if isinstance(value, (str, bytes)) or is_mapping(value) or not hasattr(value, "__iter__"):
-        raise ShapeError(f"expected a list, got {shown(value)}")
+        raise ShapeError(f"expected a list, got {short_repr(value)}")
     return list(value)
 
 
@@ -95,7 +95,7 @@ def normalise(spec: AttributeSpec, value: Any) -> Any:
             value = _string(getattr(value, "value", value))
             if value not in spec.cases:
                 cases = ", ".join(spec.cases)
-                raise ShapeError(f"{shown(value)} is not one of {cases}{suggestion(value, spec.cases)}")
+                raise ShapeError(f"{short_repr(value)} is not one of {cases}{suggestion(value, spec.cases)}")
             return value
         return check_interval(spec, _CHECKS[spec.kind](value))
     except ShapeError as problem:

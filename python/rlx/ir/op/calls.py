@@ -14,7 +14,7 @@ from rlx.support.errors import Error, ShapeError
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def placed(problem: Error, shown: str, function: Callable[..., Any], given: int, location: Any) -> Error:
+def at_caller(problem: Error, shown: str, function: Callable[..., Any], given: int, location: Any) -> Error:
     """Return an error of a method at the caller's line, with a call by name as the hint if the order may be wrong.
 
     Args:
@@ -106,7 +106,7 @@ def _owner(function: Callable[..., Any]) -> str:
     return "".join(f"{part}." for part in function.__module__.split(".")[:2] if part in ("rlx", "nn", "train"))
 
 
-def answered(function: Function) -> Function:
+def with_call_errors(function: Function) -> Function:
     """Decorate a function so that calls with wrong arguments raise the same errors as calls of ops."""
 
     @functools.wraps(function)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from rlx import mlir
-from rlx.dialect.dtypes import listed
+from rlx.dialect.dtypes import dtype_families
 from rlx.dialect.spec import REQUIRED, AttributeKind, AttributeSpec, OpSpec, TraitSpec, ValueSpec
 from rlx.ir.dtype import DType
 from rlx.ir.op import opview, registry
@@ -100,7 +100,7 @@ def _spec(cls: type[CustomOp], name: str) -> OpSpec:
     if sum(o.arity != "single" for o in operands) > 1:
         raise Error(f"{cls.__qualname__}.infer: a custom op may have one optional or variadic operand")
     if isinstance(cls.dtypes, str) or not set(cls.dtypes) <= set(_ANY):
-        raise Error(f"{cls.__qualname__}: dtypes must be a tuple of {listed(_ANY)}; got {cls.dtypes!r}")
+        raise Error(f"{cls.__qualname__}: dtypes must be a tuple of {dtype_families(_ANY)}; got {cls.dtypes!r}")
     results = tuple(ValueSpec(f"result{i}", _ANY) for i in range(cls.num_results))
     defined_at = f"{cls.__module__}.{cls.__qualname__}"
     return OpSpec(

@@ -28,7 +28,7 @@ def is_segmented(values: tuple[ValueSpec, ...]) -> bool:
     return len(open_ended) > 1 or "variadic" in open_ended
 
 
-def grouped(
+def group_values(
     values: tuple[ValueSpec, ...], items: Sequence[object], kind: str, sizes: Sequence[int] | None = None
 ) -> list[Any]:
     """Group flat operands or results as in the record.
@@ -128,7 +128,7 @@ def grouped_operands(spec: OpSpec, op: mlir.Operation, items: Sequence[object]) 
     """
     attributes = op.attributes
     sizes = list(attributes[OPERAND_SEGMENTS]) if OPERAND_SEGMENTS in attributes else None
-    return grouped(spec.operands, items, "operand", sizes)
+    return group_values(spec.operands, items, "operand", sizes)
 
 
 def flat(groups: Sequence[T | list[T] | None]) -> list[T]:

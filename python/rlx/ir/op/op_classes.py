@@ -15,7 +15,7 @@ from typing import Any
 from rlx import mlir
 from rlx.dialect import spec_gen
 from rlx.dialect.spec import OpSpec, ValueSpec
-from rlx.ir.op.grouping import OPERAND_SEGMENTS, RESULT_SEGMENTS, grouped
+from rlx.ir.op.grouping import OPERAND_SEGMENTS, RESULT_SEGMENTS, group_values
 
 
 def class_name(op_name: str) -> str:
@@ -49,7 +49,7 @@ def _of_group(member: str, values: tuple[ValueSpec, ...], index: int, segments: 
     def value(self: mlir.Operation) -> Any:
         op = self.operation
         sizes = list(op.attributes[segments]) if segments in op.attributes else None
-        return grouped(values, list(getattr(op, member)), kind, sizes)[index]
+        return group_values(values, list(getattr(op, member)), kind, sizes)[index]
 
     return value
 

@@ -22,7 +22,7 @@ from rlx.ir.sharding import (
     sharding_text,
 )
 from rlx.support.errors import Error, ShapeError, VerificationError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def set_mesh(op: mlir.Operation, mesh: Any, arguments: Iterable[Argument] = ()) 
         Error: It is not a mesh, or the sharding of an argument does not fit it.
     """
     if mesh is not None and not isinstance(mesh, Mesh):
-        raise Error(f"mesh must be a rlx.Mesh, got {shown(mesh)}", hint='rlx.Mesh({"data": 4, "model": 2})')
+        raise Error(f"mesh must be a rlx.Mesh, got {short_repr(mesh)}", hint='rlx.Mesh({"data": 4, "model": 2})')
     for a in arguments:
         if a.sharding is not None:
             check_sharding(a.sharding, a.shape, mesh)
@@ -338,7 +338,7 @@ def _check_function(function: mlir.FuncOp, mesh: Mesh | None) -> None:
         if not name:
             raise ShapeError("has an empty name")  # MLIR prints such a function, but cannot parse it
         if "\0" in name:
-            raise ShapeError(f"has the name {shown(name)}, and names have no NUL")
+            raise ShapeError(f"has the name {short_repr(name)}, and names have no NUL")
         _text(function.attributes, PREPARES, "")
     states: dict[str, mlir.Type] = {}
     positions: dict[str, int] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.dialect.dtypes import listed
+from rlx.dialect.dtypes import dtype_families
 from rlx.dialect.spec import OpSpec
 from rlx.ir.op import attributes as attributes_module
 from rlx.ir.op import opview, registry
@@ -27,7 +27,7 @@ def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
         for shape in operand if is_list(operand) else [operand]:
             if shape is not None and shape.dtype.name not in value.dtypes:
                 raise ShapeError(
-                    f"operand '{value.name}' is {shape.dtype.name}; expected one of {listed(value.dtypes)}"
+                    f"operand '{value.name}' is {shape.dtype.name}; expected one of {dtype_families(value.dtypes)}"
                 )
 
 

@@ -176,10 +176,10 @@ def read_text(path: str | os.PathLike[str]) -> str:
     Raises:
         Error: The file is missing, unreadable or not UTF-8.
     """
-    return decoded(read_bytes(path), os.fspath(path))
+    return decode_module(read_bytes(path), os.fspath(path))
 
 
-def decoded(data: bytes, name: str) -> str:
+def decode_module(data: bytes, name: str) -> str:
     """Return the text of a module from the content of a text or bytecode file.
 
     Raises:

@@ -11,7 +11,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.slopes import activation_derivative
 from rlx.ops.lift import broadcast, cast, same_dtype, size_of
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
 
 
@@ -94,17 +94,17 @@ def split_heads(b: Builder, heads: Heads, x: Tensor, count: int, width: int) -> 
 def split_queries(b: Builder, heads: Heads, x: Tensor, width: int) -> Tensor:
     """Return the queries, or a tensor in their layout, as `[B, Hkv, G, S, width]`; f16 and bf16 are widened to f32."""
     split = split_heads(b, heads, x, heads.num_heads, width)
-    return widened(b, b.reshape(split, (heads.batch, heads.kv_heads, heads.group, heads.queries, width)))
+    return statistics_input(b, b.reshape(split, (heads.batch, heads.kv_heads, heads.group, heads.queries, width)))
 
 
 def split_keys(b: Builder, heads: Heads, k: Tensor) -> Tensor:
     """Return the keys as `[B, Hkv, T, D]`; f16 and bf16 are widened to f32."""
-    return widened(b, split_heads(b, heads, k, heads.kv_heads, heads.head_dim))
+    return statistics_input(b, split_heads(b, heads, k, heads.kv_heads, heads.head_dim))
 
 
 def split_values(b: Builder, heads: Heads, v: Tensor) -> Tensor:
     """Return the values as `[B, Hkv, T, width]`; f16 and bf16 are widened to f32."""
-    return widened(b, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
+    return statistics_input(b, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
 
 
 def scale_of(heads: Heads, score_scale: float | None) -> float:

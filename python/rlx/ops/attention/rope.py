@@ -15,7 +15,7 @@ from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import cast, same_dtype
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
 
 
@@ -151,7 +151,7 @@ def _lanes(b: Builder, x: Tensor, layout: RopeLayout) -> tuple[Tensor, Tensor]:
     """Return the pairs of lanes that are rotated together, both `[…, n_rot/2]`; f16 and bf16 are widened to f32."""
     head_dim, n_rot = layout.head_dim, layout.n_rot
     heads, half = _heads(b, x, head_dim), n_rot // 2
-    rotated = widened(b, b.narrow(heads, -1, 0, n_rot) if n_rot < head_dim else heads)
+    rotated = statistics_input(b, b.narrow(heads, -1, 0, n_rot) if n_rot < head_dim else heads)
     if layout.style == "neox":
         return b.narrow(rotated, -1, 0, half), b.narrow(rotated, -1, half, half)
     pairs = b.reshape(rotated, (*rotated.shape.dims[:-1], half, 2))
@@ -174,7 +174,7 @@ def _tables(b: Builder, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Te
     def table(vectors: Tensor) -> Tensor:
         *batch, length, half = vectors.shape.dims
         dims = (*batch, length, 1, half) if x.rank == 3 else (*batch, 1, length, half)
-        return b.reshape(widened(b, vectors), dims)
+        return b.reshape(statistics_input(b, vectors), dims)
 
     return table(cos), table(sin)
 

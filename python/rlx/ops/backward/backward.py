@@ -31,7 +31,7 @@ from rlx.ops.elementwise.elementwise import Activation
 from rlx.ops.elementwise.slopes import second_derivative
 from rlx.ops.lift import cast
 from rlx.ops.loss import SoftmaxCrossEntropyWithLogits
-from rlx.ops.norm import GroupNorm, LayerNorm, RmsNorm, widened
+from rlx.ops.norm import GroupNorm, LayerNorm, RmsNorm, statistics_input
 from rlx.ops.quantization.fake_quant import FakeQuantize, FakeQuantizeLsq
 from rlx.ops.reduction.reduce import Cumsum
 from rlx.ops.shape.index import Gather
@@ -107,8 +107,8 @@ class _OfActivation(Backward):
 
 def _second_order_term(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) -> Tensor | None:
     """Return `d·dy·f''(x)`, rounded once."""
-    second = second_derivative(b, kind, widened(b, x))
-    return None if second is None else cast(b, widened(b, d) * widened(b, dy) * second, x.dtype)
+    second = second_derivative(b, kind, statistics_input(b, x))
+    return None if second is None else cast(b, statistics_input(b, d) * statistics_input(b, dy) * second, x.dtype)
 
 
 class _OfMaximum(Backward):

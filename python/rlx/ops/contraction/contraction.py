@@ -73,8 +73,8 @@ class Matmul(Card, op="matmul"):
                 lambda: dots(b, adjoint(b, lhs), dy, DotDims(rows, rows)),
             )
         return (
-            lambda: rules.unbroadcast(b, b.emit("matmul", (dy, adjoint(b, swapped(b, rhs)))), lhs.shape),
-            lambda: rules.unbroadcast(b, b.emit("matmul", (adjoint(b, swapped(b, lhs)), dy)), rhs.shape),
+            lambda: rules.unbroadcast(b, b.emit("matmul", (dy, adjoint(b, swap_last_axes(b, rhs)))), lhs.shape),
+            lambda: rules.unbroadcast(b, b.emit("matmul", (adjoint(b, swap_last_axes(b, lhs)), dy)), rhs.shape),
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
@@ -220,7 +220,7 @@ def adjoint(b: Builder, x: Tensor) -> Tensor:
     return b.conjugate(x) if x.dtype.is_complex else x
 
 
-def swapped(b: Builder, x: Tensor) -> Tensor:
+def swap_last_axes(b: Builder, x: Tensor) -> Tensor:
     """Return `x` with its last two axes swapped."""
     return b.emit("transpose", (x,), perm=(*range(x.rank - 2), x.rank - 1, x.rank - 2))
 

@@ -12,10 +12,10 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.contraction.contraction import Matmul, swapped
+from rlx.ops.contraction.contraction import Matmul, swap_last_axes
 from rlx.ops.lift import cast, common, same_dtype, size_of, tensor_like
-from rlx.ops.norm import widened
-from rlx.ops.shape.index import clamp, clamped
+from rlx.ops.norm import statistics_input
+from rlx.ops.shape.index import clamp, clamp_indices
 from rlx.support.errors import ShapeError
 
 
@@ -65,7 +65,7 @@ class GroupedMatmul(Card, op="grouped_matmul"):
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
         (x, w, indices), (dy,) = operands, cotangents
         return (
-            lambda: b.emit("grouped_matmul", (dy, swapped(b, w), indices)),
+            lambda: b.emit("grouped_matmul", (dy, swap_last_axes(b, w), indices)),
             lambda: _matrix_gradient(b, x, w.shape, indices, dy),
             None,
         )
@@ -116,15 +116,15 @@ def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tenso
 
     def of_blocks(rows_of: Tensor, width: Dim) -> Tensor:
         rows_in_blocks = b.where(b.reshape(blocks.occupied, (-1, 1)), b.gather(rows_of, blocks.sources), 0.0)
-        return widened(b, b.reshape(rows_in_blocks, (blocks.count, blocks.size, width)))
+        return statistics_input(b, b.reshape(rows_in_blocks, (blocks.count, blocks.size, width)))
 
-    products = b.matmul(swapped(b, of_blocks(x, inner)), of_blocks(dy, columns))
+    products = b.matmul(swap_last_axes(b, of_blocks(x, inner)), of_blocks(dy, columns))
     return cast(b, b.scatter_add(products, blocks.groups, size=w.dims[0]), w.dtype)
 
 
 def _clamped(b: Builder, indices: Tensor, groups: Dim) -> Tensor:
     """Return indices of any dtype as i32 in `[0, groups)`."""
-    return b.cast(clamped(b, indices, groups), i32)
+    return b.cast(clamp_indices(b, indices, groups), i32)
 
 
 def _block_size(rows: Dim, groups: Dim) -> int:
@@ -188,8 +188,8 @@ class LoraMatmul(Card, op="lora_matmul"):
         return np.asarray(wide @ weight + scale * (wide @ down @ up)).astype(x.dtype)
 
     def decompose(self, builder: Builder, x: Tensor, w: Tensor, a: Tensor, b: Tensor, *, scale: float) -> Tensor:
-        base = widened(builder, builder.matmul(x, w))
-        change = widened(builder, builder.matmul(builder.matmul(x, a), b))
+        base = statistics_input(builder, builder.matmul(x, w))
+        change = statistics_input(builder, builder.matmul(builder.matmul(x, a), b))
         return cast(builder, base + change * scale, x.dtype)
 
     def build(self, builder: Builder, x: Any, w: Any, a: Any, b: Any, scale: float = 1.0) -> Tensor:
@@ -226,11 +226,11 @@ class _Solve(Card):
 
     def vjp(self, builder: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
         (a, _), (x,), (dx,) = operands, results, cotangents
-        db = builder.emit(self.name, (swapped(builder, a), dx))
+        db = builder.emit(self.name, (swap_last_axes(builder, a), dx))
 
         def of_matrix() -> Tensor:
             columns, solved = (_as_columns(builder, t, a.rank) for t in (db, x))
-            return -builder.matmul(columns, swapped(builder, solved))
+            return -builder.matmul(columns, swap_last_axes(builder, solved))
 
         return of_matrix, db
 
@@ -261,7 +261,10 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         columns = 1 if b.rank == 2 else b.shape.dims[2]
         if 0 in (size, columns):
             return b
-        matrix, wide = widened(builder, a), widened(builder, builder.reshape(b, (batch, size, columns)))
+        matrix, wide = (
+            statistics_input(builder, a),
+            statistics_input(builder, builder.reshape(b, (batch, size, columns))),
+        )
         if type(size) is not int:
             matrix, wide = _with_one_more(builder, matrix, wide)
         upper = _eliminated(builder, builder.concat([matrix, wide], axis=2))
@@ -381,8 +384,10 @@ def _eliminated(b: Builder, augmented: Tensor) -> Tensor:
         is_pivot, is_step, is_below = (
             b.reshape(mask, (*mask.shape, 1)) for mask in (is_pivot, position == step, position > step)
         )
-        swapped = b.where(is_step, pivot_row, b.where(is_pivot, step_row, m))
-        return b.where(is_below, swapped - b.reshape(factors, (*factors.shape, 1)) * pivot_row, swapped), None
+        swap_last_axes = b.where(is_step, pivot_row, b.where(is_pivot, step_row, m))
+        return b.where(
+            is_below, swap_last_axes - b.reshape(factors, (*factors.shape, 1)) * pivot_row, swap_last_axes
+        ), None
 
     return b.scan(eliminate, augmented, position)[0]
 

@@ -236,7 +236,7 @@ class ScanRules(Card):
             for c, is_batched, needs_batch in zip(inputs, flags, [*carried, *[False] * len(sliced)], strict=True)
         ][:num_carries]
         xs = [
-            rules.moved(b, x, 0, 1) if is_batched else x
+            rules.move_axis(b, x, 0, 1) if is_batched else x
             for x, is_batched in zip(inputs[num_carries:], sliced, strict=True)
         ]
 
@@ -249,7 +249,7 @@ class ScanRules(Card):
         )
         last = [rules.batch(b, r, is_batched, size) for r, is_batched in zip(results, carried, strict=False)]
         stacks = [
-            rules.moved(b, r, 0, 1) if is_batched else rules.batch(b, r, False, size)
+            rules.move_axis(b, r, 0, 1) if is_batched else rules.batch(b, r, False, size)
             for r, is_batched in zip(results[num_carries:], stacked, strict=True)
         ]
         return (*last, *stacks)

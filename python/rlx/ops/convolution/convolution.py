@@ -17,7 +17,7 @@ from rlx.ops.convolution.convolution_gradient import apart, input_gradient, one_
 from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.lift import cast, common, same_dtype, tensor_like
 from rlx.support.errors import ShapeError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
 def out_size(size: Dim, kernel: int, stride: int, before: int, after: int, dilation: int) -> Dim:
@@ -197,7 +197,7 @@ def per_axis(value: Any, count: int, name: str) -> tuple[int, ...]:
         raise ShapeError(f"{name} must be an integer or a list of {count}, got {value!r}")
     values: Any = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
     if len(values) != count:
-        raise ShapeError(f"{name} needs {count} entries, got {shown(list(values))}")
+        raise ShapeError(f"{name} needs {count} entries, got {short_repr(list(values))}")
     return values
 
 

@@ -14,7 +14,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.contraction.contraction import DotDims, dots
 from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.lift import size_of
-from rlx.ops.rules import moved
+from rlx.ops.rules import move_axis
 
 
 def places(b: Builder, axes: Sequence[Tensor], sizes: Sequence[Dim]) -> Tensor:
@@ -99,7 +99,7 @@ def weight_product(b: Builder, x: Tensor, dy: Tensor, kernel: Sequence[int], geo
     (n, channels, *size), (_, out_channels, *counts) = x.shape.dims, dy.shape.dims
     stride, edges, groups = geometry.stride, geometry.edges, geometry.groups
     padded = b.pad(x, [(0, 0), (0, 0), *edges])
-    elements = moved(b, padded, 1, 0)  # [C, N, spatial…]
+    elements = move_axis(b, padded, 1, 0)  # [C, N, spatial…]
     if prod(kernel) != 1 or prod(stride) != 1:  # otherwise the only tap reads all elements, in order
         axes = [
             b.iota((k, count), axis=0) * d + b.iota((k, count), axis=1) * s

@@ -21,7 +21,7 @@ from rlx.ops.convolution.convolution_gradient import apart, one_by_one, weight_g
 from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.lift import common, same_dtype
 from rlx.support.errors import ShapeError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 
 class ConvTranspose(Card, op="conv_transpose"):
@@ -32,7 +32,7 @@ class ConvTranspose(Card, op="conv_transpose"):
         count = x.rank - 2
         check_window(count, **window)
         if len(output_padding) != count:
-            raise ShapeError(f"output_padding needs {count} entries, got {shown(list(output_padding))}")
+            raise ShapeError(f"output_padding needs {count} entries, got {short_repr(list(output_padding))}")
         if not w.is_static:
             raise ShapeError(f"the kernel must have static sizes, got {w}")
         in_channels, per_group = w.static[:2]

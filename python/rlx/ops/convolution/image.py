@@ -20,9 +20,9 @@ from rlx.ops.attention.rope import Rope, RopeLayout
 from rlx.ops.contraction.contraction import DotDims, dots
 from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 # The largest denominator of a fraction that a symbolic size can be multiplied by.
 _LARGEST_DENOMINATOR = 4096
@@ -77,7 +77,7 @@ class Resize(Card, op="resize"):
         dims = (*x.shape.dims[:2], *size)
         if 0 in dims:
             return b.expand(b.constant(0, dtype=x.dtype), dims)
-        result = x if mode == "nearest" else widened(b, x)
+        result = x if mode == "nearest" else statistics_input(b, x)
         for i, new in enumerate(size):
             if x.shape.dims[2 + i] == new:
                 continue
@@ -121,7 +121,7 @@ class Resize(Card, op="resize"):
         (x,), (dy,) = operands, cotangents
         if 0 in (*x.shape.dims, *dy.shape.dims):
             return (rules.zeros(b, x.shape),)
-        result = widened(b, dy)
+        result = statistics_input(b, dy)
         adjoint = _nearest_adjoint if resizing.mode == "nearest" else _bilinear_adjoint
         for i, new in enumerate(resizing.size):
             old = x.shape.dims[2 + i]
@@ -245,7 +245,7 @@ def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> 
 
 def _times_matrix(b: Builder, dy: Tensor, axis: int, matrix: Tensor) -> Tensor:
     """Contract one axis of `dy` with the rows of a matrix. The columns take the place of the axis."""
-    return rules.moved(b, dots(b, dy, matrix, DotDims((axis,), (0,))), dy.rank - 1, axis)
+    return rules.move_axis(b, dots(b, dy, matrix, DotDims((axis,), (0,))), dy.rank - 1, axis)
 
 
 def _neighbours(b: Builder, line: _ResizedAxis, kind: DType) -> tuple[Tensor, Tensor]:
@@ -278,7 +278,7 @@ def _factors(scale: Any, count: int) -> tuple[Any, ...]:
     """Return a factor for every spatial axis, from one number or a list."""
     values = tuple(scale) if isinstance(scale, (list, tuple, np.ndarray)) else (scale,) * count
     if len(values) != count:
-        raise ShapeError(f"scale needs {count} entries, got {shown(list(values))}")
+        raise ShapeError(f"scale needs {count} entries, got {short_repr(list(values))}")
     return values
 
 
@@ -372,7 +372,7 @@ class AxialRope2d(Card, op="axial_rope_2d"):
 def _turned(b: Builder, x: Tensor, sense: int, grid: AxialGrid) -> Tensor:
     """Return `axial_rope_2d`, forwards (1) or backwards (-1)."""
     head_dim = grid.head_dim
-    wide, dims = widened(b, x), x.shape.dims
+    wide, dims = statistics_input(b, x), x.shape.dims
     tokens: Any
     if x.rank == 3:
         tokens, pairs = (dims[1], 1), (*dims[:2], dims[2] // head_dim, head_dim // 2, 2)

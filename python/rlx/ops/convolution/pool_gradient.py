@@ -15,7 +15,7 @@ from rlx.ops import rules
 from rlx.ops.convolution.convolution_gradient import input_gradient, places
 from rlx.ops.convolution.geometry import ConvGeometry, PoolGeometry
 from rlx.ops.lift import cast, size_of
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 
 # --- maxima -----------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ def mean_gradient(
         count_include_pad: As in `pool`; None for `sum`, where the share of each element is 1.
     """
     (n, channels, *counts), count, kernel = dy.shape.dims, len(size), geometry.kernel
-    shares = widened(b, dy)
+    shares = statistics_input(b, dy)
     if count_include_pad is None:
         pass
     elif count_include_pad or not any(geometry.padding):

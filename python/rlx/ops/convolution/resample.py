@@ -12,7 +12,7 @@ from rlx.ir.dims.dim import Dim, dim, maximum
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import cast, size_of
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
 
 # The slope of the cubic at its first zero: -0.75 in PyTorch and OpenCV, -0.5 in Keys' paper, Pillow and JAX.
@@ -138,7 +138,7 @@ def resample(
         raise ShapeError(f"{mode} takes floats, got {x.shape}", hint="cast x to f32 first, and round what comes")
     if mode == "area":
         return b.adaptive_avg_pool(x, sizes)
-    wide = x if mode == "nearest_exact" else widened(b, x)
+    wide = x if mode == "nearest_exact" else statistics_input(b, x)
     for axis, new in enumerate(sizes, 2):
         old = x.shape.dims[axis]
         if old == new:

@@ -11,7 +11,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops import rules
 from rlx.ops.elementwise.slopes import slope
 from rlx.ops.lift import cast
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 
 # The flops of a transcendental function per element: the cost of a polynomial of that accuracy.
 TRANSCENDENTAL = 10
@@ -121,9 +121,9 @@ def through(b: Builder, kind: str, x: Tensor, y: Tensor, d: Tensor, *, adjoint: 
     if x.dtype.is_complex:
         factor = slope(b, kind, x, y)
         return d * (b.conjugate(factor) if adjoint else factor)
-    wide = widened(b, x)
+    wide = statistics_input(b, x)
     # If x is already f32 or f64, this op equals the forward op, and `cse` merges the two.
-    return cast(b, widened(b, d) * slope(b, kind, wide, b.activation(kind, wide)), x.dtype)
+    return cast(b, statistics_input(b, d) * slope(b, kind, wide, b.activation(kind, wide)), x.dtype)
 
 
 def direction(b: Builder, x: Tensor, size: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import EVERY, REAL, DType, bool_, c64, dtype, f32, i32
-from rlx.ir.fitting import fitted
+from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import Card, Cost, sample
 from rlx.ir.shape import Shape, as_dtype
@@ -26,9 +26,9 @@ class Constant(Card, op="constant"):
 
     def build(self, b: Builder, value: Any, dtype: Any = None) -> Tensor:
         if dtype is not None:
-            array = fitted(value, as_dtype(dtype))
+            array = as_array_of(value, as_dtype(dtype))
         elif is_written(value):
-            array = fitted(value, _default_dtype(value))
+            array = as_array_of(value, _default_dtype(value))
         else:
             array = as_array(value, "the value")
         return b.emit("constant", (), value=array)

@@ -11,7 +11,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import sample
 from rlx.ir.op.results import EighResult
 from rlx.ir.shape import Shape
-from rlx.ops.contraction.contraction import swapped
+from rlx.ops.contraction.contraction import swap_last_axes
 from rlx.ops.factorization import jacobi
 from rlx.ops.factorization.matrices import Factorization, columns_of, order_of, signs, symmetric
 
@@ -67,7 +67,7 @@ class Eigh(Factorization, op="eigh"):
         (values, vectors), (da,) = results, tangents
         eye = b.eye(values.shape.dims[-1], dtype=values.dtype)
         gaps = b.expand_dims(values, -2) - b.expand_dims(values, -1)
-        inner = b.matmul(swapped(b, vectors), b.matmul(symmetric(b, da), vectors))
+        inner = b.matmul(swap_last_axes(b, vectors), b.matmul(symmetric(b, da), vectors))
         turn = (1.0 / (gaps + eye) - eye) * inner
         return b.sum(inner * eye, axes=-1), b.matmul(vectors, turn)
 

@@ -14,7 +14,7 @@ from rlx.ir.op.card import Card, Cost, moved_bytes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import cast, dtype_of, tensor_like
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
 
 
@@ -75,7 +75,7 @@ class Factorization(Card):
         if 0 in (rows, columns) or 0 in batch:
             found = [self._of_empty(b, s) for s in results]
         else:
-            matrices = self.read(b, widened(b, b.reshape(a, (product(batch), rows, columns))))
+            matrices = self.read(b, statistics_input(b, b.reshape(a, (product(batch), rows, columns))))
             # A finite number minus itself is 0, anything else is NaN.
             finite = b.sum(b.abs(matrices - matrices), axes=(1, 2), keep_dims=True) == 0.0
             factors = self.emitted(b, b.where(finite, matrices, 0.0))

@@ -12,10 +12,10 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import sample
 from rlx.ir.op.results import QRResult
 from rlx.ir.shape import Shape
-from rlx.ops.contraction.contraction import swapped
+from rlx.ops.contraction.contraction import swap_last_axes
 from rlx.ops.factorization.matrices import Factorization, as_floats, order_of
 from rlx.ops.lift import cast
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 
 
 class Qr(Factorization, op="qr"):
@@ -50,14 +50,14 @@ class Qr(Factorization, op="qr"):
         (q, r), (da,) = results, tangents
         inner = q.shape.dims[-1]
         square, of_square = b.narrow(r, -1, 0, inner), b.narrow(da, -1, 0, inner)
-        dx = swapped(b, b.triangular_solve(swapped(b, square), swapped(b, of_square)))
-        along = b.matmul(swapped(b, q), dx)
+        dx = swap_last_axes(b, b.triangular_solve(swap_last_axes(b, square), swap_last_axes(b, of_square)))
+        along = b.matmul(swap_last_axes(b, q), dx)
         lower = b.tril(along, -1)
-        skew = lower - swapped(b, lower)
+        skew = lower - swap_last_axes(b, lower)
         dq = b.matmul(q, skew - along) + dx
         if r.shape.dims[-1] == inner:
             return dq, b.matmul(along - skew, r)
-        return dq, b.matmul(swapped(b, q), da - b.matmul(dq, r))
+        return dq, b.matmul(swap_last_axes(b, q), da - b.matmul(dq, r))
 
     def samples(self) -> Any:
         yield sample((2, 3, 3), dtypes=FLOATS)
@@ -115,6 +115,6 @@ def _completed(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
     *batch, rows, columns = (*a.shape.dims[:-2], *order_of(a.shape, square=False))
     if columns == 0 or 0 in batch:
         return b.expand(b.eye(rows, dtype=a.dtype), (*batch, rows, rows)), a
-    reduced, vectors, factors = reflected(b, widened(b, b.reshape(a, (product(batch), rows, columns))))
+    reduced, vectors, factors = reflected(b, statistics_input(b, b.reshape(a, (product(batch), rows, columns))))
     q = b.reshape(reflected_identity(b, vectors, factors, int(rows)), (*batch, rows, rows))
     return cast(b, q, a.dtype), cast(b, b.reshape(b.triu(reduced), a.shape.dims), a.dtype)

@@ -11,7 +11,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import sample
 from rlx.ir.op.results import SVDResult
 from rlx.ir.shape import Shape
-from rlx.ops.contraction.contraction import swapped
+from rlx.ops.contraction.contraction import swap_last_axes
 from rlx.ops.factorization import jacobi
 from rlx.ops.factorization.matrices import Factorization, as_floats, columns_of, order_of, signs
 from rlx.ops.factorization.qr import reflected, reflected_identity
@@ -42,10 +42,10 @@ class Svd(Factorization, op="svd"):
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows, columns = order_of(a.shape, square=False)
-        u, s, v = _of_tall(b, a if rows >= columns else swapped(b, a))
+        u, s, v = _of_tall(b, a if rows >= columns else swap_last_axes(b, a))
         u, v = (u, v) if rows >= columns else (v, u)
         sign = signs(b, u, b.where)
-        return u * sign, s, swapped(b, v * sign)
+        return u * sign, s, swap_last_axes(b, v * sign)
 
     def build(self, b: Builder, a: Any, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         """With `full_matrices`, `u` is `[…, M, M]` and `vt` is `[…, N, N]`. The additional vectors come last."""
@@ -55,13 +55,13 @@ class Svd(Factorization, op="svd"):
         if full_matrices and rows > columns:
             u = _completed(b, u)
         elif full_matrices and rows < columns:
-            vt = swapped(b, _completed(b, swapped(b, vt)))
+            vt = swap_last_axes(b, _completed(b, swap_last_axes(b, vt)))
         return u, s, vt
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Source: Townsend, "Differentiating the singular value decomposition", 2016."""
         (u, s, vt), (da,) = results, tangents
-        v, ut = swapped(b, vt), swapped(b, u)
+        v, ut = swap_last_axes(b, vt), swap_last_axes(b, u)
         eye = b.eye(s.shape.dims[-1], dtype=s.dtype)
         column, row = b.expand_dims(s, -1), b.expand_dims(s, -2)
         inner = b.matmul(ut, b.matmul(da, v))
@@ -69,15 +69,15 @@ class Svd(Factorization, op="svd"):
         sums = row + column  # use quotients of these, because squares would overflow or underflow
         share = inner / b.where(sums == 0.0, 1.0, sums)
         right, left = row * share, column * share
-        du = b.matmul(u, rate * (right + swapped(b, right)))
-        dv = b.matmul(v, rate * (left + swapped(b, left)))
+        du = b.matmul(u, rate * (right + swap_last_axes(b, right)))
+        dv = b.matmul(v, rate * (left + swap_last_axes(b, left)))
         if u.shape.dims[-2] != s.shape.dims[-1]:
             outside = b.matmul(da, v)
             du = du + (outside - b.matmul(u, b.matmul(ut, outside))) / row
         if v.shape.dims[-2] != s.shape.dims[-1]:
-            outside = b.matmul(swapped(b, da), u)
+            outside = b.matmul(swap_last_axes(b, da), u)
             dv = dv + (outside - b.matmul(v, b.matmul(vt, outside))) / row
-        return du, b.sum(inner * eye, axes=-1), swapped(b, dv)
+        return du, b.sum(inner * eye, axes=-1), swap_last_axes(b, dv)
 
     def samples(self) -> Any:
         yield sample((2, 3, 3), dtypes=FLOATS, tolerance=8)

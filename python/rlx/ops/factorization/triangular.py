@@ -12,10 +12,10 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.contraction.contraction import swapped
+from rlx.ops.contraction.contraction import swap_last_axes
 from rlx.ops.factorization.matrices import Factorization, order_of, symmetric
 from rlx.ops.lift import cast, common, same_dtype
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
 
 
@@ -59,7 +59,7 @@ class Cholesky(Factorization, op="cholesky"):
         """Return `dL = L·phi(L⁻¹·dA·L⁻ᵀ)`, where phi takes the lower triangle and half of the diagonal."""
         (factor,), (da,) = results, tangents
         inner = b.triangular_solve(factor, symmetric(b, da))
-        inner = b.triangular_solve(factor, swapped(b, inner))  # the transpose, which is symmetric
+        inner = b.triangular_solve(factor, swap_last_axes(b, inner))  # the transpose, which is symmetric
         size, _ = order_of(inner.shape, square=True)
         half = b.tril(inner) - 0.5 * b.eye(size, dtype=inner.dtype) * inner
         return b.matmul(factor, half)
@@ -95,8 +95,8 @@ class TriangularSolve(Card, op="triangular_solve"):
         if 0 in (*batch, size, columns):
             return b
         count = product(batch)
-        matrix = widened(builder, builder.reshape(a, (count, size, size)))
-        right = widened(builder, builder.reshape(b, (count, size, columns)))
+        matrix = statistics_input(builder, builder.reshape(a, (count, size, size)))
+        right = statistics_input(builder, builder.reshape(b, (count, size, columns)))
         places = builder.iota((size,), dtype="i32")
         if unit_diagonal:
             diagonal = builder.expand(builder.constant(1.0, dtype=matrix.dtype), (count, size))
@@ -132,8 +132,8 @@ class TriangularSolve(Card, op="triangular_solve"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, lower: bool, unit_diagonal: bool) -> Any:
         (a, _), (x,), (dx,) = operands, results, cotangents
-        db = b.emit("triangular_solve", (swapped(b, a), dx), lower=not lower, unit_diagonal=unit_diagonal)
-        return lambda: -_triangle(b, b.matmul(db, swapped(b, x)), lower, unit_diagonal), db
+        db = b.emit("triangular_solve", (swap_last_axes(b, a), dx), lower=not lower, unit_diagonal=unit_diagonal)
+        return lambda: -_triangle(b, b.matmul(db, swap_last_axes(b, x)), lower, unit_diagonal), db
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Tensor:
         whole = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]

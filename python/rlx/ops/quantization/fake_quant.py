@@ -18,8 +18,8 @@ from rlx.ir.op.card import Card, Cost, SampleOperand, sample, wide
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast
-from rlx.ops.norm import widened
-from rlx.ops.quantization.quant import along_axis, check_scales, lifted, scale_dims, spread
+from rlx.ops.norm import statistics_input
+from rlx.ops.quantization.quant import along_axis, check_scales, quantization_parameter, scale_dims, spread
 from rlx.ops.quantization.straight_through import scale_slope, steps_of, straight_through
 from rlx.support.errors import ShapeError
 
@@ -45,13 +45,13 @@ def _rounded(x: np.ndarray, scale: np.ndarray, bits: int, axis: int | None) -> n
 def _rounded_tensor(b: Builder, x: Tensor, scale: Tensor, bits: int, axis: int | None) -> Tensor:
     """`_rounded` as ops."""
     most, scales = float(largest_step(bits)), spread(b, scale, axis, x.rank)
-    steps = b.minimum(b.maximum(b.round(widened(b, x) / scales), -most), most)
+    steps = b.minimum(b.maximum(b.round(statistics_input(b, x) / scales), -most), most)
     return cast(b, b.where(b.eq(scales, 0.0), 0.0, steps * scales), x.dtype)
 
 
 def _scale_operand(b: Builder, x: Tensor, scale: Any, axis: int | None, name: str) -> Tensor:
     """Return a user's scale in the compute dtype of x."""
-    return lifted(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), name)
+    return quantization_parameter(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), name)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class FakeQuantize(Card, op="fake_quantize"):
         if quantization.scale_mode == "fixed":
             return _rounded_tensor(b, x, state, bits, axis), state
         other_axes = quantization.other_axes(x.rank)
-        largest = b.maximum(b.max(b.abs(widened(b, x)), other_axes), 0.0)  # of an empty tensor it is -inf
+        largest = b.maximum(b.max(b.abs(statistics_input(b, x)), other_axes), 0.0)  # of an empty tensor it is -inf
         scale = largest / float(largest_step(bits))
         if quantization.scale_mode == "ema":
             scale = state * decay + scale * (1 - decay)
@@ -175,13 +175,13 @@ def _through(b: Builder, x: Tensor, d: Tensor | None, results: Any, quantization
     axis, ste = quantization.axis, quantization.ste
     if d is None or ste == "identity":
         return d
-    wide_x = widened(b, x)
+    wide_x = statistics_input(b, x)
     if quantization.scale_mode == "per_batch":
         # qmax·(max|x|/qmax) without the two roundings, which could leave the largest element outside.
         limit = b.max(b.abs(wide_x), quantization.other_axes(x.rank), keep_dims=True)
     else:
         limit = spread(b, results[1], axis, x.rank) * float(largest_step(quantization.bits))
-    return cast(b, straight_through(b, ste, widened(b, d), wide_x, limit), x.dtype)
+    return cast(b, straight_through(b, ste, statistics_input(b, d), wide_x, limit), x.dtype)
 
 
 class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
@@ -220,7 +220,7 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
 
         def of_scale() -> Tensor:
             slope = scale_slope(b, steps_of(b, x, scale, axis), most)
-            return b.sum(slope * widened(b, dy), [i for i in range(x.rank) if i != axis])
+            return b.sum(slope * statistics_input(b, dy), [i for i in range(x.rank) if i != axis])
 
         return of_x, of_scale
 

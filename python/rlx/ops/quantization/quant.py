@@ -11,13 +11,13 @@ import numpy as np
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, DType, f32, family, i8, i32, u8
-from rlx.ir.fitting import fitted
+from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.card import Card, SampleOperand, sample, wide
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import axis_of, cast, check_axis, tensor_like
-from rlx.ops.norm import along, widened
+from rlx.ops.norm import along, statistics_input
 from rlx.support.errors import ShapeError
 
 # --- scales and zero points ---------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def spread(b: Builder, values: Tensor, axis: int | None, rank: int) -> Tensor:
 _INTEGERS = ("signed", "unsigned")  # dtype families
 
 
-def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str) -> Tensor:
+def quantization_parameter(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str) -> Tensor:
     """Return a user's scales or zero points as a tensor, from a tensor, a number for all positions, or a list.
 
     Raises:
@@ -79,7 +79,7 @@ def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str
             raise ShapeError(f"'{name}' must be {'numbers' if kind.is_float else 'integers'}, got {value!r:.60}")
         if not kind.is_float and not np.all((array >= kind.min) & (array <= kind.max)):
             raise ShapeError(f"'{name}' = {value!r:.60} does not fit {kind.name}")
-        tensor = b.constant(fitted(array, kind).reshape(() if array.size == 1 else array.shape))
+        tensor = b.constant(as_array_of(array, kind).reshape(() if array.size == 1 else array.shape))
     return b.expand(tensor, dims) if tensor.rank == 0 and dims else tensor
 
 
@@ -119,7 +119,9 @@ def _parameters(
     _check_positive(scale)
     _check_zero_point(zero_point, kind)
     dims = scale_dims(x.shape, axis)
-    return lifted(b, scale, dims, f32, "scale"), lifted(b, zero_point, dims, i32, "zero_point")
+    return quantization_parameter(b, scale, dims, f32, "scale"), quantization_parameter(
+        b, zero_point, dims, i32, "zero_point"
+    )
 
 
 # --- quantisation and dequantisation -------------------------------------------------------------------
@@ -144,7 +146,7 @@ class Quantize(Card, op="quantize"):
     def decompose(
         self, b: Builder, x: Tensor, scale: Tensor, zero_point: Tensor, *, axis: int | None, dtype: DType
     ) -> Tensor:
-        wide_x = widened(b, x)
+        wide_x = statistics_input(b, x)
         steps = b.round(wide_x / cast(b, spread(b, scale, axis, x.rank), wide_x.dtype))
         steps = b.where(b.eq(steps, steps), steps, 0.0)  # NaN is unequal to itself
         zero = b.maximum(b.minimum(zero_point, int(dtype.max)), int(dtype.min))

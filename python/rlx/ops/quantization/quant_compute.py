@@ -18,7 +18,7 @@ from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
 from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.norm import along
-from rlx.ops.quantization.quant import along_axis, lifted, spread
+from rlx.ops.quantization.quant import along_axis, quantization_parameter, spread
 from rlx.support.errors import ShapeError
 
 V = TypeVar("V")
@@ -129,7 +129,7 @@ def _multiplier(b: Builder, value: Any) -> Tensor | None:
             if array.dtype.kind in "iuf" and not np.isfinite(array.astype(np.float32)).all():
                 raise ShapeError(f"'multiplier' must be finite, got {value!r:.60}")
     dims = value.shape.dims if isinstance(value, Tensor) else np.shape(value)
-    return lifted(b, value, dims, f32, "multiplier")
+    return quantization_parameter(b, value, dims, f32, "multiplier")
 
 
 class QMatmul(Card, op="q_matmul"):

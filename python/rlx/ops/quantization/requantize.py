@@ -13,7 +13,7 @@ from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import broadcast, tensor_like
-from rlx.ops.quantization.quant import lifted
+from rlx.ops.quantization.quant import quantization_parameter
 from rlx.support.errors import ShapeError
 
 # The fractional bits of a multiplier, and the largest left shift. The smallest shift is -31.
@@ -120,7 +120,9 @@ class Requantize(Card, op="requantize"):
         dtype: Any = i8,
     ) -> Tensor:
         factors = [
-            lifted(b, value, value.shape.dims if isinstance(value, Tensor) else np.shape(value), i32, name)
+            quantization_parameter(
+                b, value, value.shape.dims if isinstance(value, Tensor) else np.shape(value), i32, name
+            )
             for name, value in (("multiplier", multiplier), ("shift", shift))
         ]
         return b.emit(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.slopes import activation_derivative
-from rlx.ops.norm import along, widened
+from rlx.ops.norm import along, statistics_input
 
 
 def straight_through(b: Builder, ste: str, d: Tensor, x: Tensor, limit: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def straight_through(b: Builder, ste: str, d: Tensor, x: Tensor, limit: Tensor) 
 
 def steps_of(b: Builder, x: Tensor, scale: Tensor, axis: int | None) -> Tensor:
     """Return `x/scale` for a learned scale."""
-    return widened(b, x) / (scale if axis is None else along(b, scale, axis, x.rank))
+    return statistics_input(b, x) / (scale if axis is None else along(b, scale, axis, x.rank))
 
 
 def scale_slope(b: Builder, steps: Tensor, most: float) -> Tensor:

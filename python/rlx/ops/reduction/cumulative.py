@@ -14,7 +14,7 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
 from rlx.ops.lift import axis_of, cast, check_axis
-from rlx.ops.norm import widened
+from rlx.ops.norm import statistics_input
 from rlx.ops.reduction.reduce import counted, running
 
 
@@ -70,7 +70,7 @@ class Cumprod(Card, op="cumprod"):
 
 def _rows(b: Builder, x: Tensor, axis: int) -> Tensor:
     """Return `x` with an axis moved to the front; f16 and bf16 are widened to f32."""
-    return rules.moved(b, widened(b, x), axis, 0)
+    return rules.move_axis(b, statistics_input(b, x), axis, 0)
 
 
 def _start(b: Builder, rows: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def _start(b: Builder, rows: Tensor) -> Tensor:
 
 def _back(b: Builder, rows: Tensor, axis: int, like: Tensor) -> Tensor:
     """Return rows moved back to the axis of `like`, in its dtype."""
-    return rules.moved(b, cast(b, rows, like.dtype), 0, axis)
+    return rules.move_axis(b, cast(b, rows, like.dtype), 0, axis)
 
 
 class Cummax(Card, op="cummax"):
@@ -100,7 +100,9 @@ class Cummax(Card, op="cummax"):
         JAX weights ties in the order of its tree of maxima. Here ties share evenly, as in a reduction.
         """
         last = results[0].rank - 1
-        x, y, t = (rules.moved(b, v, axis, last) for v in (operands[0], results[0], widened(b, tangents[0])))
+        x, y, t = (
+            rules.move_axis(b, v, axis, last) for v in (operands[0], results[0], statistics_input(b, tangents[0]))
+        )
         dims = x.shape.dims
         shifted = b.pad(y, [(0, 0)] * last + [(1, 0)], value=-np.inf)
         place = b.iota(dims, axis=last)
@@ -114,7 +116,7 @@ class Cummax(Card, op="cummax"):
         tied_sum = since_first(b.cumsum(b.where(ties, t, 0.0), last))
         count = cast(b, since_first(b.cumsum(cast(b, ties, i32), last)) + 1, t.dtype)
         mean = (b.gather_batched(t, first, axis=last) + tied_sum) / count
-        return rules.moved(b, cast(b, mean, x.dtype), last, axis)
+        return rules.move_axis(b, cast(b, mean, x.dtype), last, axis)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
         return b.emit("cummax", operands, axis=axis + 1)

@@ -44,7 +44,7 @@ def widened_index(b: Builder, indices: Tensor) -> Tensor:
     return cast(b, indices, i64)
 
 
-def clamped(b: Builder, indices: Tensor, size: Dim) -> Tensor:
+def clamp_indices(b: Builder, indices: Tensor, size: Dim) -> Tensor:
     """Return indices clamped to [0, size), in i64, which can represent every index and size. A narrower dtype might wrap."""
     return b.maximum(b.minimum(widened_index(b, indices), extent(b, maximum(size - 1, 0))), 0)
 
@@ -60,7 +60,7 @@ def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -
         axis: The indexed axis of the table.
     """
     before, size = table.dims[:axis], table.dims[axis]
-    rows = clamped(b, indices, size)
+    rows = clamp_indices(b, indices, size)
     if axis:  # all tables, one after the other
         table_number = b.reshape(b.iota((product(before),), dtype=i64), (*before, *(1,) * (indices.rank - axis)))
         rows = rows + table_number * extent(b, size)
@@ -105,7 +105,7 @@ class Gather(_Lookup, op="gather"):
         (table, indices), (dy,) = operands, cotangents
         size, last = table.shape.dims[axis], axis + indices.rank
         updates = b.transpose(dy, (*range(axis, last), *range(axis), *range(last, dy.rank)))
-        rows = b.scatter_add(updates, clamped(b, indices, size), size=size)
+        rows = b.scatter_add(updates, clamp_indices(b, indices, size), size=size)
         return b.transpose(rows, (*range(1, axis + 1), 0, *range(axis + 1, table.rank))), None
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
@@ -113,7 +113,7 @@ class Gather(_Lookup, op="gather"):
         if not batched[1]:
             return b.emit("gather", operands, axis=axis + 1)
         if not batched[0]:
-            return rules.moved(b, b.emit("gather", operands, axis=axis), axis, 0)
+            return rules.move_axis(b, b.emit("gather", operands, axis=axis), axis, 0)
         # The table is [batch, gathered, others…]. With the axis directly after the batch, each row of indices has its
         # own table.
         table = b.transpose(table, (0, axis + 1, *(i for i in range(1, table.rank) if i != axis + 1)))
@@ -166,8 +166,8 @@ class GatherBatched(_Lookup, op="gather_batched"):
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
         table, indices = operands
         if not batched[0]:  # the table is not batched: the batch is one more axis of the indices
-            gathered = b.emit("gather_batched", (table, rules.moved(b, indices, 0, axis)), axis=axis)
-            return rules.moved(b, gathered, axis, 0)
+            gathered = b.emit("gather_batched", (table, rules.move_axis(b, indices, 0, axis)), axis=axis)
+            return rules.move_axis(b, gathered, axis, 0)
         return b.emit("gather_batched", (table, rules.batch(b, indices, batched[1], size)), axis=axis + 1)
 
     def samples(self) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx.ir.dims.dim import Dim, DimExpr, dim
 from rlx.ir.dtype import EVERY, WITH_ZERO
-from rlx.ir.fitting import fitted
+from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
@@ -126,7 +126,7 @@ def _check_value(value: float, x: Shape) -> None:
         ShapeError: The dtype cannot represent it.
     """
     try:
-        fitted(value, x.dtype)
+        as_array_of(value, x.dtype)
     except Error as problem:
         raise ShapeError(f"attribute 'value': {problem.message}", hint="cast the tensor first") from None
 

@@ -15,8 +15,8 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
 from rlx.ops.lift import cast, constant_scalar, same_dtype, tensor_like
-from rlx.ops.norm import widened
-from rlx.ops.shape.index import INDICES, clamp, clamped, extent, widened_index
+from rlx.ops.norm import statistics_input
+from rlx.ops.shape.index import INDICES, clamp, clamp_indices, extent, widened_index
 from rlx.support.errors import ShapeError
 
 
@@ -77,7 +77,7 @@ class GatherNd(Card, op="gather_nd"):
         else:
             linear = b.expand(constant_scalar(b, 0, i64), places)
             for k, size in enumerate(indexed):
-                linear = linear * extent(b, size) + clamped(b, _entry(b, indices, k), size)
+                linear = linear * extent(b, size) + clamp_indices(b, _entry(b, indices, k), size)
         table = b.reshape(x, (*batch, product(indexed), *slice_dims))
         return b.gather_batched(table, linear, axis=batch_dims) if batch_dims else b.gather(table, linear, axis=0)
 
@@ -152,7 +152,7 @@ class ScatterNd(Card, op="scatter_nd"):
             return rules.total(b, (moved_x, None if du is None else _mul_tangent(b, operands, du)))
         attained, shares = _winners(b, operands, results[0])
         parts = [
-            b.where(wins, widened(b, rules.or_zeros(b, d, o.shape)), 0.0)
+            b.where(wins, statistics_input(b, rules.or_zeros(b, d, o.shape)), 0.0)
             for wins, d, o in zip(attained, (dx, du), (x, updates), strict=True)
         ]
         return cast(b, b.scatter_nd(parts[0], indices, parts[1], reduction="add") * shares, x.dtype)
@@ -175,7 +175,7 @@ class ScatterNd(Card, op="scatter_nd"):
                 lambda: _mul_cotangent(b, operands, dy),
             )
         (x_attains, update_attains), shares = _winners(b, operands, results[0])
-        shared = widened(b, dy) * shares
+        shared = statistics_input(b, dy) * shares
         return (
             lambda: cast(b, b.where(x_attains, shared, 0.0), x.dtype),
             None,
@@ -194,8 +194,8 @@ class ScatterNd(Card, op="scatter_nd"):
             return b.emit("scatter_nd", (x, tuples, updates), reduction=reduction)
         # All entries have the same positions: the batch is one more axis of the slices.
         count, place_axes = _tuple_size(indices.shape), indices.rank - 1
-        moved = rules.moved(b, x, 0, count), indices, rules.moved(b, updates, 0, place_axes)
-        return rules.moved(b, b.emit("scatter_nd", moved, reduction=reduction), count, 0)
+        moved = rules.move_axis(b, x, 0, count), indices, rules.move_axis(b, updates, 0, place_axes)
+        return rules.move_axis(b, b.emit("scatter_nd", moved, reduction=reduction), count, 0)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(operands[2].num_elements, moved_bytes(operands, results))
@@ -267,7 +267,7 @@ def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor
     """Return which elements and updates attain a maximum or minimum `y`, and their equal shares, as in JAX."""
     x, indices, updates = operands
     x_attains, update_attains = x == y, updates == _gathered(b, y, indices)
-    kind = widened(b, y).dtype
+    kind = statistics_input(b, y).dtype
     count = b.scatter_nd(cast(b, x_attains, kind), indices, cast(b, update_attains, kind), reduction="add")
     return (x_attains, update_attains), 1.0 / count
 
@@ -275,8 +275,8 @@ def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor
 def _mul_tangent(b: Builder, operands: Any, du: Tensor) -> Tensor:
     """Return the part of a product's tangent that comes from the updates."""
     x, indices, updates = operands
-    moved = _product_of_others(b, x.shape, indices, updates) * widened(b, du)
-    wide = widened(b, x)
+    moved = _product_of_others(b, x.shape, indices, updates) * statistics_input(b, du)
+    wide = statistics_input(b, x)
     return cast(b, wide * b.scatter_nd(rules.zeros(b, wide.shape), indices, moved, reduction="add"), x.dtype)
 
 
@@ -284,7 +284,11 @@ def _mul_cotangent(b: Builder, operands: Any, dy: Tensor) -> Tensor:
     """Return the cotangent of the updates of a product."""
     x, indices, updates = operands
     cofactors = adjoint(b, _product_of_others(b, x.shape, indices, updates))
-    return cast(b, cofactors * gathered_or_zero(b, widened(b, dy) * adjoint(b, widened(b, x)), indices), updates.dtype)
+    return cast(
+        b,
+        cofactors * gathered_or_zero(b, statistics_input(b, dy) * adjoint(b, statistics_input(b, x)), indices),
+        updates.dtype,
+    )
 
 
 def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -> Tensor:
@@ -301,7 +305,7 @@ def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -
     # Dropped updates get a position that no other update has.
     place = b.reshape(b.where(_inside(b, x.dims, indices), place, -1), (number,))
     order = b.argsort(place, axis=0)
-    rows = b.gather(b.reshape(widened(b, updates), (number, *slices)), order)
+    rows = b.gather(b.reshape(statistics_input(b, updates), (number, *slices)), order)
 
     def step(carry: Any, element: Any) -> Any:
         (product_, previous), (row, place_of_row) = carry, element

@@ -16,7 +16,7 @@ from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.lift import axes_of, axis_of, broadcast, check_axes, check_axis, common, listed, same_dtype
+from rlx.ops.lift import as_tensors, axes_of, axis_of, broadcast, check_axes, check_axis, common, same_dtype
 from rlx.support.errors import ShapeError
 
 
@@ -278,7 +278,7 @@ class Concat(_Movement, op="concat"):
         return [0, math.prod(dims)] if all(d == 1 for d in outer) else [None, None]
 
     def build(self, b: Builder, xs: Any, axis: int = 0) -> Tensor:
-        result, *remaining = common(b, *listed(xs))
+        result, *remaining = common(b, *as_tensors(xs))
         axis = axis_of(axis, result.rank)
         for tensor in remaining:
             result = b.emit("concat", (result, tensor), axis=axis)

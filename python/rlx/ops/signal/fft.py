@@ -32,7 +32,7 @@ def _check_length(x: Shape, axis: int) -> None:
         raise ShapeError(f"axis {axis} of {x} is empty: a transform has at least one element")
 
 
-def resized(b: Builder, x: Tensor, n: Any, axis: int) -> Tensor:
+def resize_axis(b: Builder, x: Tensor, n: Any, axis: int) -> Tensor:
     """Return an axis cut or padded with zeros at its end to `n` elements, as in NumPy; unchanged if `n` is None.
 
     Raises:
@@ -135,7 +135,7 @@ class Fft(Card, op="fft"):
     ) -> Tensor:
         x = as_complex(b, x)
         axis = axis_of(axis, x.rank)
-        return b.emit("fft", (resized(b, x, n, axis),), axis=axis, inverse=inverse, norm=norm)
+        return b.emit("fft", (resize_axis(b, x, n, axis),), axis=axis, inverse=inverse, norm=norm)
 
     linear = ("x",)
 
@@ -189,7 +189,7 @@ class Rfft(Card, op="rfft"):
             raise ShapeError(f"rfft takes real numbers, not {x.dtype.name}", hint="use fft")
         x = as_part(b, x)
         axis = axis_of(axis, x.rank)
-        return b.emit("rfft", (resized(b, x, n, axis),), axis=axis, norm=norm)
+        return b.emit("rfft", (resize_axis(b, x, n, axis),), axis=axis, norm=norm)
 
     linear = ("x",)
 

@@ -12,12 +12,12 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dims.dim import DimExpr, evaluate
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.given import with_dtype
 from rlx.ir.graph.evaluate import evaluate_function
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, bind_symbols, check_argument
 from rlx.ir.op import opview, registry
 from rlx.ir.op.signature import bodies, functions
+from rlx.ir.python_values import with_dtype
 from rlx.ir.shape import shape_of
 from rlx.support.errors import Error
 

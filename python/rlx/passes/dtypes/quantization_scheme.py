@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from rlx.support.errors import Error
 from rlx.support.options import described
-from rlx.support.short import shown
+from rlx.support.short import short_repr
 
 WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
 
@@ -75,15 +75,15 @@ class Scheme:
     def __post_init__(self) -> None:
         for name, known in (("weights", WEIGHTS), ("activations", ACTIVATIONS)):
             if not isinstance(given := getattr(self, name), str) or given not in known:
-                raise Error(f"{name} is one of {', '.join(known)}, not {shown(given)}")
+                raise Error(f"{name} is one of {', '.join(known)}, not {short_repr(given)}")
         if self.weights == "int4" and self.activations != "none":
             raise Error(
                 "weights of 4 bits go with activations in f32", hint="give activations='none', or weights='int8'"
             )
         if isinstance(self.smooth, bool) or not 0 <= self.smooth <= 1:
-            raise Error(f"smooth must be a number from 0 to 1, got {shown(self.smooth)}")
+            raise Error(f"smooth must be a number from 0 to 1, got {short_repr(self.smooth)}")
         if type(self.group) is not int or self.group < 2 or self.group % 2:
-            raise Error(f"group must be an even number of rows, got {shown(self.group)}")
+            raise Error(f"group must be an even number of rows, got {short_repr(self.group)}")
 
 
 class SchemeKeywords(TypedDict, total=False):

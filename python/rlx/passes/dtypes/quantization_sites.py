@@ -15,7 +15,7 @@ from rlx.ir.op.signature import read_arguments
 from rlx.ir.shape import shape_of
 from rlx.passes.simplification.invariants import WeightValues
 from rlx.support.errors import PassError
-from rlx.support.short import listed
+from rlx.support.short import join_names
 from rlx.support.suggestions import suggestion
 
 
@@ -103,5 +103,7 @@ def check_products(pass_name: str, given: Iterable[str], names: Collection[str])
     """
     for name in given:
         if name not in names:
-            hint = f"products: {listed(names)}" if names else "the graph has no products of activations with weights"
+            hint = (
+                f"products: {join_names(names)}" if names else "the graph has no products of activations with weights"
+            )
             raise PassError(f"{pass_name}: there is no product '{name}'{suggestion(name, names)}", hint=hint)

@@ -1,6 +1,6 @@
 """`Fusion`, a pass that combines ops into one; helpers to match values, and the record of fusions.
 
-Fusions are recorded where they run: a listener (`recorded`) receives the fusions and the near misses from the patterns
+Fusions are recorded where they run: a listener (`record_fusions`) receives the fusions and the near misses from the patterns
 that rewrite, on the module that they rewrote.
 """
 
@@ -22,7 +22,7 @@ from rlx.ir.shape import Shape, shape_of
 from rlx.ops.lift import broadcasts_to
 from rlx.passes.base import Pass
 from rlx.passes.claims import fusions_of_target
-from rlx.passes.fusion.cost import Estimate, priced
+from rlx.passes.fusion.cost import Estimate, only_where_it_pays
 from rlx.passes.fusion.explain import explain
 from rlx.passes.packages import PREFIX
 from rlx.passes.pattern import Pattern, Rewriter, Standing, rewrite
@@ -56,7 +56,7 @@ class Fusion(Pass, idempotent=True):
         fuse(module, [[type(self)]], self.name)
 
 
-def chosen(
+def selected_fusions(
     name: str, fusions: Mapping[str, type[Fusion]], only: Iterable[str], target: str
 ) -> tuple[list[type[Fusion]], Costs | None]:
     """Return the fusions that options select, and the cost model of their target.
@@ -129,7 +129,7 @@ _records: ContextVar[tuple[FusionRecord, ...]] = ContextVar("fusion records", de
 
 
 @contextlib.contextmanager
-def recorded() -> Generator[FusionRecord]:
+def record_fusions() -> Generator[FusionRecord]:
     """Record all fusions that run in this context."""
     record = FusionRecord()
     token = _records.set((*_records.get(), record))
@@ -186,7 +186,7 @@ def fuse(
 def _weighed(fusion: type[Fusion], costs: Costs | None) -> tuple[Pattern, ...]:
     if costs is None or not fusion.weighed:
         return fusion.patterns
-    return tuple(priced(pattern, costs) for pattern in fusion.patterns)
+    return tuple(only_where_it_pays(pattern, costs) for pattern in fusion.patterns)
 
 
 def misses(module: mlir.Module, fusions: Iterable[type[Fusion]]) -> Iterator[tuple[mlir.Location, Miss]]:

@@ -137,7 +137,7 @@ def _is_kernel(value: mlir.Value, inside: Iterable[Any]) -> bool:
     return opview.has_trait(op, "product") or opview.has_trait(op, "reduction")
 
 
-def priced(pattern: Pattern, costs: Costs) -> Pattern:
+def only_where_it_pays(pattern: Pattern, costs: Costs) -> Pattern:
     """Return a pattern that matches only where it pays off."""
 
     def function(op: Any, rewriter: Rewriter) -> Any:

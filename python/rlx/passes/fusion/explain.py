@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rlx import mlir
 from rlx.ir.op.costs import Costs
 from rlx.passes.fusion.cost import Estimate, estimate
-from rlx.passes.pattern import Pattern, Rewriter, applied, by_root
+from rlx.passes.pattern import Pattern, Rewriter, apply_pattern, by_root
 from rlx.passes.rewrite import collect, is_unread
 
 
@@ -49,7 +49,7 @@ def explain(module: mlir.Module, patterns: Iterable[Pattern], costs: Costs | Non
             misses: list[tuple[str, str]] = []
             rewriter = Rewriter(op, "explain", misses)
             view = root(op)
-            given = applied(entry, view, rewriter)
+            given = apply_pattern(entry, view, rewriter)
             weighed = None if given is None or costs is None else estimate(view, rewriter, costs)
             rewriter.clear()
             if given is not None:

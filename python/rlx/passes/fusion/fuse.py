@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rlx import mlir
 from rlx.ir.op.signature import policy_of
 from rlx.passes.base import Pass, option
-from rlx.passes.fusion.base import Fusion, chosen, fuse, misses
+from rlx.passes.fusion.base import Fusion, fuse, misses, selected_fusions
 from rlx.passes.fusion.fuse_ada_layer_norm import FuseAdaLayerNorm
 from rlx.passes.fusion.fuse_attention_block import FuseAttentionBlock
 from rlx.passes.fusion.fuse_conv_bias_act import FuseConvBiasAct
@@ -51,7 +51,7 @@ class Fuse(Pass, name="rlx-fuse", idempotent=True):
     remarks: bool = option(False, "whether to report near misses as remarks")
 
     def run(self, module: mlir.Module) -> None:
-        wanted, costs = chosen(self.name, FUSIONS, self.only, self.target)
+        wanted, costs = selected_fusions(self.name, FUSIONS, self.only, self.target)
         if policy_of(module.operation) == "fusable":
             return
         groups = [[fusion for fusion in group if fusion in wanted] for group in GROUPS]

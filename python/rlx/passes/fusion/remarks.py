@@ -27,7 +27,7 @@ def remark(location: mlir.Location, message: str, hint: str) -> None:
 
 
 @contextlib.contextmanager
-def received(receiver: Receiver) -> Generator[None]:
+def receive_remarks(receiver: Receiver) -> Generator[None]:
     """Send remarks that are emitted in this context to a function of location, message and hint."""
     token = _receiver.set(receiver)
     try:

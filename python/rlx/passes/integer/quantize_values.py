@@ -68,7 +68,7 @@ def round_values(
 
     Args:
         function: A function of primitives at MIR, after `rlx-fold-affine`.
-        ranges: The ranges of the `observed` values.
+        ranges: The ranges of the `values_to_observe` values.
         symmetric: Whether zero points of activations are 0.
         bits: The bits of weights.
         layers: The bits of weights of single products, by the names of `sites`.
@@ -78,7 +78,7 @@ def round_values(
     """
     known = sites(function, ranks=(3, 4))
     _check_bits([s.name for s in known], bits, layers)
-    values = observed(function)
+    values = values_to_observe(function)
     _check_ranges(values, ranges)
     plan = _plan(function)
     scales = {v: scale_of(r.low, r.high, symmetric=symmetric) for v, r in zip(values, ranges.values, strict=True)}
@@ -98,7 +98,7 @@ def _round(entry: _RoundedValue, scale: float, zero: int) -> None:
         user.operands[i] = rounded.value
 
 
-def observed(function: mlir.FuncOp) -> list[mlir.Value]:
+def values_to_observe(function: mlir.FuncOp) -> list[mlir.Value]:
     """Return the values whose ranges calibration must observe, in order: inputs and results without a known scale."""
     return [e.value for e in _plan(function) if e.source is None and e.fixed is None]
 

@@ -9,7 +9,7 @@ from rlx import mlir
 from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import operand_pairs
-from rlx.passes.origins import origin_of, unscaled
+from rlx.passes.origins import origin_of, without_scale
 from rlx.passes.pattern import producer
 from rlx.passes.recognition.attention_masks import Mask
 from rlx.passes.simplification.simplify_rules import splat
@@ -126,7 +126,7 @@ def _hidden(value: mlir.Value) -> Scores | None:
 def _scaled(value: mlir.Value) -> Scores | None:
     """Match scores that are multiplied by a number and possibly transposed."""
     shown, scale = origin_of(value), 1.0
-    while (inner := unscaled(shown.value)) is not None and inner[0].type == shown.value.type:
+    while (inner := without_scale(shown.value)) is not None and inner[0].type == shown.value.type:
         shown, scale = shown.through(inner[0]), scale * inner[1]
     op = producer(shown.value, views.DotGeneral) or producer(shown.value, views.Matmul)
     product = None if op is None else contraction_of(op)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rlx import mlir
 from rlx.passes.base import Pass, option
-from rlx.passes.fusion.base import Fusion, chosen, fuse
+from rlx.passes.fusion.base import Fusion, fuse, selected_fusions
 from rlx.passes.recognition.recognize_activations import RecognizeActivations
 from rlx.passes.recognition.recognize_attention import RecognizeAttention
 from rlx.passes.recognition.recognize_norms import RecognizeNorms
@@ -31,6 +31,6 @@ class Recognize(Pass, name="rlx-recognize", idempotent=True):
     target: str = option("", "the target, which limits recognition to ops that were measured to pay off there")
 
     def run(self, module: mlir.Module) -> None:
-        active, _ = chosen(self.name, RECOGNISERS, (), self.target)
+        active, _ = selected_fusions(self.name, RECOGNISERS, (), self.target)
         groups = [[fusion for fusion in group if fusion in active] for group in GROUPS]
         fuse(module, groups, self.name, off=[fusion for fusion in RECOGNISERS.values() if fusion not in active])

@@ -8,7 +8,7 @@ from typing import Any
 from rlx import mlir
 from rlx.ir.op import views
 from rlx.ir.shape import shape_of
-from rlx.passes.origins import unscaled
+from rlx.passes.origins import without_scale
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer
 
 _HEADS_FIRST = (0, 2, 1, 3)  # [B, S, H, D] to [B, H, S, D], and back
@@ -31,7 +31,7 @@ def scaled_operands(op: views.Attention, rewriter: Rewriter) -> Any:
 
 def _descaled(rewriter: Rewriter, value: mlir.Value) -> tuple[Any, float] | None:
     """Return the factor of a value and the value without it, also through a transpose or reshape."""
-    scaled = unscaled(value)
+    scaled = without_scale(value)
     if scaled is not None:
         return scaled if scaled[0].type == value.type and math.isfinite(scaled[1]) else None
     view = producer(value, views.Transpose) or producer(value, views.Reshape)

@@ -13,7 +13,7 @@ from rlx.ir.dims.dim import product
 from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer
-from rlx.passes.simplification.simplify_rules import expanded, if_alike, scalar, splat
+from rlx.passes.simplification.simplify_rules import expand_like, if_alike, scalar, splat
 from rlx.passes.simplification.simplify_shape_rules import reduced_at_once
 
 
@@ -35,9 +35,9 @@ def zero(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
         return None
     left, right = splat(op.lhs) == 0, splat(op.rhs) == 0
     if op.kind == "mul" and (left or right):
-        return expanded(rewriter, op.lhs if left else op.rhs, op.result)
+        return expand_like(rewriter, op.lhs if left else op.rhs, op.result)
     if op.kind == "div" and left:
-        return expanded(rewriter, op.lhs, op.result)
+        return expand_like(rewriter, op.lhs, op.result)
     if op.kind in ("add", "sub") and right:
         return if_alike(op.lhs, op.result)
     if op.kind in ("add", "sub") and left and if_alike(op.rhs, op.result) is not None:
@@ -50,7 +50,7 @@ def of_itself(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     """`x - x` and `x / x`."""
     if op.kind not in ("sub", "div") or op.lhs != op.rhs or not _is_real(op.result):
         return None
-    return expanded(rewriter, scalar(rewriter, 0.0 if op.kind == "sub" else 1.0, op.result), op.result)
+    return expand_like(rewriter, scalar(rewriter, 0.0 if op.kind == "sub" else 1.0, op.result), op.result)
 
 
 @pattern
@@ -194,4 +194,4 @@ def sum_of_expanded(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
     kept = [a for a in range(len(dims)) if op.keep_dims or a not in op.axes]
     repeated = rewriter.emit("reshape", [inner.x], shape=tuple(whole[a] for a in kept))
     total = repeated if op.kind == "mean" else _scaled(rewriter, repeated, float(count))
-    return expanded(rewriter, total, op.result)
+    return expand_like(rewriter, total, op.result)

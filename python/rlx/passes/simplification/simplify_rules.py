@@ -40,7 +40,7 @@ def scalar(rewriter: Rewriter, number: float, like: mlir.Value) -> mlir.Value:
     return rewriter.builder.constant(np.array(number).astype(shape_of(like).dtype.numpy)).value
 
 
-def expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> mlir.Value:
+def expand_like(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> mlir.Value:
     """Return a value, expanded to the shape of the result that it replaces."""
     return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)
 
@@ -86,7 +86,7 @@ def integer_minus_itself(op: views.Binary, rewriter: Rewriter) -> mlir.Value | N
     dtype = shape_of(op.result).dtype
     if op.kind != "sub" or op.lhs != op.rhs or dtype.is_inexact:
         return None
-    return expanded(rewriter, rewriter.builder.constant(np.zeros((), dtype.numpy)).value, op.result)
+    return expand_like(rewriter, rewriter.builder.constant(np.zeros((), dtype.numpy)).value, op.result)
 
 
 def _is(value: float | None, number: float) -> bool:
@@ -106,7 +106,7 @@ def times_zero(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     if op.kind != "mul" or shape_of(op.result).dtype.is_inexact:
         return None
     zero = next((value for value in op.operands if splat(value) == 0), None)
-    return None if zero is None else expanded(rewriter, zero, op.result)
+    return None if zero is None else expand_like(rewriter, zero, op.result)
 
 
 @pattern
@@ -152,7 +152,7 @@ def known_condition(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
     known = splat(op.condition)
     if known is None and op.on_true != op.on_false:
         return None
-    return expanded(rewriter, op.on_false if known is False else op.on_true, op.result)
+    return expand_like(rewriter, op.on_false if known is False else op.on_true, op.result)
 
 
 @pattern
@@ -166,7 +166,7 @@ def repeated_choice(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
         if inner is not None and inner.condition == op.condition:
             value = inner.on_false if i else inner.on_true
             operands = [op.condition, op.on_true, value] if i else [op.condition, value, op.on_false]
-            return expanded(rewriter, rewriter.emit("where", operands), op.result)
+            return expand_like(rewriter, rewriter.emit("where", operands), op.result)
     return None
 
 

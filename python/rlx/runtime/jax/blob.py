@@ -14,10 +14,10 @@ from rlx.ir.parameters import named_values
 from rlx.ir.sharding import Mesh
 from rlx.runtime.jax.spreading import named_sharding
 from rlx.support.errors import Error, UnsupportedError
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.support.suggestions import suggestion
 from rlx.targets.xla.portable import version_error
-from rlx.weights import Weights, opened
+from rlx.weights import Weights, open_parameters
 
 if TYPE_CHECKING:
     from rlx.runtime.jax.exported import JaxGraph
@@ -48,8 +48,8 @@ def exported(
         sharded: Whether it is for the devices of the graph's mesh, if that has one.
     """
     arguments, mesh = function.source.arguments, function.source.mesh if sharded else None
-    jax, export = required("jax", _PURPOSE), required("jax.export", _PURPOSE)
-    required("flatbuffers", _PURPOSE)
+    jax, export = import_package("jax", _PURPOSE), import_package("jax.export", _PURPOSE)
+    import_package("flatbuffers", _PURPOSE)
     chosen = _platforms(platforms)
     if type(vjp_order) is not int or not 0 <= vjp_order <= _MOST_DERIVATIVES:
         raise Error(
@@ -87,7 +87,7 @@ def _serialized(made: Any, vjp_order: int) -> bytes:
         (key,) = problem.args
         if not isinstance(key, np.dtype):
             raise
-        version = required("jax", _PURPOSE).__version__
+        version = import_package("jax", _PURPOSE).__version__
         raise UnsupportedError(
             f"{_PURPOSE}: the files of jax {version} hold no arguments and results of {dtype(key).name}",
             hint="cast them in the graph",
@@ -128,8 +128,8 @@ def _at_version(made: Any, version: str) -> Any:
     Raises:
         UnsupportedError: JAX's library does not know the version, or the version lacks an op of the module.
     """
-    stablehlo = required("jax.extend.mlir.dialects.stablehlo", _PURPOSE)
-    mlir = required("jax.interpreters.mlir", _PURPOSE)
+    stablehlo = import_package("jax.extend.mlir.dialects.stablehlo", _PURPOSE)
+    mlir = import_package("jax.interpreters.mlir", _PURPOSE)
     with mlir.make_ir_context() as context:
         module = stablehlo.deserialize_portable_artifact(context, made.mlir_module_serialized)
         said: list[str] = []
@@ -154,7 +154,7 @@ def baked_values(arguments: Sequence[Argument], params: Any) -> dict[str, Any]:
         Error: The value is neither, a name is not a parameter, or an array has a different shape or dtype.
     """
     known = {a.name: a for a in arguments if a.kind == "param"}
-    values = opened(params)
+    values = open_parameters(params)
     if isinstance(values, Weights):
         return values.values_of(known.values())
     values = named_values(values, known, "export: ")

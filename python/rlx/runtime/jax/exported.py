@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_array
-from rlx.ir.fitting import fitted
+from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.weak import NUMBERS
 from rlx.ir.interface import Argument, bind_symbols, check_argument
@@ -22,9 +22,9 @@ from rlx.runtime.jax.spreading import JaxShardings, mesh_for
 from rlx.support.errors import Error
 from rlx.support.files import check_writable, write_atomically
 from rlx.support.guards import is_mapping
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.targets.options import CompileOptions
-from rlx.targets.stages import prepared
+from rlx.targets.stages import prepare_graph
 from rlx.targets.xla.portable import checked_version
 from rlx.transforms.base import tensor_graph
 
@@ -50,8 +50,8 @@ class JaxGraph:
         self._what = f"graph '{source.name}'"
         self._programs: dict[tuple[tuple[str, int], ...], Given] = {}
         self._values: dict[str, Any] = {}
-        jax = required("jax", "Graph.to_jax")
-        self._numpy, self._jax = required("jax.numpy", "Graph.to_jax"), jax
+        jax = import_package("jax", "Graph.to_jax")
+        self._numpy, self._jax = import_package("jax.numpy", "Graph.to_jax"), jax
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JaxGraph, (self.source, self._options)
@@ -148,7 +148,7 @@ class JaxGraph:
         if path is not None:
             check_writable(path)
         version = None if stablehlo_version is None else checked_version(stablehlo_version)
-        source = prepared(self.source, CompileOptions(bind=bind))
+        source = prepare_graph(self.source, CompileOptions(bind=bind))
         function = self if source is self.source else JaxGraph(source, self._options)
         baked = {} if params is None else baked_values(source.arguments, params)
         data = exported(
@@ -207,7 +207,7 @@ class JaxGraph:
         if value is None:
             return self._value_of_its_own(argument, what)
         if isinstance(value, NUMBERS) and not argument.shape.rank:
-            value = fitted(value, argument.shape.dtype)
+            value = as_array_of(value, argument.shape.dtype)
         elif isinstance(value, NUMBERS):
             raise Error(f"{what} must be {argument.shape}, got the number {value!r}")
         if not isinstance(value, self._jax.Array):

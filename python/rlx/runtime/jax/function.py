@@ -16,11 +16,11 @@ from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.weak import NUMBERS
 from rlx.ir.location import caller_location, describe
-from rlx.ir.op.calls import answered
+from rlx.ir.op.calls import with_call_errors
 from rlx.runtime.jax.primitive import check_width
 from rlx.runtime.tracing import bound_to, name_of, signature_of, static_key, static_names
 from rlx.support.errors import Error
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.transforms.call import call
 
 _PURPOSE = "rlx.jax_function"
@@ -49,7 +49,7 @@ class JaxFunction:
             UnsupportedError: The function computes something that RLX does not support.
             Error: A tensor has a symbolic size, or JAX cannot trace the function.
         """
-        tree = required("jax.tree_util", _PURPOSE)
+        tree = import_package("jax.tree_util", _PURPOSE)
         bound = bound_to(self._signature, args, kwargs, self._what)
         static = {name: value for name, value in bound.items() if name in self._static}
         dynamic = {name: value for name, value in bound.items() if name not in static}
@@ -78,7 +78,7 @@ class JaxFunction:
         return found
 
     def _imported(self, specs: Sequence[Any], structure: Any, static: Mapping[str, Any]) -> tuple[Graph | None, Any]:
-        tree = required("jax.tree_util", _PURPOSE)
+        tree = import_package("jax.tree_util", _PURPOSE)
 
         def of_leaves(*values: Any) -> Any:
             bound = self._signature.bind_partial()
@@ -97,7 +97,7 @@ class JaxFunction:
 
     def _spec(self, leaf: Any) -> Any:
         """Return the abstract value that JAX traces in place of a leaf."""
-        jax = required("jax", _PURPOSE)
+        jax = import_package("jax", _PURPOSE)
         if not isinstance(leaf, Tensor):
             if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
                 raise Error(f"{self._what}: no integer of JAX holds {leaf!r:.60}", location=describe(caller_location()))
@@ -135,7 +135,7 @@ def _array(leaf: Any, kind: np.dtype) -> np.ndarray:
     return np.asarray(leaf, kind) if isinstance(leaf, NUMBERS) else as_array(leaf, "the value")
 
 
-@answered
+@with_call_errors
 def jax_function(function: Callable[..., Any] | None = None, *, static: str | Iterable[str] = ()) -> Any:
     """Make a JAX function callable with tensors of RLX.
 

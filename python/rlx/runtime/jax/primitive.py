@@ -10,7 +10,7 @@ from rlx.ir.shape import Shape
 from rlx.runtime.jax.programs import JaxProgram, Tangents
 from rlx.runtime.jax.spreading import spread
 from rlx.support.errors import Error
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 
 _PURPOSE = "Graph.to_jax"
 # JAX disables elements of this many bytes by default. For complex numbers, the limit applies to each part.
@@ -33,7 +33,7 @@ def check_width(what: str, shape: Shape) -> None:
         Error: It has 64 bits, and JAX is configured for 32.
     """
     parts = 2 if shape.dtype.numpy.kind == "c" else 1
-    if shape.dtype.numpy.itemsize // parts >= _WIDE and not required("jax", _PURPOSE).config.jax_enable_x64:
+    if shape.dtype.numpy.itemsize // parts >= _WIDE and not import_package("jax", _PURPOSE).config.jax_enable_x64:
         hint = 'jax.config.update("jax_enable_x64", True), or cast it in the graph'
         raise Error(f"{what} is {shape}, and JAX is set to have no {shape.dtype}", hint=hint)
 
@@ -45,9 +45,12 @@ def primitive() -> Any:
     Raises:
         Error: JAX is not installed.
     """
-    jax = required("jax", _PURPOSE)
-    core, ad = required("jax.extend.core", _PURPOSE), required("jax.interpreters.ad", _PURPOSE)
-    batching, mlir = required("jax.interpreters.batching", _PURPOSE), required("jax.interpreters.mlir", _PURPOSE)
+    jax = import_package("jax", _PURPOSE)
+    core, ad = import_package("jax.extend.core", _PURPOSE), import_package("jax.interpreters.ad", _PURPOSE)
+    batching, mlir = (
+        import_package("jax.interpreters.batching", _PURPOSE),
+        import_package("jax.interpreters.mlir", _PURPOSE),
+    )
     made = core.Primitive("rlx_graph")
     made.multiple_results = True
     compiled = jax.jit(lambda *arguments, program: made.bind(*arguments, program=program), static_argnames="program")
@@ -61,14 +64,20 @@ def primitive() -> Any:
 
 
 def _abstract(*_: Any, program: JaxProgram) -> list[Any]:
-    core = required("jax.core", _PURPOSE)
+    core = import_package("jax.core", _PURPOSE)
     return [core.ShapedArray(shape.static, shape.dtype.numpy) for shape in program.results]
 
 
 def _lowered(context: Any, *arguments: Any, program: JaxProgram) -> Sequence[Any]:
     """Emit a call of the program's function, which is inserted into JAX's module."""
-    mlir, dialects = required("jax.interpreters.mlir", _PURPOSE), required("jax.extend.mlir.dialects.func", _PURPOSE)
-    stablehlo, ir = required("jax.extend.mlir.dialects.stablehlo", _PURPOSE), required("jax.extend.mlir.ir", _PURPOSE)
+    mlir, dialects = (
+        import_package("jax.interpreters.mlir", _PURPOSE),
+        import_package("jax.extend.mlir.dialects.func", _PURPOSE),
+    )
+    stablehlo, ir = (
+        import_package("jax.extend.mlir.dialects.stablehlo", _PURPOSE),
+        import_package("jax.extend.mlir.ir", _PURPOSE),
+    )
     into = context.module_context.module
     module = stablehlo.deserialize_portable_artifact(into.context, program.artifact)
     (function,) = module.body.operations
@@ -79,7 +88,7 @@ def _lowered(context: Any, *arguments: Any, program: JaxProgram) -> Sequence[Any
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: JaxProgram) -> tuple[list[Any], list[Any]]:
-    ad = required("jax.interpreters.ad", _PURPOSE)
+    ad = import_package("jax.interpreters.ad", _PURPOSE)
     wrt = [
         i
         for i, (tangent, shape) in enumerate(zip(tangents, program.arguments, strict=True))
@@ -100,7 +109,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: JaxProgram
 
 def _zero(result: Any) -> Any:
     """Return the tangent of a result that has none."""
-    jax, ad = required("jax", _PURPOSE), required("jax.interpreters.ad", _PURPOSE)
+    jax, ad = import_package("jax", _PURPOSE), import_package("jax.interpreters.ad", _PURPOSE)
     return ad.Zero(jax.typeof(result).to_tangent_aval())
 
 
@@ -110,7 +119,7 @@ def _transpose(cotangents: Sequence[Any], *arguments: Any, program: JaxProgram) 
     RLX's cotangents use the inner product `Re(sum(conj(a)·b))`, JAX's use `Re(sum(a·b))`. The two agree after
     conjugation of inputs and outputs.
     """
-    ad, numpy = required("jax.interpreters.ad", _PURPOSE), required("jax.numpy", _PURPOSE)
+    ad, numpy = import_package("jax.interpreters.ad", _PURPOSE), import_package("jax.numpy", _PURPOSE)
     wrt = tuple(i for i, a in enumerate(arguments) if ad.is_undefined_primal(a))
     if not set(wrt) <= set(program.linear):
         raise Error(

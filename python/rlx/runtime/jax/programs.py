@@ -23,7 +23,7 @@ from rlx.targets.compilation import Compilation
 from rlx.targets.options import CompileOptions
 from rlx.targets.registry import target_of
 from rlx.targets.xla.backend import portable
-from rlx.transforms.base import DerivedGraph, cleaned, with_outputs
+from rlx.transforms.base import DerivedGraph, clean_up, with_outputs
 from rlx.transforms.jvp import Jvp
 from rlx.transforms.vjp import Vjp
 from rlx.transforms.vmap import Vmap
@@ -143,7 +143,7 @@ class Given(JaxProgram):
         # The next value of a state is sharded like the state.
         results = [spread(tensor, o.updates) for tensor, o in zip(results, source.results, strict=True)]
         graph.set_outputs({f"result{i}": tensor for i, tensor in enumerate(results)})
-        return cleaned(graph)
+        return clean_up(graph)
 
 
 class Graphed(JaxProgram):
@@ -170,7 +170,7 @@ class Restricted(JaxProgram):
         self.results = tuple(of.results[i] for i in kept)
 
     def _graph(self) -> Graph:
-        return cleaned(with_outputs(self.of.graph.clone(), {f"result{i}": k for i, k in enumerate(self.kept)}))
+        return clean_up(with_outputs(self.of.graph.clone(), {f"result{i}": k for i, k in enumerate(self.kept)}))
 
 
 class Tangents(JaxProgram):
@@ -223,7 +223,7 @@ class Cotangents(JaxProgram):
         Raises:
             Error: An op has no derivative in reverse mode.
         """
-        return cleaned(Vjp(wrt=_names(self.of.graph, self.wrt)).apply(self.of.graph))
+        return clean_up(Vjp(wrt=_names(self.of.graph, self.wrt)).apply(self.of.graph))
 
     def _graph(self) -> Graph:
         return _last_outputs(self.with_results.clone(), len(self.of.results), len(self.results))
@@ -272,7 +272,7 @@ class Batched(JaxProgram):
         source = self.of.graph
         names = [a.name for a in source.arguments]
         entries = tuple(f"{n}:{axis}" for n, axis in zip(names, self.axes, strict=True) if axis is not None)
-        return cleaned(Vmap(batched=entries, size=str(self.size)).apply(source))
+        return clean_up(Vmap(batched=entries, size=str(self.size)).apply(source))
 
 
 def _names(graph: Graph, positions: Sequence[int]) -> tuple[str, ...]:
@@ -281,7 +281,7 @@ def _names(graph: Graph, positions: Sequence[int]) -> tuple[str, ...]:
 
 def _last_outputs(graph: Graph, before: int, count: int) -> Graph:
     """Return a graph of the outputs that a transform has added after those of its source."""
-    return cleaned(with_outputs(graph, {f"result{i}": before + i for i in range(count)}))
+    return clean_up(with_outputs(graph, {f"result{i}": before + i for i in range(count)}))
 
 
 def _with_axis(shape: Shape, axis: int, size: int) -> Shape:

@@ -12,7 +12,7 @@ from rlx import mlir
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
-from rlx.transforms.base import cleaned
+from rlx.transforms.base import clean_up
 from rlx.transforms.scope import ValueScope, captures, copy, ops_of
 
 
@@ -78,4 +78,4 @@ def split(graph: Graph, num_arguments: int, num_results: int) -> SplitProgram:
     backward.set_outputs({f"result{i}": scopes[1][value] for i, value in enumerate(returned[num_results:])})
     results = [*(scopes[0][value] for value in returned[:num_results]), *residuals]
     forward.set_outputs({f"result{i}": tensor for i, tensor in enumerate(results)})
-    return SplitProgram(cleaned(forward), cleaned(backward))
+    return SplitProgram(clean_up(forward), clean_up(backward))

@@ -13,7 +13,7 @@ from rlx.ir.shape import Shape
 from rlx.ir.sharding import Mesh, Sharding, check_sharding
 from rlx.support.errors import Error
 from rlx.support.guards import is_mapping
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.support.suggestions import suggestion
 from rlx.targets.stablehlo.sharding import Shardings
 
@@ -33,7 +33,7 @@ def spread(module: Any, context: Any, into: Any) -> None:
         context: JAX's description of the devices that it compiles for.
         into: The module that it becomes part of, whose arguments already have shardings.
     """
-    ir, sdy = required("jax.extend.mlir.ir", _PURPOSE), required("jax.extend.mlir.dialects.sdy", _PURPOSE)
+    ir, sdy = import_package("jax.extend.mlir.ir", _PURPOSE), import_package("jax.extend.mlir.dialects.sdy", _PURPOSE)
     attributes = module.operation.attributes
     mesh = None
     if Shardings.NOTES in attributes:
@@ -96,7 +96,7 @@ def named_sharding(mesh: Any, sharding: Sharding | None) -> Any:
         mesh: A `jax.sharding.Mesh` or `AbstractMesh` with its axes.
         sharding: The sharding.
     """
-    jax = required("jax.sharding", _PURPOSE)
+    jax = import_package("jax.sharding", _PURPOSE)
     entries = [(entry[0] if len(entry) == 1 else entry) if entry else None for entry in sharding or ()]
     return jax.NamedSharding(mesh, jax.PartitionSpec(*entries))
 
@@ -151,7 +151,7 @@ class JaxShardings:
             Error: The argument does not exist.
             ShapeError: An array does not fit, or the devices do not divide its size.
         """
-        jax = required("jax", _PURPOSE)
+        jax = import_package("jax", _PURPOSE)
         if not is_mapping(values):
             raise Error(f"put takes arrays by the names of arguments, got {type(values).__name__}")
         placed: dict[str, Any] = {}

@@ -24,9 +24,9 @@ from rlx.support.files import file_name, replacing
 from rlx.support.suggestions import suggestion
 from rlx.targets.artifacts import fields, parameters
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.container import members_of, packed, write
+from rlx.targets.artifacts.container import members_of, pack_archive, write
 from rlx.targets.artifacts.entry import ENTRY, MOST_PROGRAMS, StoredEntry, member, unchanged
-from rlx.targets.artifacts.fields import integer, listed, name
+from rlx.targets.artifacts.fields import integer, list_of, name
 from rlx.targets.artifacts.parameters import Parameters, check
 from rlx.targets.artifacts.signature import Signature, shared_arguments
 from rlx.targets.hashes import check_sha256
@@ -127,7 +127,7 @@ class Archive:
         Raises:
             Error: The file is larger than 2 GiB.
         """
-        return packed(self._members())
+        return pack_archive(self._members())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file atomically.
@@ -218,7 +218,7 @@ def _read(data: Any, name: str) -> tuple[Any, dict[str, memoryview]]:
         members = members_of(data)
         if next(iter(members)) != MANIFEST:
             raise Error(f"its first member is not {MANIFEST}")
-        manifest = fields.parsed(bytes(members.pop(MANIFEST)), _LONGEST_MANIFEST)
+        manifest = fields.parse_json(bytes(members.pop(MANIFEST)), _LONGEST_MANIFEST)
     except Error as problem:
         raise Error(f"{name} is not a compiled RLX program, or is damaged: {problem.message}") from None
     if isinstance(manifest, dict) and manifest.get("format") != FORMAT:
@@ -236,9 +236,9 @@ def checksum(manifest: Mapping[str, Any]) -> str:
 _CONTENT: Callable[[Any, str], dict[str, Any]] = fields.record(
     {
         "format": unchanged,
-        "entries": listed(ENTRY, MOST_ENTRIES),
+        "entries": list_of(ENTRY, MOST_ENTRIES),
         "parameters": unchanged,
-        "members": listed(fields.row(name, integer(0, 1 << 32), name), MOST_ENTRIES * MOST_PROGRAMS + 1),
+        "members": list_of(fields.row(name, integer(0, 1 << 32), name), MOST_ENTRIES * MOST_PROGRAMS + 1),
         "sha256": name,
     }
 )

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlx.support.errors import CompileError, Error
-from rlx.targets.artifacts.fields import listed, name, record
+from rlx.targets.artifacts.fields import list_of, name, record
 from rlx.targets.artifacts.signature import Signature, requirement
 from rlx.targets.registry import backend_of, target_of
 
 # The entries that the `info` of every artifact has, in addition to those of the back end.
-_COMMON_INFO = {"requirements": listed(requirement), "rlx": name}
+_COMMON_INFO = {"requirements": list_of(requirement), "rlx": name}
 
 
 class NoBackEndError(Error):
@@ -76,7 +76,7 @@ class Artifact:
         return Archive.load(path, expected_sha256=expected_sha256).entry().choose()
 
 
-def checked(target: str, arch: str, info: Mapping[str, Any]) -> None:
+def check_header(target: str, arch: str, info: Mapping[str, Any]) -> None:
     """Check a file's information about a program: the spelling of target and architecture, and the back end's own entries.
 
     Raises:

@@ -62,7 +62,7 @@ def write(file: BinaryIO, members: Mapping[str, Any]) -> None:
             archive.writestr(entry, data)
 
 
-def packed(members: Mapping[str, Any]) -> bytes:
+def pack_archive(members: Mapping[str, Any]) -> bytes:
     """The bytes of an archive: see `write`."""
     buffer = io.BytesIO()
     write(buffer, members)
@@ -150,7 +150,7 @@ def _name(view: memoryview, start: int, length: int, limit: int) -> str:
     return name
 
 
-def unpacked(data: Any, names: Sequence[str]) -> dict[str, bytes]:
+def unpack_archive(data: Any, names: Sequence[str]) -> dict[str, bytes]:
     """Return copies of the members of an archive, which must have exactly these names, in this order.
 
     Raises:

@@ -9,8 +9,8 @@ from typing import Any
 
 from rlx.support.errors import Error, ExecutionError
 from rlx.targets.artifacts import fields
-from rlx.targets.artifacts.artifact import Artifact, NoBackEndError, checked
-from rlx.targets.artifacts.fields import listed, name, optional, record
+from rlx.targets.artifacts.artifact import Artifact, NoBackEndError, check_header
+from rlx.targets.artifacts.fields import list_of, name, optional, record
 from rlx.targets.artifacts.parameters import Parameters
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.protocol import Judging
@@ -97,7 +97,7 @@ class StoredEntry:
             Error: There is no such back end here, or what is said about the program is not what its back end writes.
         """
         try:
-            checked(stored.target, stored.arch, stored.info)
+            check_header(stored.target, stored.arch, stored.info)
         except NoBackEndError as problem:
             raise NoBackEndError(f"{self.origin}: {problem.message}", hint=problem.hint) from None
         except Error as problem:
@@ -163,10 +163,10 @@ def unchanged(value: Any, what: str) -> Any:
 
 def _facts(value: Any, what: str) -> dict[str, Any]:
     if type(value) is not dict:
-        raise fields.refused(what, "an object", value)
+        raise fields.unexpected_value(what, "an object", value)
     return value  # the back end checks it
 
 
 _PROGRAM = record({"target": name, "arch": name, "info": _facts})
 # An entry point in a manifest. That of a single graph has no name.
-ENTRY = record({"name": optional(name), "signature": unchanged, "programs": listed(_PROGRAM, MOST_PROGRAMS)})
+ENTRY = record({"name": optional(name), "signature": unchanged, "programs": list_of(_PROGRAM, MOST_PROGRAMS)})

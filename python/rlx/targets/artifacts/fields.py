@@ -20,7 +20,7 @@ _DEEPEST = 16
 _SHOWN = 60
 
 
-def parsed(data: bytes, limit: int) -> Any:
+def parse_json(data: bytes, limit: int) -> Any:
     """The value of a JSON text. All numbers must be finite, and no object may have two entries with the same name.
 
     Raises:
@@ -64,7 +64,7 @@ def _no_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return entries
 
 
-def refused(what: str, expected: str, value: Any) -> Error:
+def unexpected_value(what: str, expected: str, value: Any) -> Error:
     """The error for a value that is not as expected."""
     return Error(f"{what}: expected {expected}, got {shown(value)}")
 
@@ -80,21 +80,21 @@ def shown(value: Any) -> str:
 def text(value: Any, what: str) -> str:
     """Text that can be printed."""
     if type(value) is not str or not is_unicode(value):
-        raise refused(what, "text", value)
+        raise unexpected_value(what, "text", value)
     return value
 
 
 def name(value: Any, what: str) -> str:
     """Text that is not empty."""
     if not text(value, what):
-        raise refused(what, "a name", value)
+        raise unexpected_value(what, "a name", value)
     return value
 
 
 def boolean(value: Any, what: str) -> bool:
     """True or false."""
     if type(value) is not bool:
-        raise refused(what, "true or false", value)
+        raise unexpected_value(what, "true or false", value)
     return value
 
 
@@ -103,7 +103,7 @@ def integer(low: int, high: int) -> Check:
 
     def check(value: Any, what: str) -> int:
         if type(value) is not int or not low <= value <= high:
-            raise refused(what, f"an integer from {low} to {high}", value)
+            raise unexpected_value(what, f"an integer from {low} to {high}", value)
         return value
 
     return check
@@ -115,7 +115,7 @@ def number(value: Any, what: str) -> float:
         return float(value)
     if type(value) is float or (type(value) is int and abs(value) < 2**1023):
         return float(value)
-    raise refused(what, 'a number, "inf" or "-inf"', value)
+    raise unexpected_value(what, 'a number, "inf" or "-inf"', value)
 
 
 def number_to_json(value: float) -> float | str:
@@ -128,7 +128,7 @@ def one_of(*values: str) -> Check:
 
     def check(value: Any, what: str) -> str:
         if type(value) is not str or value not in values:
-            raise refused(what, " or ".join(values), value)
+            raise unexpected_value(what, " or ".join(values), value)
         return value
 
     return check
@@ -139,12 +139,12 @@ def optional(check: Check) -> Check:
     return lambda value, what: None if value is None else check(value, what)
 
 
-def listed(check: Check, at_most: int = _LONGEST_LIST) -> Check:
+def list_of(check: Check, at_most: int = _LONGEST_LIST) -> Check:
     """A list whose elements all pass a check."""
 
     def check_all(value: Any, what: str) -> list[Any]:
         if type(value) is not list or len(value) > at_most:
-            raise refused(what, f"a list of at most {at_most}", value)
+            raise unexpected_value(what, f"a list of at most {at_most}", value)
         return [check(element, f"{what}[{i}]") for i, element in enumerate(value)]
 
     return check_all
@@ -155,7 +155,7 @@ def row(*checks: Check) -> Check:
 
     def check_all(value: Any, what: str) -> list[Any]:
         if type(value) is not list or len(value) != len(checks):
-            raise refused(what, f"a list of {len(checks)}", value)
+            raise unexpected_value(what, f"a list of {len(checks)}", value)
         return [check(element, f"{what}[{i}]") for i, (check, element) in enumerate(zip(checks, value, strict=True))]
 
     return check_all
@@ -166,11 +166,11 @@ def record(checks: Mapping[str, Check]) -> Check:
 
     def check_all(value: Any, what: str) -> dict[str, Any]:
         if type(value) is not dict:
-            raise refused(what, "an object", value)
+            raise unexpected_value(what, "an object", value)
         for key in checks.keys() - value.keys():
             raise Error(f"{what} has no {key!r}")
         for key in value.keys() - checks.keys():
-            raise refused(what, f"no entries but {', '.join(checks)}", key)
+            raise unexpected_value(what, f"no entries but {', '.join(checks)}", key)
         return {key: check(value[key], f"{what}.{key}") for key, check in checks.items()}
 
     return check_all

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.packing import packed, unpacked
+from rlx.ir.packing import pack, unpack
 from rlx.support.errors import Error
 from rlx.support.files import replacing
-from rlx.support.packages import required
-from rlx.targets.artifacts.fields import integer, listed, name, optional, record, refused, row
+from rlx.support.packages import import_package
+from rlx.targets.artifacts.fields import integer, list_of, name, optional, record, row, unexpected_value
 from rlx.targets.artifacts.signature import Signature
 from rlx.weights.mapped import content_of
 
@@ -70,7 +70,7 @@ class Parameters:
         entries = _PARAMETERS(data, "parameters")
         file = entries["file"]
         if file is not None and (file != os.path.basename(file) or file in (".", "..") or set(file) & set("\\:\0")):
-            raise refused("parameters.file", "the name of a file in the same folder", file)
+            raise unexpected_value("parameters.file", "the name of a file in the same folder", file)
         known = {argument.name: argument.shape for argument in signature.of_kind("param")}
         places = {}
         for key, value in _object(entries["places"]).items():
@@ -105,7 +105,7 @@ class Parameters:
         for key, place in self.places.items():
             kind = shapes[key].dtype
             array = np.frombuffer(content, np.uint8, kind.nbytes(prod(place.sizes)), place.offset)
-            found[key] = unpacked(array, kind, place.sizes)
+            found[key] = unpack(array, kind, place.sizes)
             found[key].flags.writeable = False
         return found
 
@@ -136,7 +136,7 @@ def check(content: Any, size: int, sha256: str, what: str) -> None:
 
 def _object(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
-        raise refused("parameters.places", "an object", value)
+        raise unexpected_value("parameters.places", "an object", value)
     return value
 
 
@@ -144,7 +144,7 @@ def _unchanged(value: Any, what: str) -> Any:
     return value  # checked elsewhere
 
 
-_PLACE = row(integer(0, _LARGEST), listed(integer(0, _LARGEST), _MOST_AXES))
+_PLACE = row(integer(0, _LARGEST), list_of(integer(0, _LARGEST), _MOST_AXES))
 _PARAMETERS = record({"file": optional(name), "size": integer(0, _LARGEST), "sha256": name, "places": _unchanged})
 
 
@@ -171,15 +171,15 @@ def written(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str] | Non
 
 
 def _create(arrays: Mapping[str, np.ndarray], path: str) -> None:
-    runtime = required("iree.runtime", "an archive of parameters")
+    runtime = import_package("iree.runtime", "an archive of parameters")
     index = runtime.ParameterIndex()
     for key, array in arrays.items():
-        index.add_buffer(key, packed(array))
+        index.add_buffer(key, pack(array))
     index.create_archive_file(path)
 
 
 def _described(arrays: Mapping[str, np.ndarray], path: str, content: Any, file: str | None) -> Parameters:
-    index = required("iree.runtime", "an archive of parameters").ParameterIndex()
+    index = import_package("iree.runtime", "an archive of parameters").ParameterIndex()
     index.load(path, format="irpa")
     places = {key: ByteRange(entry.file_storage[1], arrays[key].shape) for key, entry in index.items()}
     return Parameters(places, len(content), hashlib.sha256(content).hexdigest(), file, content)

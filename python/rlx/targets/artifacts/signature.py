@@ -14,7 +14,7 @@ from rlx.support.errors import Error
 from rlx.targets.artifacts import fields
 from rlx.targets.artifacts.fields import (
     boolean,
-    listed,
+    list_of,
     name,
     number,
     number_to_json,
@@ -81,13 +81,13 @@ def _dim(value: Any, what: str) -> Dim:
         size = dim(value)
         if size == value or str(size) == value:
             return size
-    raise fields.refused(what, "a size or an expression in symbols", value)
+    raise fields.unexpected_value(what, "a size or an expression in symbols", value)
 
 
 def _dtype(value: Any, what: str) -> DType:
     result = dtype(fields.name(value, what))
     if result.name != value:
-        raise fields.refused(what, "the name of a dtype", value)
+        raise fields.unexpected_value(what, "the name of a dtype", value)
     return result
 
 
@@ -114,10 +114,10 @@ def _shape(entries: Mapping[str, Any], what: str) -> Shape:
     return shape
 
 
-_SHAPE = {"dims": listed(_dim, LARGEST_RANK), "dtype": _dtype}
+_SHAPE = {"dims": list_of(_dim, LARGEST_RANK), "dtype": _dtype}
 _ARGUMENT = record({"name": name, "kind": one_of(*KINDS), "donate": boolean, "init": number, **_SHAPE})
 _OUTPUT = record({"name": name, **_SHAPE})
-_SIGNATURE = record({"name": name, "arguments": listed(_argument), "outputs": listed(_output)})
+_SIGNATURE = record({"name": name, "arguments": list_of(_argument), "outputs": list_of(_output)})
 
 
 def requirement(value: Any, what: str) -> Requirement:

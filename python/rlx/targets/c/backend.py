@@ -10,8 +10,8 @@ from rlx import mlir
 from rlx.passes.pipeline import PassPipeline
 from rlx.support.errors import CompileError, Error
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.container import packed, unpacked
-from rlx.targets.artifacts.fields import Check, integer, listed, name
+from rlx.targets.artifacts.container import pack_archive, unpack_archive
+from rlx.targets.artifacts.fields import Check, integer, list_of, name
 from rlx.targets.building import timed
 from rlx.targets.c import toolchain
 from rlx.targets.c.host import SOURCE, Program, harness
@@ -64,19 +64,19 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         "states": source.state_bytes,
         "constants": source.constant_bytes,
     }
-    return Compiled(packed(members), info)
+    return Compiled(pack_archive(members), info)
 
 
 def files(artifact: Artifact) -> Mapping[str, bytes]:
     """The files of a program, by name."""
-    members = unpacked(artifact.program, artifact.info["files"])
+    members = unpack_archive(artifact.program, artifact.info["files"])
     return {n: data for n, data in members.items() if n != _LIBRARY}
 
 
 def info_fields() -> dict[str, Check]:
     """The entries of an artifact's `info`: its files, and the bytes of its arena, states and constants."""
     sizes = {n: integer(0, _LARGEST) for n in ("arena", "arena_bound", "states", "constants")}
-    return {"files": listed(name, 100), **sizes}
+    return {"files": list_of(name, 100), **sizes}
 
 
 def lowered(compilation: Compilation) -> tuple[mlir.Module, CSource]:
@@ -128,7 +128,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """
     if threads not in (None, 1):
         raise Error(f"programs in C use one thread, not {threads}", hint="leave threads out, or say 1")
-    members = unpacked(artifact.program, artifact.info["files"])
+    members = unpack_archive(artifact.program, artifact.info["files"])
     if _LIBRARY not in members:
         raise Error("this program is for another machine", hint="`rlx.Session('c')` runs the same graph here")
     return Program(artifact, members[_LIBRARY], parameters)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rlx.support.errors import CompileError, ExecutionError
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.targets.c import toolchain
 from rlx.targets.c.host import SOURCE, harness
 from rlx.targets.c.lower.files import files_of
@@ -172,7 +172,7 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> 
 def _elf(data: bytes) -> Any:
     from io import BytesIO
 
-    return required("elftools.elf.elffile", "the emulator").ELFFile(BytesIO(data))
+    return import_package("elftools.elf.elffile", "the emulator").ELFFile(BytesIO(data))
 
 
 def _sizes(data: bytes) -> tuple[int, int]:
@@ -194,8 +194,8 @@ class EmulatedMachine:
     """
 
     def __init__(self, image: Image, source: Source, parameters: Mapping[str, np.ndarray] | None = None):
-        self._unicorn: Any = required("unicorn", "the emulator")
-        self._arm: Any = required("unicorn.arm_const", "the emulator")
+        self._unicorn: Any = import_package("unicorn", "the emulator")
+        self._arm: Any = import_package("unicorn.arm_const", "the emulator")
         u, core = self._unicorn, _CORES[image.core][1]
         self._source = source
         self._uc = u.Uc(u.UC_ARCH_ARM, u.UC_MODE_THUMB | u.UC_MODE_MCLASS)

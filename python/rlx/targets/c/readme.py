@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlx.support.markdown import markdown, table
-from rlx.targets.c.lower.files import HEADER, described
+from rlx.targets.c.lower.files import HEADER, c_array_type
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.values import stored_type
 from rlx.targets.c.targets import CORES, Target
@@ -19,7 +19,7 @@ def readme(program: CSource, target: Target) -> str:
     has_params = any(a.kind == "param" for a, _ in program.arguments)
     has_states = any(a.kind == "state" for a, _ in program.arguments)
     buffers = [
-        f"static {stored_type(x.shape.dtype)} {n}[{max(1, _elements(x))}]; /* {described(x.shape)} */"
+        f"static {stored_type(x.shape.dtype)} {n}[{max(1, _elements(x))}]; /* {c_array_type(x.shape)} */"
         for x, n in [*inputs, *outputs]
     ]
     arguments = ", ".join(["&state", *(["&params"] if has_params else []), *(n for _, n in [*inputs, *outputs])])

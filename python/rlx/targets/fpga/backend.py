@@ -18,7 +18,18 @@ from rlx.ir.interface import Output
 from rlx.passes.pipeline import PassPipeline
 from rlx.support.errors import CompileError, Error, ExecutionError
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.fields import Check, integer, listed, name, number, one_of, optional, parsed, record, row
+from rlx.targets.artifacts.fields import (
+    Check,
+    integer,
+    list_of,
+    name,
+    number,
+    one_of,
+    optional,
+    parse_json,
+    record,
+    row,
+)
 from rlx.targets.building import timed
 from rlx.targets.compilation import Compilation
 from rlx.targets.fpga import process
@@ -126,7 +137,7 @@ def hardware_files(design: Design, text: str, timeout_s: float | None = None) ->
 
 def files(artifact: Artifact) -> Mapping[str, bytes]:
     """Return the files of a program."""
-    content = parsed(artifact.program, _MOST_BYTES)
+    content = parse_json(artifact.program, _MOST_BYTES)
     return {n: t.encode() if isinstance(t, str) else json.dumps(t).encode() for n, t in content.items()}
 
 
@@ -246,15 +257,15 @@ def _simulated(
     }
 
 
-_PORT = row(name, name, integer(1, 64), name, listed(integer(0, 1 << 40)))
+_PORT = row(name, name, integer(1, 64), name, list_of(integer(0, 1 << 40)))
 _PROGRAM = {
     "ir": name,
     "top": name,
     "bytes": integer(0, 1 << 40),
     "predicted_cycles": integer(0, 1 << 60),
-    "updates": listed(row(name, name), 1000),
-    "inputs": listed(_PORT, 1000),
-    "outputs": listed(_PORT, 1000),
+    "updates": list_of(row(name, name), 1000),
+    "inputs": list_of(_PORT, 1000),
+    "outputs": list_of(_PORT, 1000),
 }
 
 
@@ -291,7 +302,7 @@ class Program:
     """
 
     def __init__(self, artifact: Artifact):
-        content = parsed(artifact.program, _MOST_BYTES)
+        content = parse_json(artifact.program, _MOST_BYTES)
         offsets = content.pop("offsets", None) if isinstance(content, dict) else None
         program = record(_PROGRAM)(content, "program") | {"offsets": offsets}
         signature = artifact.signature

@@ -66,7 +66,7 @@ PRESETS = {
 DEFAULT_PRESET = "precision"
 
 
-def scheduled(network: Network, preset: Preset, part: FpgaPart) -> Network:
+def schedule_network(network: Network, preset: Preset, part: FpgaPart) -> Network:
     """Return a network with sizes and queues for a part.
 
     Raises:

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlx.support.errors import ExecutionError
 from rlx.support.locks import holding, make_lock
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.targets.fpga.drive import Port, driver
 
 # Attributes and flags of LLVM versions later than llvmlite's.
@@ -54,7 +54,7 @@ class Simulator:
         self, ir: str, top: str, offsets: Mapping[str, int], size: int, inputs: Sequence[Port], outputs: Sequence[Port]
     ):
         self._inputs, self._outputs, self._size = tuple(inputs), tuple(outputs), size
-        binding: Any = required("llvmlite.binding", "simulating a design")
+        binding: Any = import_package("llvmlite.binding", "simulating a design")
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         text = _NEWER.sub("", ir) + driver(top, offsets, self._inputs, self._outputs)

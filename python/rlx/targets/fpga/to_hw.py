@@ -14,7 +14,7 @@ from rlx.targets.fpga.flags import COMMAND_LINE, PART_NAMES, PRESET_NAMES
 from rlx.targets.fpga.lower.design import Design
 from rlx.targets.fpga.lower.recognise import network_of
 from rlx.targets.fpga.parts import DEFAULT_PART, PARTS
-from rlx.targets.fpga.schedule import DEFAULT_PRESET, PRESETS, scheduled
+from rlx.targets.fpga.schedule import DEFAULT_PRESET, PRESETS, schedule_network
 
 for _name in ("hw", "comb", "seq"):
     mlir.provide_dialect(_name, ModuleType(_name))  # an empty module: there are no classes for its ops
@@ -66,7 +66,7 @@ class ToHw(Pass, name="rlx-to-hw"):
             clock_enable=self.clock_enable,
         )
         network = network_of(graph, states_as_ports=self.simulated)
-        return Design(scheduled(network, preset, PARTS[self.part]))
+        return Design(schedule_network(network, preset, PARTS[self.part]))
 
     def text(self, design: Design) -> str:
         """Return the text of a design as CIRCT reads it, and as `run` gives it in the generic form."""

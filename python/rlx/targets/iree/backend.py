@@ -20,7 +20,7 @@ from rlx.targets.compilation import Compilation
 from rlx.targets.iree import targets
 from rlx.targets.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.targets.iree.cpu import Cpu
-from rlx.targets.iree.names import exported
+from rlx.targets.iree.names import exported_name
 from rlx.targets.iree.passes.quantised_products import has_unsigned_products
 from rlx.targets.iree.program import DESCRIPTION_KEY, description, info_fields
 from rlx.targets.iree.targets import Target, target, target_names
@@ -96,7 +96,7 @@ def _seal(lowered: Any, signature: Signature, description: str) -> None:
     """Store the hash of the description in the program. Loading it with another description raises an error."""
     with mlir.entered():
         note = {DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
-        find_function(lowered, exported(signature.name)).attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
+        find_function(lowered, exported_name(signature.name)).attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 
 
 def emit(kind: str, compilation: Compilation) -> str | bytes | None:

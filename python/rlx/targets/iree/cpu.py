@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any
 
 from rlx.support.errors import ExecutionError
-from rlx.targets.artifacts.fields import listed, name, record, text
+from rlx.targets.artifacts.fields import list_of, name, record, text
 
 
 def _table(words: str) -> dict[str, str]:
@@ -53,7 +53,7 @@ _APPLE_ARM = _table(
     "lse=LSE rdm=RDM rcpc=LRCPC dotprod=DotProd fullfp16=FP16 fp16fml=FHM complxnum=FCMA jsconv=JSCVT aes=AES sha2=SHA256 "
     "bf16=BF16 i8mm=I8MM"
 )
-_RECORD = record({"architecture": name, "name": name, "features": listed(name), "host": text})
+_RECORD = record({"architecture": name, "name": name, "features": list_of(name), "host": text})
 _ARCHITECTURES = ("x86_64", "aarch64", "riscv64")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx.support.errors import ExecutionError
 from rlx.support.locks import holding, make_lock
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.targets.host import usable_cpus
 from rlx.targets.iree.cpu import host_level, machine
 from rlx.targets.iree.memory import configure_allocator, pools
@@ -132,7 +132,7 @@ def short_reason(error: BaseException) -> str:
 
 
 def _open(uri: str, driver: str, threads: int) -> Any:
-    required("iree.runtime", "running programs")
+    import_package("iree.runtime", "running programs")
     configure_allocator()
     from iree.runtime import _binding
 

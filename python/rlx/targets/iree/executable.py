@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.packing import packed
+from rlx.ir.packing import pack
 from rlx.support.errors import ExecutionError
 from rlx.support.locks import holding, is_abandoned, make_lock
 from rlx.targets.iree import transfer
@@ -70,7 +70,7 @@ class IreeExecutable:
             instance = _instance()
             index = _binding.ParameterIndex()
             for key, array in parameters.items():
-                index.add_buffer(key, packed(array))
+                index.add_buffer(key, pack(array))
             provider = index.create_provider(scope=scope)
             self.module = _binding.VmModule.copy_buffer(instance, vmfb)
             modules = [

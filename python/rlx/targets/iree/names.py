@@ -10,7 +10,7 @@ GETTER, SETTER = "rlx.get.", "rlx.set."
 _LONGEST = 128
 
 
-def exported(name: str) -> str:
+def exported_name(name: str) -> str:
     """Return the name of a program's function in IREE: the name of the graph. A hash replaces the end of a long name."""
     if len(name.encode()) <= _LONGEST:
         return name

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import dtype as rlx_dtype
-from rlx.ir.packing import packed
+from rlx.ir.packing import pack
 from rlx.support.errors import Error, ExecutionError
 from rlx.targets.compilation import Compilation
 from rlx.targets.host import usable_cpus
@@ -33,9 +33,9 @@ from rlx.targets.iree.backend import estimated_flops, leveled, module_text, with
 from rlx.targets.iree.compiler import compile_module, ir_after
 from rlx.targets.iree.devices import LOCAL_DRIVERS, worker_flags
 from rlx.targets.iree.memory import allocator_environment
-from rlx.targets.iree.names import PARAMETER_SCOPE, exported
+from rlx.targets.iree.names import PARAMETER_SCOPE, exported_name
 from rlx.targets.iree.program import choose_driver
-from rlx.targets.numbering import location_name, numbered, numbers_in
+from rlx.targets.numbering import location_name, numbers_in, with_op_numbers
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.stages import lower
 
@@ -64,13 +64,13 @@ def profile(
     threads: int | None = None,
 ) -> Measurement:
     """Measure the kernels of a program: see `protocol.Profiler`."""
-    target, name = leveled(compilation), exported(compilation.signature.name)
+    target, name = leveled(compilation), exported_name(compilation.signature.name)
     driver = choose_driver(target, estimated_flops(compilation.lir.module), threads)
     if driver not in LOCAL_DRIVERS:
         raise ExecutionError(
             f"kernels are measured on the CPU, not by the driver {driver!r}", hint="use the device cpu"
         )
-    lowered = numbered(compilation.lir).module
+    lowered = with_op_numbers(compilation.lir).module
     lower(lowered, compilation.lowering)
     target, text = with_flags_of(lowered, target), module_text(lowered)
     compiled = compile_module(text, target, name=f"{name}.mlir")
@@ -205,7 +205,7 @@ def _parameters(parameters: Mapping[str, np.ndarray], folder: str) -> list[str]:
     from iree.runtime import save_archive_file
 
     path = os.path.join(folder, "parameters.irpa")
-    save_archive_file({key: packed(array) for key, array in parameters.items()}, Path(path))
+    save_archive_file({key: pack(array) for key, array in parameters.items()}, Path(path))
     return [f"--parameters={PARAMETER_SCOPE}={path}"]
 
 

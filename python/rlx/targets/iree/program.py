@@ -14,7 +14,7 @@ from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
 from rlx.support.errors import ExecutionError
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.fields import Check, boolean, integer, listed, name, optional
+from rlx.targets.artifacts.fields import Check, boolean, integer, list_of, name, optional
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.hashes import fingerprint
 from rlx.targets.iree import targets
@@ -22,7 +22,7 @@ from rlx.targets.iree.abi import ArgumentType, TensorType
 from rlx.targets.iree.cpu import Cpu
 from rlx.targets.iree.devices import check_features, device, devices
 from rlx.targets.iree.executable import IreeExecutable, IreeFunction
-from rlx.targets.iree.names import exported, state_getter, state_setter
+from rlx.targets.iree.names import exported_name, state_getter, state_setter
 from rlx.targets.iree.targets import Target, device_names, target
 
 # Below this number of operations the threads of local-task cost more than they save (about 15 µs per call).
@@ -38,7 +38,7 @@ def info_fields() -> dict[str, Check]:
     return {
         "flops": integer(0, _LARGEST_FLOPS),
         "borrow": boolean,
-        "flags": listed(name),
+        "flags": list_of(name),
         "cpu": optional(Cpu.from_json),
         "iree": name,
     }
@@ -74,7 +74,7 @@ class Program:
         )
         self.in_host_memory = self.executable.local  # see `protocol.KeepingResults`
         borrow, requirements = artifact.info["borrow"], artifact.info["requirements"]
-        if self.executable.note(exported(signature.name), DESCRIPTION_KEY) != description(
+        if self.executable.note(exported_name(signature.name), DESCRIPTION_KEY) != description(
             signature, borrow, requirements
         ):
             raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
@@ -83,7 +83,7 @@ class Program:
         self._setters: dict[str, IreeFunction] = {}
         # A result may share the memory of a state, which the next run overwrites.
         function = self.executable.function(
-            exported(signature.name),
+            exported_name(signature.name),
             [_argument_type(a, borrow) for a in signature.of_kind("input")],
             [_tensor_type(o.shape) for o in signature.outputs],
             copy_results=bool(self.states),

@@ -21,7 +21,7 @@ def accumulator(dtype: DType) -> DType:
     return dtype.compute
 
 
-def rounded(low: LoopEmitter, value: mlir.Value, dims: Sequence[Dim], dtype: DType) -> mlir.Value:
+def round_to_result(low: LoopEmitter, value: mlir.Value, dims: Sequence[Dim], dtype: DType) -> mlir.Value:
     """Convert an accumulated result to its dtype."""
     wide = accumulator(dtype)
     if wide is dtype:
@@ -61,7 +61,7 @@ def matmul_2d(low: LoopEmitter, lhs: mlir.Value, rhs: mlir.Value, m: Dim, n: Dim
         return low.filled((m, n), storage_type(dtype), 0)
     wide = accumulator(dtype)
     out = low.filled((m, n), storage_type(wide), 0)
-    return rounded(low, low.linalg.matmul(lhs, rhs, outs=[out]), (m, n), dtype)
+    return round_to_result(low, low.linalg.matmul(lhs, rhs, outs=[out]), (m, n), dtype)
 
 
 def _batched(low: LoopEmitter, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> mlir.Value:
@@ -80,7 +80,7 @@ def batch_matmul(
     if is_empty(*dims, k):
         return low.filled(dims, storage_type(dtype), 0)
     out = low.filled(dims, storage_type(accumulator(dtype)), 0)
-    return rounded(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
+    return round_to_result(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
 
 
 def contraction_loop(
@@ -100,7 +100,7 @@ def contraction_loop(
 
     out = low.filled(dims, storage_type(wide), 0)
     iterators = [PARALLEL if i in axes else REDUCTION for i in range(rank)]
-    return rounded(low, low.generic(inputs, [(out, axes)], iterators, body), dims, dtype)
+    return round_to_result(low, low.generic(inputs, [(out, axes)], iterators, body), dims, dtype)
 
 
 def _of_parts(low: LoopEmitter, result: Shape, lhs: Lowered, rhs: Lowered, product: Callable[..., Any]) -> mlir.Value:

@@ -12,7 +12,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
 from rlx.ops.control.loop_rules import ScanLoop
-from rlx.targets.linalg.loops import LoopEmitter, product_of, tensor_type, typed
+from rlx.targets.linalg.loops import LoopEmitter, product_of, sized_tensor_type, tensor_type
 from rlx.targets.linalg.rules import Lowered, Region, lowers
 from rlx.targets.linalg.shape import extract
 
@@ -251,7 +251,7 @@ def _row(low: LoopEmitter, value: mlir.Value, shape: Shape, step: mlir.Value) ->
         return low.empty(rest, storage_type(shape.dtype))
     dynamic, static = _sizes(low, rest)
     offsets = [low.ir.ShapedType.get_dynamic_size()] + [0] * (rank - 1)
-    type_ = typed(rest, storage_type(shape.dtype))
+    type_ = sized_tensor_type(rest, storage_type(shape.dtype))
     return low.tensor.extract_slice(type_, value, [step], dynamic, [], offsets, static, [1] * rank)
 
 

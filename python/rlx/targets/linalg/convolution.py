@@ -71,10 +71,10 @@ def conv(
     *,
     geometry: ConvGeometry,
 ) -> mlir.Value:
-    return convolved(low, results[0], x, w, geometry)
+    return emit_convolution(low, results[0], x, w, geometry)
 
 
-def convolved(
+def emit_convolution(
     low: LoopEmitter, result: Shape, x: Lowered, w: Lowered, geometry: ConvGeometry, fill: int = 0
 ) -> mlir.Value:
     """Emit a convolution.

@@ -16,7 +16,7 @@ from rlx.ir.op.attributes import elements_to_mlir
 from rlx.ir.shape import Shape
 from rlx.numerics import complex_functions, functions, trigonometry
 from rlx.numerics.scalars import Scalars, signless, storage_type
-from rlx.numerics.words import rounded, with_sign_of
+from rlx.numerics.words import nearest_even, with_sign_of
 from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, tensor_type
 from rlx.targets.linalg.packing import packed_constant
 from rlx.targets.linalg.rules import Lowered, lowers
@@ -204,7 +204,7 @@ def _ceil(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 def _round(s: Scalars, x: mlir.Value) -> mlir.Value:
     """The nearest integer, with ties to even (`slow-rounding`)."""
-    return with_sign_of(s, rounded(s, s.math.absf(x)), x)
+    return with_sign_of(s, nearest_even(s, s.math.absf(x)), x)
 
 
 _STRUCTURAL: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {

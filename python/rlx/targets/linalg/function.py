@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rlx import mlir
-from rlx.ir.fitting import fitted
+from rlx.ir.fitting import as_array_of
 from rlx.ir.interface import Argument
 from rlx.ir.location import describe
 from rlx.ir.op import opview
@@ -13,7 +13,7 @@ from rlx.ir.op.signature import PREPARES, bodies, declare, prepares, read_argume
 from rlx.ir.shape import not_addressable, shape_of
 from rlx.numerics.scalars import signless
 from rlx.targets.linalg.loops import LoopEmitter, tensor_type
-from rlx.targets.linalg.packing import PACKED, is_packed, packed, packed_type, unpacked
+from rlx.targets.linalg.packing import PACKED, is_packed, pack_tensor, packed_type, unpack_tensor
 from rlx.targets.linalg.rules import TABLE
 from rlx.targets.lowering.table import empty_module
 
@@ -69,10 +69,10 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
     with ir.InsertionPoint(block):
         pairs = list(zip(block.arguments, arguments, strict=True))
         low.bind_symbols([(v, a.shape) for v, a in pairs if not is_packed(a)])
-        values = [unpacked(low, v, a.shape) if is_packed(a) else v for v, a in pairs]
+        values = [unpack_tensor(low, v, a.shape) if is_packed(a) else v for v, a in pairs]
         returned = TABLE.lower_block(low, function.entry_block, values)
         results = zip(returned, packs, strict=True)
-        func.ReturnOp([packed(low, r.value, r.shape) if p else r.value for r, p in results])
+        func.ReturnOp([pack_tensor(low, r.value, r.shape) if p else r.value for r, p in results])
 
 
 def _stored(argument: Argument) -> Argument:
@@ -80,4 +80,4 @@ def _stored(argument: Argument) -> Argument:
     dtype = argument.shape.dtype
     if argument.kind != "state" or (not dtype.storage and dtype.kind != "unsigned"):
         return argument
-    return replace(argument, init=float(signless(fitted(argument.init, dtype), dtype)))
+    return replace(argument, init=float(signless(as_array_of(argument.init, dtype), dtype)))

@@ -21,10 +21,10 @@ PARALLEL, REDUCTION = "parallel", "reduction"
 @cache
 def tensor_type(shape: Shape) -> mlir.Type:
     """The lowered tensor type: no encoding, `?` for symbolic sizes."""
-    return typed(shape.dims, storage_type(shape.dtype))
+    return sized_tensor_type(shape.dims, storage_type(shape.dtype))
 
 
-def typed(dims: Sequence[Dim], element: mlir.Type) -> mlir.Type:
+def sized_tensor_type(dims: Sequence[Dim], element: mlir.Type) -> mlir.Type:
     """A tensor type of the given sizes and element type."""
     ir = mlir.ir
     unknown = ir.ShapedType.get_dynamic_size()
@@ -264,12 +264,12 @@ class LoopEmitter:
 
     def collapse(self, value: mlir.Value, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> mlir.Value:
         """Merge runs of axes."""
-        type_ = typed(dims, value.type.element_type)
+        type_ = sized_tensor_type(dims, value.type.element_type)
         return value if type_ == value.type else self.tensor.collapse_shape(type_, value, groups)
 
     def expand(self, value: mlir.Value, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> mlir.Value:
         """Split axes."""
-        type_ = typed(dims, value.type.element_type)
+        type_ = sized_tensor_type(dims, value.type.element_type)
         if type_ == value.type:
             return value
         unknown = self.ir.ShapedType.get_dynamic_size()
@@ -314,7 +314,7 @@ class LoopEmitter:
         dynamic = [self.size(a) for a in after if type(a) is not int]
         static = [a if type(a) is int else unknown for a in after]
         scalar = self.constant(fill, element)
-        op = self.tensor.PadOp(typed(target, element), value, [], dynamic, list(first), static)
+        op = self.tensor.PadOp(sized_tensor_type(target, element), value, [], dynamic, list(first), static)
         block = op.regions[0].blocks.append(*[self.index_type] * len(dims))
         with self.ir.InsertionPoint(block):
             self.tensor.yield_(scalar)

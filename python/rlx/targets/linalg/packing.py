@@ -9,10 +9,10 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.interface import Argument
 from rlx.ir.op.attributes import elements_to_mlir
-from rlx.ir.packing import packed as packed_array
+from rlx.ir.packing import pack as packed_array
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import constant as scalar
-from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, typed
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, sized_tensor_type
 
 # Function attribute: the names of the parameters that are packed.
 PACKED = "rlx.packed"
@@ -27,7 +27,7 @@ def is_packed(argument: Argument) -> bool:
 
 def packed_type(shape: Shape) -> mlir.Type:
     """The type of a packed tensor: bytes along the last axis if a row fills whole bytes, else one axis of bytes."""
-    return typed(_dims(shape), mlir.ir.IntegerType.get_signless(8, context=mlir.context()))
+    return sized_tensor_type(_dims(shape), mlir.ir.IntegerType.get_signless(8, context=mlir.context()))
 
 
 def _dims(shape: Shape) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def _dims(shape: Shape) -> tuple[int, ...]:
     return (shape.dtype.nbytes(prod(dims)),)
 
 
-def unpacked(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
+def unpack_tensor(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
     """Unpack a tensor, in one loop nest that can be fused with the tensor's readers."""
     dims, bits, byte = shape.static, shape.dtype.bits, value.type.element_type
     if 0 in dims:
@@ -65,7 +65,7 @@ def _flat(low: LoopEmitter, place: list[mlir.Value], dims: tuple[int, ...]) -> m
     return number
 
 
-def packed(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
+def pack_tensor(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
     """Pack a tensor."""
     dims, bits, byte = shape.static, shape.dtype.bits, value.type.element_type
     target, count, size = _dims(shape), 8 // bits, prod(dims)
@@ -93,4 +93,4 @@ def packed_constant(low: LoopEmitter, value: np.ndarray, shape: Shape) -> mlir.V
     if not shape.dtype.packed or value.size < _LARGE or (value == value.flat[0]).all():
         return None
     content = packed_array(value).view(np.int8).reshape(_dims(shape))
-    return unpacked(low, low.arith.constant(packed_type(shape), elements_to_mlir(content)), shape)
+    return unpack_tensor(low, low.arith.constant(packed_type(shape), elements_to_mlir(content)), shape)

@@ -28,7 +28,7 @@ from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
 from rlx.ops.convolution.geometry import PoolGeometry
-from rlx.targets.linalg.contraction import accumulator, rounded
+from rlx.targets.linalg.contraction import accumulator, round_to_result
 from rlx.targets.linalg.convolution import read_by_one
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter
 from rlx.targets.linalg.reduce import neutral
@@ -56,7 +56,7 @@ def pool(
     if kind == "mean":
         counts = None if count_include_pad else _counts(low, x.shape.dims[2:], dims[2:], geometry)
         total = _divided(low, total, accumulator(dtype), dims, prod(kernel) if counts is None else counts)
-    return rounded(low, total, dims, dtype)
+    return round_to_result(low, total, dims, dtype)
 
 
 def _joined(low: LoopEmitter, x: mlir.Value, kind: str, result: Shape, geometry: PoolGeometry) -> mlir.Value:

@@ -13,7 +13,7 @@ from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.quantization.quant_compute import ProductQuantization, QuantizedOperands
 from rlx.ops.quantization.requantize import BITS, RIGHTMOST, FixedPoint, Requantization
 from rlx.targets.linalg.contraction import matmul_2d
-from rlx.targets.linalg.convolution import convolved
+from rlx.targets.linalg.convolution import emit_convolution
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
@@ -166,7 +166,7 @@ def q_conv2d(
         x, w, fill = _centred(low, x, x_zero_point), _centred(low, w, w_zero_point), 0
     elif x_zero_point:
         terms.append(_moved_by(low, w, 0, x_zero_point))
-    total = convolved(low, results[0].with_dtype(i32), x, w, geometry, fill)
+    total = emit_convolution(low, results[0].with_dtype(i32), x, w, geometry, fill)
     return _finished(low, results[0], total, terms, operands.multiplier, quantization.out_zero_point)
 
 

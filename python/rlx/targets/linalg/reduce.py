@@ -12,7 +12,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
-from rlx.targets.linalg.contraction import accumulator, rounded
+from rlx.targets.linalg.contraction import accumulator, round_to_result
 from rlx.targets.linalg.elementwise import activate
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
@@ -52,7 +52,7 @@ def reduce(
         total = _combined(low, x, kind, axes)
     if kind == "mean":
         total = _divided(low, total, dims, wide, product_of([x.shape.dims[a] for a in axes]))
-    return low.reshape(rounded(low, total, dims, dtype), dims, results[0].dims)
+    return low.reshape(round_to_result(low, total, dims, dtype), dims, results[0].dims)
 
 
 def _combined(low: LoopEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> mlir.Value:
@@ -105,4 +105,4 @@ def softmax(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int) ->
     total = along_rows("sum", powers)
     inverse = low.map(ones.dims, element, [total], lambda v: s.div(s.constant(1.0), v))
     result = low.map(dims, element, [Lowered(powers, full), Lowered(inverse, ones)], s.mul)
-    return rounded(low, result, dims, dtype)
+    return round_to_result(low, result, dims, dtype)

@@ -9,7 +9,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
-from rlx.targets.linalg.contraction import accumulator, rounded
+from rlx.targets.linalg.contraction import accumulator, round_to_result
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.reduce import COMBINE, neutral
 from rlx.targets.linalg.rules import Lowered, lowers
@@ -43,7 +43,7 @@ def _scan(low: LoopEmitter, x: Lowered, kind: str, axis: int, exclusive: bool) -
     flat = product_of(dims[:axis]), dims[axis], product_of(dims[axis + 1 :])
     value = low.reshape(x.value, dims, flat)
     running = _BlockedScan(low, kind, exclusive).of(value, flat, dtype)
-    return low.reshape(rounded(low, running, flat, dtype), flat, dims)
+    return low.reshape(round_to_result(low, running, flat, dtype), flat, dims)
 
 
 class _BlockedScan:

@@ -9,8 +9,8 @@ from rlx.ir.dims.dim import Dim, minimum
 from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
-from rlx.targets.linalg.contraction import accumulator, rounded
-from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, product_of, typed
+from rlx.targets.linalg.contraction import accumulator, round_to_result
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, product_of, sized_tensor_type
 from rlx.targets.linalg.reduce import neutral
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
@@ -139,7 +139,7 @@ class _LoweredScatter:
         found = _LoweredScatter(low, wide, self.positions, self.width, self.number).combined(
             table, targets, rows, reduction
         )
-        return rounded(low, found, (self.positions, self.width), dtype)
+        return round_to_result(low, found, (self.positions, self.width), dtype)
 
     def _is_inside(self, target: mlir.Value) -> mlir.Value:
         return self.low.arith.cmpi(self.low.arith.CmpIPredicate.sge, target, self.low.constant(0, target.type))
@@ -195,7 +195,7 @@ class _LoweredScatter:
 
     def _row(self, value: mlir.Value, place: mlir.Value) -> mlir.Value:
         dynamic, static = self._one_row()
-        type_ = typed((self.width,), value.type.element_type)
+        type_ = sized_tensor_type((self.width,), value.type.element_type)
         return self.low.tensor.extract_slice(type_, value, [place], dynamic, [], *static)
 
     def _one_row(self) -> tuple[list[mlir.Value], list[list[int]]]:

@@ -9,7 +9,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
 from rlx.ops.shape.shape import SliceRanges
-from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, typed
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, sized_tensor_type
 from rlx.targets.linalg.rules import Lowered, lowers
 
 
@@ -38,7 +38,7 @@ def extract(
     static_starts, dynamic_starts = split(starts)
     static_sizes, dynamic_sizes = split(sizes)
     return low.tensor.extract_slice(
-        typed(sizes, x.type.element_type),
+        sized_tensor_type(sizes, x.type.element_type),
         x,
         dynamic_starts,
         dynamic_sizes,
@@ -67,7 +67,7 @@ def slice_(low: LoopEmitter, results: list[Shape], x: Lowered, *, ranges: SliceR
 def concat(low: LoopEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> mlir.Value:
     # A chain of concats becomes one op that copies each piece once. The inner concats are then dead.
     pieces = [*_pieces(lhs.value, axis), *_pieces(rhs.value, axis)]
-    return low.tensor.concat(typed(results[0].dims, storage_type(results[0].dtype)), axis, pieces)
+    return low.tensor.concat(sized_tensor_type(results[0].dims, storage_type(results[0].dtype)), axis, pieces)
 
 
 def _pieces(value: mlir.Value, axis: int) -> list[mlir.Value]:

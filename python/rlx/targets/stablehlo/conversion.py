@@ -10,7 +10,7 @@ from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered
 
 
-def converted(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
+def emit_cast(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
     """Convert to another dtype with the semantics of `rlx.cast`. Floats to integers: toward zero, saturating, NaN to 0."""
     if x.dtype is kind:
         return x
@@ -20,7 +20,7 @@ def converted(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
         if x.dtype.is_complex:
             parts = (emit.convert(emit.elementwise(n, x, kind=x.dtype.part), kind.part) for n in ("real", "imag"))
             return emit.elementwise("complex", *parts, kind=kind)
-        return emit.elementwise("complex", real := converted(emit, x, kind.part), emit.like(real, 0), kind=kind)
+        return emit.elementwise("complex", real := emit_cast(emit, x, kind.part), emit.like(real, 0), kind=kind)
     if x.dtype.is_complex:
         x = emit.elementwise("real", x, kind=x.dtype.part)
     given = x

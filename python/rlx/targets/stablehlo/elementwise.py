@@ -9,7 +9,7 @@ from rlx.ir.dtype import DType, f32
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo import complex_math, functions
 from rlx.targets.stablehlo.contraction import accumulator
-from rlx.targets.stablehlo.conversion import converted
+from rlx.targets.stablehlo.conversion import emit_cast
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.error_function import erf
 from rlx.targets.stablehlo.rules import Lowered, lowers
@@ -17,7 +17,7 @@ from rlx.targets.stablehlo.rules import Lowered, lowers
 
 @lowers("cast")
 def cast(emit: HloEmitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lowered:
-    return converted(emit, x, dtype)
+    return emit_cast(emit, x, dtype)
 
 
 @lowers("bitcast")
@@ -233,4 +233,4 @@ _COMPLEX_FUNCTIONS = {
     "tanh": complex_math.tanh,
 }
 
-__all__ = ["converted", "erf", "power"]
+__all__ = ["emit_cast", "erf", "power"]

@@ -8,7 +8,7 @@ from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
-def clamped(emit: HloEmitter, indices: Lowered, size: int) -> Lowered:
+def clamp_indices(emit: HloEmitter, indices: Lowered, size: int) -> Lowered:
     """Convert integers of any dtype to i64, clamped to [0, size)."""
     return emit.clamp(emit.convert(indices, i64), 0, max(size - 1, 0))
 
@@ -27,7 +27,7 @@ def _gather(emit: HloEmitter, result: Shape, table: Lowered, indices: Lowered, a
     """Gather with `batch` leading axes shared by table and indices. The axes of the indices replace `axis`."""
     if result.num_elements == 0:
         return emit.full(result.static, result.dtype, 0)
-    positions = clamped(emit, indices, table.dims[axis])
+    positions = clamp_indices(emit, indices, table.dims[axis])
     positions = emit.reshape(positions, (*indices.dims, 1))
     before = range(axis - batch)  # table axes that come before the axes of the indices
     after = range(axis - batch + indices.rank, len(result.dims))

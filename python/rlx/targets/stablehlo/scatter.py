@@ -8,7 +8,7 @@ from rlx.ir.dtype import i32, i64
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo.contraction import accumulator
 from rlx.targets.stablehlo.emitter import HloEmitter
-from rlx.targets.stablehlo.index import clamped
+from rlx.targets.stablehlo.index import clamp_indices
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 _JOIN = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
@@ -52,5 +52,5 @@ def _last(emit: HloEmitter, table: Lowered, targets: Lowered, updates: Lowered) 
     rows, number = table.dims[0], updates.dims[0]
     numbers = emit.iota((number, 1), 0, i32)
     last = emit.scatter(emit.full((rows, 1), i32, -1), targets, numbers, "maximum")
-    chosen = emit.gather(updates, clamped(emit, last, number), table.dims, axis=0, offset_dims=[1])
+    chosen = emit.gather(updates, clamp_indices(emit, last, number), table.dims, axis=0, offset_dims=[1])
     return emit.select(emit.broadcast(emit.compare("ge", last, 0), table.dims), chosen, table)

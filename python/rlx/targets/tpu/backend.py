@@ -9,7 +9,7 @@ from typing import Any
 from rlx.ir.graph.graph import Graph
 from rlx.support.errors import CompileError
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.fields import Check, integer, listed, name, number, optional
+from rlx.targets.artifacts.fields import Check, integer, list_of, name, number, optional
 from rlx.targets.building import timed
 from rlx.targets.compilation import Compilation
 from rlx.targets.protocol import Compiled
@@ -91,8 +91,8 @@ def info_fields() -> dict[str, Check]:
         **{size: integer(0, _MOST) for size in _SIZES},
         "compiler": name,
         "kind": name,
-        "order": listed(name),
-        "updates": listed(optional(name)),
+        "order": list_of(name),
+        "updates": list_of(optional(name)),
         **{fact: optional(number) for fact in ("flops", "bytes", "seconds")},
     }
 

@@ -22,8 +22,8 @@ from rlx.support.errors import Error, ExecutionError
 from rlx.support.locks import holding, make_lock
 from rlx.targets import stages
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.container import packed, unpacked
-from rlx.targets.artifacts.fields import Check, listed, name, one_of, optional
+from rlx.targets.artifacts.container import pack_archive, unpack_archive
+from rlx.targets.artifacts.fields import Check, list_of, name, one_of, optional
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import timed
 from rlx.targets.compilation import Compilation
@@ -75,7 +75,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
             program = to_portable(parts.main, version)
             given, prepared = [name for name in parts.arguments if name in given], parts.prepared
             if parts.weights is not None:
-                program = packed({_MAIN: program, _WEIGHTS: to_portable(parts.weights)})
+                program = pack_archive({_MAIN: program, _WEIGHTS: to_portable(parts.weights)})
     info = {
         "form": "rlx" if is_symbolic else "stablehlo",
         "arguments": given,
@@ -91,10 +91,10 @@ def info_fields() -> dict[str, Check]:
     """The entries of an artifact's `info`."""
     return {
         "form": one_of("rlx", "stablehlo"),
-        "arguments": listed(name),
-        "prepared": listed(name),
-        "updates": listed(optional(name)),
-        "options": listed(option, 100),
+        "arguments": list_of(name),
+        "prepared": list_of(name),
+        "updates": list_of(optional(name)),
+        "options": list_of(option, 100),
         "stablehlo": name,
     }
 
@@ -253,7 +253,7 @@ class Program:
         # Parameters may be missing. Inputs and states are complete and in order.
         if [n for n in names if n not in params] != [n for n in by_name if n not in params] or not {*taken} <= params:
             raise ExecutionError(_MISMATCH, hint="compile it again")
-        members = unpacked(artifact.program, (_MAIN, _WEIGHTS)) if taken else {_MAIN: artifact.program}
+        members = unpack_archive(artifact.program, (_MAIN, _WEIGHTS)) if taken else {_MAIN: artifact.program}
         self._arguments = [by_name[n] for n in names]
         self._executable = client.compiled(members[_MAIN], self._options)
         weights = client.compiled(members[_WEIGHTS], self._options) if taken else None
@@ -305,7 +305,7 @@ class Program:
     def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> XlaExecutable:
         assert self._graph is not None
         known = {name: size for name, size in sizes if name in self._graph.symbols}
-        bound = stages.prepared(self._graph, CompileOptions(bind=known))
+        bound = stages.prepare_graph(self._graph, CompileOptions(bind=known))
         return XlaExecutable(specialised(bound, bound.function), self._options)
 
     def read_state(self, name: str) -> np.ndarray:

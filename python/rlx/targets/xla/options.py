@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from rlx.support.errors import CompileError, Error
-from rlx.targets.artifacts.fields import Check, boolean, integer, one_of, refused, row, text
+from rlx.targets.artifacts.fields import Check, boolean, integer, one_of, row, text, unexpected_value
 
 # Pairs of name and value.
 Options = tuple[tuple[str, bool | int | str], ...]
@@ -25,7 +25,7 @@ def with_threads(options: Iterable[tuple[str, bool | int | str]], threads: int |
 
 def _vector_width(value: Any, what: str) -> int:
     if type(value) is not int or value not in (128, 256, 512):
-        raise refused(what, "128, 256 or 512", value)
+        raise unexpected_value(what, "128, 256 or 512", value)
     return value
 
 

@@ -15,7 +15,7 @@ from rlx.support.errors import ExecutionError
 from rlx.targets import stages
 from rlx.targets.compilation import Compilation
 from rlx.targets.host import usable_cpus
-from rlx.targets.numbering import numbered, numbers_in
+from rlx.targets.numbering import numbers_in, with_op_numbers
 from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.xla import client
@@ -51,7 +51,7 @@ def profile(
         raise ExecutionError(f"{target.name} is a kind of file, and no device", hint="use the target xla")
     values = _values(compilation, arrays, parameters)
     shapes = [(a, values[a.name].shape) for a in compilation.signature.arguments]
-    bound = stages.prepared(numbered(compilation.lir), CompileOptions(bind=bind_symbols(shapes))).clone()
+    bound = stages.prepare_graph(with_op_numbers(compilation.lir), CompileOptions(bind=bind_symbols(shapes))).clone()
     parts = LoweredParts(bound.name_symbol)
     stages.lower(bound.module, compilation.lowering, [parts])
     parts.take(bound.module)

@@ -13,7 +13,7 @@ from rlx.ir.op.opview import label_of, place_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.printable import printable
 from rlx.targets.c.lower.grouping import OpGroup, constant_of, is_view
-from rlx.targets.c.lower.helpers import HELPERS, ordered
+from rlx.targets.c.lower.helpers import HELPERS, helpers_in_order
 from rlx.targets.c.lower.program import CSource, KernelFunction
 from rlx.targets.c.lower.values import literal, stored_type
 from rlx.targets.c.lower.writer import Writer
@@ -44,7 +44,7 @@ def _count(shape: Shape) -> str:
     return _elements(shape) if prod(shape.static) else "1"
 
 
-def described(shape: Shape) -> str:
+def c_array_type(shape: Shape) -> str:
     """Return a shape in the notation of arrays: `i8[1, 3, 8, 8]`."""
     return f"{shape.dtype.name}[{', '.join(map(str, shape.static))}]"
 
@@ -132,14 +132,14 @@ class _Header:
         w.line(f"        uint8_t bytes[{p.name.upper()}_ARENA_SIZE];")
         w.line("    } arena;")
         for a, name in self.signature.of_kind("state"):
-            note = f"{a.name}: {described(a.shape)}"
+            note = f"{a.name}: {c_array_type(a.shape)}"
             w.line(f"    {stored_type(a.shape.dtype)} {name}[{_count(a.shape)}];", note)
         w.line(f"}} {p.name}_state;")
         w.line()
         if params := self.signature.of_kind("param"):
             w.line("typedef struct {")
             for a, name in params:
-                w.line(f"    const {stored_type(a.shape.dtype)} *{name};", f"{a.name}: {described(a.shape)}")
+                w.line(f"    const {stored_type(a.shape.dtype)} *{name};", f"{a.name}: {c_array_type(a.shape)}")
             w.line(f"}} {p.name}_params;")
             w.line()
 
@@ -153,8 +153,8 @@ class _Header:
             f"Run it once. {'States are updated.' if s.of_kind('state') else 'The arena need not be cleared.'}",
             "",
         ]
-        lines += [f"{name}: {described(a.shape)}, input" for a, name in s.of_kind("input")]
-        lines += [f"{name}: {described(o.shape)}, output" for o, name in s.outputs]
+        lines += [f"{name}: {c_array_type(a.shape)}, input" for a, name in s.of_kind("input")]
+        lines += [f"{name}: {c_array_type(o.shape)}, output" for o, name in s.outputs]
         w.comment("\n".join(lines))
         w.text(f"{s.prototype};")
         w.line()
@@ -186,7 +186,7 @@ class _ModelFile:
         w.line(f'#include "{WEIGHTS_HEADER}"')
         # A kernel may have requested a helper in a line that was then dropped.
         words = set(re.findall(r"\w+", body))
-        used = ordered(name for name in p.helpers if not HELPERS[name][1] or name in words)
+        used = helpers_in_order(name for name in p.helpers if not HELPERS[name][1] or name in words)
         words |= set(re.findall(r"\w+", "\n".join(HELPERS[name][1] for name in used)))
         if self.uses_memory or "memory" in used:
             w.line("#include <string.h>")
@@ -294,7 +294,7 @@ class _ModelFile:
         ]
         known = {p.names[v] for _, v in self.signature.arguments} | set(p.outputs)
         named = {p.names[v]: v for v in reversed(values) if p.names[v] in used - known}
-        lines = [f"{self._pointer(v, name)} /* {described(shape_of(v))} */" for name, v in reversed(named.items())]
+        lines = [f"{self._pointer(v, name)} /* {c_array_type(shape_of(v))} */" for name, v in reversed(named.items())]
         return [*lines, ""] if lines else []
 
     def _unused(self, lines: list[str]) -> list[str]:
@@ -382,9 +382,9 @@ def _explained(group: OpGroup) -> str:
     """Describe a kernel: its ops with source locations, and shapes."""
     lines: list[str] = []
     for op in group.ops:
-        operands = [described(shape_of(v)) for v in op.operands]
+        operands = [c_array_type(shape_of(v)) for v in op.operands]
         place = place_of(op)
-        made = f"{label_of(op)}({', '.join(operands)}) -> {described(shape_of(op.results[0]))}"
+        made = f"{label_of(op)}({', '.join(operands)}) -> {c_array_type(shape_of(op.results[0]))}"
         lines.append(printable(f"{made}, {place}" if place else made, keep=""))
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ def define(name: str, text: str, *uses: str) -> None:
     HELPERS[name] = (uses, text.strip("\n"))
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def helpers_in_order(names: Iterable[str]) -> list[str]:
     """Return helpers and their dependencies in topological order, dependencies first."""
     found: dict[str, None] = {}
 

@@ -285,14 +285,14 @@ class IndexBody:
 
     def assign(self, target: str, value: Scalar, shape: Shape) -> None:
         """Write an element."""
-        self.writer.line(f"{target} = {stored(value, shape.dtype)};")
+        self.writer.line(f"{target} = {stored_expression(value, shape.dtype)};")
 
     def need(self, helper: str) -> str:
         """Request a shared helper function, and return its name."""
         return self.kernel.program.need(helper)
 
 
-def stored(value: Scalar, dtype: DType) -> str:
+def stored_expression(value: Scalar, dtype: DType) -> str:
     """Return the expression to assign to an element in memory."""
     kind, is_load = stored_type(dtype), value.text.endswith("]") and value.simple
     is_number = value.fixed and not value.text.isidentifier()  # an empty sum is a variable with the value 0

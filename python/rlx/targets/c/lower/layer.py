@@ -13,7 +13,7 @@ from rlx.ir.shape import shape_of
 from rlx.ops.quantization.quant_compute import QuantizedOperands
 from rlx.targets.c.lower.contraction import sum_bounds
 from rlx.targets.c.lower.grouping import constant_of
-from rlx.targets.c.lower.kernel import Channels, IndexBody, KernelWriter, stored
+from rlx.targets.c.lower.kernel import Channels, IndexBody, KernelWriter, stored_expression
 from rlx.targets.c.lower.products import RANGES, depth_of, quads_of
 from rlx.targets.c.lower.values import Affine, Index, Scalar, stored_type
 from rlx.targets.c.lower.writer import Writer
@@ -97,7 +97,7 @@ class ConstantProduct:
         if body.read & {"row", "position", "o", "n"}:
             return False
         result = group.shape.dtype
-        writer.line(f"return {stored(made, result)};")
+        writer.line(f"return {stored_expression(made, result)};")
         writer.drop_unused()
         if made.text == "sum":
             return True

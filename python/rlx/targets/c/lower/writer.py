@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from rlx.support.printable import printable
-from rlx.support.short import cut
+from rlx.support.short import shorten_lines
 
 _WIDTH = 110
 _CONSTANT = re.compile(r"( *)const \w+ (\w+) = ")
@@ -22,7 +22,7 @@ def commented(text: str, keep: str = "") -> str:
         text: The text. Very long lines are truncated.
         keep: Control characters to keep.
     """
-    text = printable(cut(text), keep=keep).replace("*/", "* /").replace("/*", "/ *")
+    text = printable(shorten_lines(text), keep=keep).replace("*/", "* /").replace("/*", "/ *")
     return re.sub(r"\?(?=\?)", "? ", text)  # `??/` is a trigraph: a backslash
 
 

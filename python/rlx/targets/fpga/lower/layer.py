@@ -219,13 +219,13 @@ class ConstantStream:
         if self.are_scalar:
             return [m.const(int(v), w) for v, w in zip(self.rows[0], self.widths, strict=True)]
         place, _ = m.counter(f"{name}_place", len(self.rows), pipe.take)
-        words = [packed(row, self.widths) for row in self.rows]
+        words = [pack_word(row, self.widths) for row in self.rows]
         word = m.read_only(name, words, sum(self.widths), place, pipe.reads)
         starts = np.cumsum([0, *self.widths])
         return [m.extract(word, int(s), w) for s, w in zip(starts, self.widths, strict=False)]
 
 
-def packed(row: Sequence[Any], widths: Sequence[int]) -> int:
+def pack_word(row: Sequence[Any], widths: Sequence[int]) -> int:
     """Pack numbers into one word, the first in the lowest bits."""
     word, at = 0, 0
     for value, width in zip(row, widths, strict=True):

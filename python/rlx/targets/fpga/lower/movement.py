@@ -12,7 +12,7 @@ from rlx.targets.fpga.lower.hdl import HdlModule, index_bits
 from rlx.targets.fpga.lower.layer import Pipe, Stream, StreamLayer
 
 
-def spaced(times: np.ndarray) -> np.ndarray:
+def spaced_cycles(times: np.ndarray) -> np.ndarray:
     """Return the cycles in which elements leave, at most one per cycle, from the cycles in which they are ready."""
     places = np.arange(len(times))
     return np.maximum.accumulate(times - places) + places
@@ -130,7 +130,7 @@ class ConcatLayer(StreamLayer):
         return np.maximum.accumulate(self._merged(needed))
 
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
-        return spaced(self._merged(arrivals)) + 1
+        return spaced_cycles(self._merged(arrivals)) + 1
 
     def write(self, m: HdlModule) -> None:
         pipe = Pipe(m)

@@ -15,7 +15,7 @@ from rlx.targets.fpga.lower.geometry import Geometry
 from rlx.targets.fpga.lower.layer import Stream
 from rlx.targets.fpga.lower.orders import columns_of, row_major
 from rlx.targets.fpga.lower.product import Product, is_by_columns
-from rlx.targets.fpga.lower.rules import fitted, with_offset
+from rlx.targets.fpga.lower.rules import with_offset, wrap_to_result
 from rlx.targets.fpga.lower.site import LayerSite, Operand, constant, rule, stream
 from rlx.targets.fpga.lower.window import WindowLayer
 
@@ -42,7 +42,7 @@ def _centred(site: LayerSite, x: Operand, zero_point: int) -> Operand:
 
 @rule("matmul")
 def _matmul(site: LayerSite, left: Operand, right: Operand) -> Operand:
-    return fitted(site, _multiplied(site, left, right))
+    return wrap_to_result(site, _multiplied(site, left, right))
 
 
 @rule("dot_general")
@@ -53,7 +53,7 @@ def _dot_general(site: LayerSite, left: Operand, right: Operand, *, dims: DotDim
     rows, columns = (prod(x.shape[i] for i in f) for x, f in zip((left, right), free, strict=True))
     a = _arranged(site, left, (*dims.lhs_batch, *free[0], *dims.lhs_contracting), (*batch, rows, inner))
     b = _arranged(site, right, (*dims.rhs_batch, *dims.rhs_contracting, *free[1]), (*batch, inner, columns))
-    return fitted(site, _multiplied(site, a, b))
+    return wrap_to_result(site, _multiplied(site, a, b))
 
 
 def _arranged(site: LayerSite, x: Operand, axes: Sequence[int], shape: tuple[int, ...]) -> Operand:

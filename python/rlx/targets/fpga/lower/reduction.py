@@ -11,7 +11,7 @@ from rlx.ir.dtype import DType
 from rlx.support.cached_property import cached_property
 from rlx.targets.fpga.lower.hdl import HdlModule, Wire, index_bits
 from rlx.targets.fpga.lower.layer import Pipe, Stream, StreamLayer, dtype_range
-from rlx.targets.fpga.lower.movement import spaced
+from rlx.targets.fpga.lower.movement import spaced_cycles
 
 KINDS = ("sum", "max", "min", "argmax", "argmin")
 PLACES = ("argmax", "argmin")
@@ -88,7 +88,7 @@ class ReduceLayer(StreamLayer):
         return needed[0][self._last]
 
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
-        return spaced(arrivals[0][self._last] + 3)
+        return spaced_cycles(arrivals[0][self._last] + 3)
 
     def write(self, m: HdlModule) -> None:
         pipe = Pipe(m)

@@ -117,10 +117,10 @@ def _pool(site: LayerSite, x: Operand, *, kind: str, windows: PoolGeometry, **_:
         weights=None, fill=dtype_range(x.dtype)[0] if kind == "max" else 0, dtype=i32 if kind == "sum" else x.dtype,
         order=_pixel_order(site.dims, places), shape=site.dims, images=x.shape[0],
     )  # fmt: skip
-    return fitted(site, site.add(layer))
+    return wrap_to_result(site, site.add(layer))
 
 
-def fitted(site: LayerSite, x: Stream) -> Stream:
+def wrap_to_result(site: LayerSite, x: Stream) -> Stream:
     """Convert a stream to the dtype of the result. Numbers that do not fit wrap."""
     low, high = dtype_range(site.result.dtype)
     if low <= x.low and x.high <= high:
@@ -215,7 +215,7 @@ def _cast(site: LayerSite, x: Operand, *, dtype: DType) -> Operand:
     x = stream(x)
     if dtype.is_bool and not x.dtype.is_bool:
         return site.pointwise("truth", [x])
-    return fitted(site, x)
+    return wrap_to_result(site, x)
 
 
 @rule("gather")

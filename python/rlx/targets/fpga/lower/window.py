@@ -18,7 +18,7 @@ from rlx.ir.dtype import DType
 from rlx.targets.fpga.lower.addresses import Addresses, Ends
 from rlx.targets.fpga.lower.geometry import Geometry
 from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for, index_bits
-from rlx.targets.fpga.lower.layer import Stream, StreamLayer, packed
+from rlx.targets.fpga.lower.layer import Stream, StreamLayer, pack_word
 
 
 @dataclass(eq=False, repr=False)
@@ -354,7 +354,7 @@ class WindowLayer(StreamLayer):
         else:
             c, kh, kw = w.shape
             rows = w.reshape(c // self.lanes, self.lanes, kh, kw).transpose(0, 2, 3, 1).reshape(-1, self.lanes)
-        return [packed(row, [width] * len(row)) for row in rows.tolist()], width
+        return [pack_word(row, [width] * len(row)) for row in rows.tolist()], width
 
     def _terms(
         self, m: HdlModule, values: list[Wire], weights: list[Wire], control: dict[str, Wire]

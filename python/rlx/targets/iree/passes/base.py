@@ -38,7 +38,7 @@ def create(
     )
 
 
-def hidden(value: Any) -> Any:
+def behind_barrier(value: Any) -> Any:
     """Return the result of an optimization barrier on a value. The compiler does not know its value."""
     return create("util.optimization_barrier", [value.type], [value]).result
 
@@ -46,7 +46,7 @@ def hidden(value: Any) -> Any:
 def in_memory(value: Any) -> Any:
     """Return the same tensor, written to memory first: its users are not fused with the op that computes it."""
     sizes = dynamic_sizes(value)
-    fenced = hidden(value)
+    fenced = behind_barrier(value)
     return create("flow.tensor.tie_shape", [value.type], [fenced, *sizes]).result if sizes else fenced
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.op.signature import bodies
-from rlx.targets.iree.passes.base import IreePass, create, hidden, maker_of, source_of
-from rlx.targets.iree.passes.copies import copied
+from rlx.targets.iree.passes.base import IreePass, behind_barrier, create, maker_of, source_of
+from rlx.targets.iree.passes.copies import opaque_copy
 
 _COUNT = "hal.devices.count"
 
@@ -99,7 +99,7 @@ def _devices(function: Any) -> Any:
     }
     identity = create("util.func", attributes=attributes, regions=1, ip=ir.InsertionPoint(module.regions[0].blocks[0]))
     with ir.InsertionPoint(identity.regions[0].blocks.append(index)) as place:
-        create("util.return", operands=[hidden(place.block.arguments[0])])
+        create("util.return", operands=[behind_barrier(place.block.arguments[0])])
     callee = ir.FlatSymbolRefAttr.get(ir.SymbolTable(module).insert(identity).value)
     first = entry.operations[0].operation
     if first.name != _COUNT:
@@ -162,7 +162,7 @@ def _if(op: Any, block: Any, inner: Sequence[Any], following_block: Any) -> None
         values = _end(branch)
         with mlir.ir.InsertionPoint(branch):
             # Quirk: `parts-in-branches`.
-            values = [copied(v) if _is_part_of_global(v) else v for v in values]
+            values = [opaque_copy(v) if _is_part_of_global(v) else v for v in values]
         _branch(branch, following_block, [*values, *number])
     then, otherwise = (*inner, following_block)[:2]
     with mlir.ir.InsertionPoint(block):

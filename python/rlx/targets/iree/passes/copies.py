@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from rlx import mlir
-from rlx.targets.iree.passes.base import elementwise, hidden
+from rlx.targets.iree.passes.base import behind_barrier, elementwise
 from rlx.targets.iree.passes.sizes import dynamic_sizes
 
 
-def copied(value: Any) -> Any:
+def opaque_copy(value: Any) -> Any:
     """Return a copy that the compiler cannot remove, because it does not know that the condition is true."""
     ir, arith, type_, sizes = mlir.ir, mlir.dialect("arith"), value.type, iter(dynamic_sizes(value))
     bit = ir.IntegerType.get_signless(1)
-    is_true = hidden(arith.constant(bit, ir.IntegerAttr.get(bit, -1)))  # -1: the signed value of a set bit
+    is_true = behind_barrier(arith.constant(bit, ir.IntegerAttr.get(bit, -1)))  # -1: the signed value of a set bit
     dims = [next(sizes) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
     out = mlir.dialect("tensor").empty(dims, type_.element_type)
     identity = ir.AffineMap.get_identity(type_.rank)

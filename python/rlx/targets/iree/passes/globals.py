@@ -24,8 +24,8 @@ from rlx.ir.op.signature import (
 )
 from rlx.support.errors import CompileError, Error
 from rlx.targets.iree.names import PARAMETER_SCOPE, state_getter, state_setter, symbol_of
-from rlx.targets.iree.passes.base import IreePass, create, hidden, maker_of, source_of
-from rlx.targets.iree.passes.copies import copied
+from rlx.targets.iree.passes.base import IreePass, behind_barrier, create, maker_of, source_of
+from rlx.targets.iree.passes.copies import opaque_copy
 from rlx.targets.linalg.packing import PACKED
 
 
@@ -131,7 +131,7 @@ def _rewrite(function: Any, globals_: _ModuleGlobals) -> None:
             if declared.kind != "input":
                 loaded = globals_.load(declared, argument.type)
                 # Otherwise the compiler would unpack it once, and keep both versions.
-                argument.replace_all_uses_with(hidden(loaded) if declared.name in packed else loaded)
+                argument.replace_all_uses_with(behind_barrier(loaded) if declared.name in packed else loaded)
     end = block.operations[len(block.operations) - 1].operation
     returned = list(end.operands)
     with end.location, ir.InsertionPoint(end):
@@ -143,12 +143,12 @@ def _rewrite(function: Any, globals_: _ModuleGlobals) -> None:
             symbol = symbol_of("state", state)
             # A copy, if the value is also a result and is not computed. Quirk: `stored-results`.
             if source_of(value) in results and _is_given(value, symbol):
-                value = copied(value)
+                value = opaque_copy(value)
             in_states.add(value)
             _store(symbol, value)
         given = _without(returned, [u is not None for u in updates])
         # A copy, if the value is also stored in a state. Quirk: `stored-results`.
-        mlir.dialect("func").ReturnOp([copied(v) if v in in_states else v for v in given])
+        mlir.dialect("func").ReturnOp([opaque_copy(v) if v in in_states else v for v in given])
     end.erase()
     is_global = [a.kind != "input" for a in arguments]
     for i in reversed(range(len(is_global))):

@@ -17,7 +17,7 @@ from rlx import mlir
 from rlx.ir.op import opview
 from rlx.ir.op.signature import bodies
 from rlx.targets.iree.names import GETTER, SETTER, symbol_of
-from rlx.targets.iree.passes.base import IreePass, create, elementwise, hidden, is_elementwise
+from rlx.targets.iree.passes.base import IreePass, behind_barrier, create, elementwise, is_elementwise
 from rlx.targets.iree.passes.execution_order import ExecutionOrder, execute_in_order, position_in_block
 from rlx.targets.iree.passes.workgroups import needing, overwriting, overwritten
 
@@ -117,11 +117,11 @@ def _filled(type_: Any, number: Any) -> Any:
     """Return a tensor filled with a number that is unknown to the compiler. Quirk: `half-numbers`."""
     ir, arith, element = mlir.ir, mlir.dialect("arith"), type_.element_type
     if not isinstance(element, ir.FloatType) or element.width != 16:
-        return create("flow.tensor.splat", [type_], [hidden(arith.constant(element, number))]).result
+        return create("flow.tensor.splat", [type_], [behind_barrier(arith.constant(element, number))]).result
     word = ir.IntegerType.get_signless(16)
     in_bytes = pack("<e", number.value) if isinstance(element, ir.F16Type) else pack("<f", number.value)[2:]
     bits = arith.constant(word, ir.IntegerAttr.get(word, int.from_bytes(in_bytes, "little", signed=True)))
-    words = create("flow.tensor.splat", [ir.RankedTensorType.get(type_.shape, word)], [hidden(bits)]).result
+    words = create("flow.tensor.splat", [ir.RankedTensorType.get(type_.shape, word)], [behind_barrier(bits)]).result
     sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}
     return create("flow.tensor.bitcast", [type_], [words], sizes).result
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.targets.iree.passes.base import IreePass, create, every, hidden, maker_of, source_of
-from rlx.targets.iree.passes.copies import copied
+from rlx.targets.iree.passes.base import IreePass, behind_barrier, create, every, maker_of, source_of
+from rlx.targets.iree.passes.copies import opaque_copy
 from rlx.targets.iree.passes.sizes import size_of
 
 _BODY = [
@@ -82,13 +82,13 @@ def _own_table(table: Any) -> Any:
     """
     maker = maker_of(table)
     if _is_returned_argument(table):
-        return copied(table)
+        return opaque_copy(table)
     if not _is_of_constants(table) or _is_constant(source_of(table)):
         return table
     inputs = list(maker.operands)[:-1] if maker.name == "linalg.generic" else []
     if not inputs or not all(_is_constant(source_of(value)) for value in inputs):
-        return copied(table)
-    hidden_inputs = [hidden(value) for value in inputs]
+        return opaque_copy(table)
+    hidden_inputs = [behind_barrier(value) for value in inputs]
     repeated = maker.clone()
     for i, value in enumerate(hidden_inputs):
         repeated.operands[i] = value

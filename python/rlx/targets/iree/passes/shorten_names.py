@@ -8,7 +8,7 @@ from typing import Any
 from rlx import mlir
 from rlx.ir.op.signature import bodies
 from rlx.passes.base import Pass
-from rlx.targets.iree.names import exported
+from rlx.targets.iree.names import exported_name
 
 
 @dataclass(frozen=True)
@@ -21,4 +21,4 @@ class ShortenNames(Pass, name="rlx-iree-shorten-names", exact=True, idempotent=T
 
     def run(self, module: Any) -> None:
         for function in bodies(module):
-            function.attributes["sym_name"] = mlir.ir.StringAttr.get(exported(function.name.value))
+            function.attributes["sym_name"] = mlir.ir.StringAttr.get(exported_name(function.name.value))

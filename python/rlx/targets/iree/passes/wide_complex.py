@@ -15,7 +15,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.op.attributes import elements_from_mlir, elements_to_mlir
 from rlx.ir.op.signature import bodies, prepares
-from rlx.targets.iree.passes.base import IreePass, create, elementwise, empty, every, hidden
+from rlx.targets.iree.passes.base import IreePass, behind_barrier, create, elementwise, empty, every
 from rlx.targets.iree.passes.fence_reductions import reduces
 
 
@@ -175,7 +175,9 @@ def _initialize(op: Any, number: Any, type_: Any) -> None:
     filler = create("util.initializer", attributes=signature, regions=1, ip=ir.InsertionPoint.after(op))
     with ir.InsertionPoint(filler.regions[0].blocks.append()):
         # Hidden from the compiler, so that globals with equal initial values do not share memory.
-        parts = [hidden(arith.constant(f64, ir.FloatAttr.get(f64, part))) for part in (number.real, number.imag)]
+        parts = [
+            behind_barrier(arith.constant(f64, ir.FloatAttr.get(f64, part))) for part in (number.real, number.imag)
+        ]
 
         def body(_: Any) -> list[Any]:
             return [arith.select(_is_real(type_.rank), *parts)]

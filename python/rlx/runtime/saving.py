@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rlx.report.tuning import TuningReport
 
 
-class Saved:
+class SavedProgram:
     """The part of `CompiledGraph` for saving and display."""
 
     artifact: Artifact
@@ -38,7 +38,7 @@ class Saved:
     def save(
         self,
         path: str | os.PathLike[str],
-        *others: Saved,
+        *others: SavedProgram,
         params: bool = False,
         params_file: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ class Saved:
         return type(self)._restored, (self.artifact.to_bytes(), self._threads, weights, states, self.tuning)
 
     @classmethod
-    def _restored(cls, artifact: bytes, threads: Any, weights: Any, states: Any, tuning: Any) -> Saved:
+    def _restored(cls, artifact: bytes, threads: Any, weights: Any, states: Any, tuning: Any) -> SavedProgram:
         """Restore a pickled program. As for files, whether this machine can run it is checked when it is loaded."""
         build: Any = cls
         compiled = build(Artifact.from_bytes(artifact, "the pickled program"), threads=threads)
@@ -90,18 +90,18 @@ class Saved:
     def _repr_html_(self) -> str | None:
         if importlib.util.find_spec("rlx.report.html") is None:  # the distribution for running programs has no pages
             return None
-        from rlx.runtime.shown import program_html
+        from rlx.runtime.display import program_html
 
         return program_html(self.artifact, self._content.weights, self.phases)
 
     def __repr__(self) -> str:
-        from rlx.runtime.shown import program_line
+        from rlx.runtime.display import program_line
 
         return program_line(self.artifact, self._content.weights)
 
 
 def _artifact_of(program: Any) -> Artifact:
-    if not isinstance(program, Saved):
+    if not isinstance(program, SavedProgram):
         raise Error(
             f"expected a compiled program, got {type(program).__name__}", hint="take what Session.compile gives"
         )

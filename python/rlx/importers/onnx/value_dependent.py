@@ -10,11 +10,11 @@ import numpy as np
 
 from rlx.importers.onnx.rules import (
     Static,
-    bounded,
+    element_count,
     elements,
     imports,
     integers,
-    needed,
+    known_elements,
     static_dims,
 )
 from rlx.ir.graph.builder import Tensor
@@ -26,12 +26,12 @@ _MOST_SKIPPED = 1000
 
 @imports("NonZero")
 def nonzero(g: Graph, x: Tensor, *, static: Static) -> Tensor:
-    return g.constant(np.array(np.nonzero(np.atleast_1d(needed(static, 0, "X"))), np.int64))
+    return g.constant(np.array(np.nonzero(np.atleast_1d(known_elements(static, 0, "X"))), np.int64))
 
 
 @imports("Compress")
 def compress(g: Graph, x: Tensor, condition: Tensor, *, static: Static, axis: int | None = None) -> Tensor:
-    chosen = np.flatnonzero(needed(static, 1, "condition"))
+    chosen = np.flatnonzero(known_elements(static, 1, "condition"))
     flat = g.reshape(x, (-1,)) if axis is None else x
     return g.gather(flat, g.constant(chosen.astype(np.int32)), axis=axis or 0)
 
@@ -40,7 +40,7 @@ def compress(g: Graph, x: Tensor, condition: Tensor, *, static: Static, axis: in
 def unique(
     g: Graph, x: Tensor, *, static: Static, outputs: int, axis: int | None = None, sorted: int = 1
 ) -> list[Tensor]:
-    found, first, inverse, counts = np.unique(needed(static, 0, "X"), True, True, True, axis=axis)
+    found, first, inverse, counts = np.unique(known_elements(static, 0, "X"), True, True, True, axis=axis)
     if not sorted:  # in the order of occurrence
         order = np.argsort(first)
         found, first, counts = np.take(found, order, axis or 0), first[order], counts[order]
@@ -78,7 +78,7 @@ class BoxOperands:
 
 @imports("NonMaxSuppression")
 def non_max_suppression(g: Graph, operands: BoxOperands, *, static: Static, center_point_box: int = 0) -> Tensor:
-    all_boxes, all_scores = needed(static, 0, "boxes"), needed(static, 1, "scores")
+    all_boxes, all_scores = known_elements(static, 0, "boxes"), known_elements(static, 1, "scores")
     count = (integers(static, 2, "max_output_boxes_per_class") or (0,))[0]
     limit, floor = (elements(static, i, n) for i, n in ((3, "iou_threshold"), (4, "score_threshold")))
     threshold = 0.0 if limit is None else float(limit.reshape(()))
@@ -135,8 +135,8 @@ def tf_idf_vectorizer(g: Graph, x: Tensor, *, pool: TfIdfAttributes) -> Tensor:
     grams = pool.grams()
     rows = g.reshape(x, (1, -1)) if x.shape.rank < 2 else x
     (length,) = static_dims(rows, 1)
-    bounded(max(pool.ngram_indexes), "counts")
-    bounded(pool.max_skip_count, "skipped elements", _MOST_SKIPPED)
+    element_count(max(pool.ngram_indexes), "counts")
+    element_count(pool.max_skip_count, "skipped elements", _MOST_SKIPPED)
     found: list[Any] = [None] * (max(pool.ngram_indexes) + 1)
     for place, gram in grams:
         for step in range(1, pool.max_skip_count + 2 if len(gram) > 1 else 2):

@@ -1,6 +1,6 @@
 """Primitives that JAX's lowering to StableHLO does not preserve: factorisations, and functions with custom derivatives.
 
-During the export of a function, some primitives become numbered calls of `rlx.call` (`Kept`). The importer replaces
+During the export of a function, some primitives become numbered calls of `rlx.call` (`PrimitiveCalls`). The importer replaces
 each call. A factorisation becomes RLX's own op; any other primitive becomes the ops that JAX computes it with. Both are
 wrapped in a `custom_fn` with JAX's derivative. This covers functions under `custom_jvp` and `custom_vjp`, and functions
 that JAX computes by loops of unknown length.
@@ -31,7 +31,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error, UnsupportedError
-from rlx.support.packages import required
+from rlx.support.packages import import_package
 from rlx.support.traces import place_of
 
 _BETA, _POLYGAMMA = "regularized_incomplete_beta", "polygamma"
@@ -118,7 +118,7 @@ def tracing() -> Generator[None]:
         raise UnsupportedError(message, location=place) from problem
 
 
-class Kept:
+class PrimitiveCalls:
     """The calls of one export.
 
     Args:
@@ -136,7 +136,7 @@ class Kept:
             UnsupportedError: The platform does not support a primitive.
             Error: JAX cannot trace or export the function.
         """
-        export = required("jax.export", "rlx.from_jax")
+        export = import_package("jax.export", "rlx.from_jax")
         if _RULES not in inspect.signature(export.export).parameters:
             raise Error(
                 "this version of JAX is newer than RLX knows: jax.export.export has changed", hint="jax 0.10 is known"
@@ -159,14 +159,14 @@ class Kept:
     def _primitives(self, has_complex: bool) -> list[Any]:
         """Return the primitives that become calls: RLX ops and, up to the largest order, those with a derivative."""
         ops = primitives.rules.keys() - (() if has_complex else OF_COMPLEX)
-        known = required("jax.extend.core.primitives", "rlx.from_jax")
+        known = import_package("jax.extend.core.primitives", "rlx.from_jax")
         derived = [n for n in (*_DERIVED, *_BY_COTANGENTS) if self._depth < _ORDERS.get(n, _MOST_ORDERS)]
         found = [getattr(known, f"{name}_p", None) for name in {*ops, *derived}]
         return [p for p in found if p is not None] + [p for p in _unlisted() if p.name in derived]
 
     def _lowered(self, context: Any, *operands: Any, **params: Any) -> Any:
         """Lower one of these primitives to a numbered call."""
-        ffi = required("jax.ffi", "rlx.from_jax")
+        ffi = import_package("jax.ffi", "rlx.from_jax")
         call = _PrimitiveCall(context.primitive, params, context.avals_in, context.avals_out)
         self._calls.append(_CallBuilder(call, self._depth))
         return ffi.ffi_lowering(CALL)(context, *operands, number=np.int64(len(self._calls) - 1))
@@ -204,7 +204,7 @@ def _left_out(context: Any, *_: Any, **__: Any) -> Sequence[Any]:
 @cache
 def _unlisted() -> list[Any]:
     """Return primitives that `jax.extend` does not name, taken from traces that contain them."""
-    jax, jnp = required("jax", "rlx.from_jax"), required("jax.numpy", "rlx.from_jax")
+    jax, jnp = import_package("jax", "rlx.from_jax"), import_package("jax.numpy", "rlx.from_jax")
     lax, x = jax.lax, np.ones(1, np.float32)
 
     def solved(b: Any) -> Any:
@@ -298,7 +298,7 @@ class _CallBuilder:
     def _bound(self, *args: Any) -> Any:
         """Apply the primitive to JAX arrays."""
         if self._call.primitive.name == "clamp":  # JAX cannot differentiate clamp with scalar bounds of an array
-            args = tuple(required("jax.numpy", "rlx.from_jax").broadcast_arrays(*args))
+            args = tuple(import_package("jax.numpy", "rlx.from_jax").broadcast_arrays(*args))
         given = self._call.primitive.get_bind_params(dict(self._call.params))
         subfunctions, params = given if isinstance(given, tuple) else ((), given)
         if self._call.primitive.name in _OF_CHLO and dtype(self._call.taken[0].dtype).storage:
@@ -338,7 +338,7 @@ class _CallBuilder:
             }  # JAX also computes only the values in this case
 
     def _pushed(self, *flat: Any) -> list[Any]:
-        jax, taken = required("jax", "rlx.from_jax"), self._call.taken
+        jax, taken = import_package("jax", "rlx.from_jax"), self._call.taken
         args, moved = flat[: len(taken)], flat[len(taken) :]
         if self._call.primitive.name == _BETA:
             return [incomplete_beta.tangent(self._bound, args, moved)]
@@ -349,7 +349,7 @@ class _CallBuilder:
         return [_or_value(r, t) for r, t in zip(results, out, strict=True)]
 
     def _pulled(self, *flat: Any) -> list[Any]:
-        jax, taken = required("jax", "rlx.from_jax"), self._call.taken
+        jax, taken = import_package("jax", "rlx.from_jax"), self._call.taken
         args, moved = flat[: len(taken)], flat[len(taken) :]
         # The closed-over values of a function under `custom_vjp` come first. JAX does not differentiate with respect to
         # them.
@@ -365,7 +365,7 @@ def _expanded(g: Graph, tensors: Sequence[Tensor], dims: Any) -> list[Tensor]:
 
 
 def _is_inexact(aval: Any) -> bool:
-    jax = required("jax", "rlx.from_jax")
+    jax = import_package("jax", "rlx.from_jax")
     return bool(jax.dtypes.issubdtype(aval.dtype, np.inexact))
 
 
@@ -387,7 +387,7 @@ def _piece(function: Callable[..., Any], avals: Sequence[Any], depth: int) -> Ca
     Raises:
         Error: JAX cannot trace or export it.
     """
-    jax = required("jax", "rlx.from_jax")
+    jax = import_package("jax", "rlx.from_jax")
     kinds = [_key_kind(jax, a) for a in avals]
 
     def of_data(*given: Any) -> list[Any]:
@@ -398,7 +398,7 @@ def _piece(function: Callable[..., Any], avals: Sequence[Any], depth: int) -> Ca
         size = () if kind is None else jax.random.key_data(jax.random.key(0, impl=kind)).shape
         return jax.ShapeDtypeStruct((*aval.shape, *size), aval.dtype if kind is None else np.uint32)
 
-    kept = Kept(depth)
+    kept = PrimitiveCalls(depth)
     args = [of_aval(a, k) for a, k in zip(avals, kinds, strict=True)]
     module, constants = module_of(kept.export(jax.jit(of_data, keep_unused=True), args, platforms()[0]))
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.dtype import DType, family
-from rlx.ir.fitting import fitted
+from rlx.ir.fitting import as_array_of
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 
@@ -60,7 +60,7 @@ def cast_array(array: np.ndarray, kind: DType, what: str) -> np.ndarray:
     if array.dtype == kind.numpy:
         return array
     try:
-        return fitted(array, kind)
+        return as_array_of(array, kind)
     except Error as problem:
         raise Error(f"{what}, {array.dtype}{list(array.shape)}: {problem.message}", hint=problem.hint) from None
 
@@ -68,7 +68,7 @@ def cast_array(array: np.ndarray, kind: DType, what: str) -> np.ndarray:
 def _exact(array: np.ndarray, kind: DType) -> np.ndarray:
     """Cast a value of rank 0 if the cast is exact. Otherwise return it unchanged; the dtype check then rejects it."""
     try:
-        converted = fitted(array, kind)
+        converted = as_array_of(array, kind)
     except Error:
         return array
     number = _number(array)
@@ -92,7 +92,7 @@ def _written(value: object, kind: DType, what: str) -> np.ndarray:
             )
     numbers = as_numbers(value, what)
     try:
-        array = fitted(numbers, kind)
+        array = as_array_of(numbers, kind)
     except Error as problem:
         raise Error(f"{what} is {kind}: {problem.message}", hint=_hint(problem.hint)) from None
     if numbers.dtype.kind in "iu" and kind.is_float:
@@ -124,7 +124,7 @@ def _leaves(value: object, what: str, depth: int = 0) -> Iterator[Any]:
         yield value
 
 
-def described(value: object) -> str:
+def type_description(value: object) -> str:
     """Return the type of a value that is not a tensor, for a message."""
     kind = type(value).__name__
     return f"a {kind} of {len(value)}" if is_sequence(value) else kind

@@ -24,7 +24,7 @@ _MOVES = frozenset(
 )
 
 
-class Held:
+class QuantisedOp:
     """The conversion of operands and results of an op with quantised types.
 
     Args:

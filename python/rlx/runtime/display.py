@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping
 
 from rlx.report.text import bytes_text
 from rlx.support.printable import printable
-from rlx.support.short import listed
+from rlx.support.short import join_names
 from rlx.targets.artifacts.artifact import Artifact
 
 
 def program_line(artifact: Artifact, given: Collection[str]) -> str:
     """Return a program in one line; `given` are the names of the parameters that are set."""
     signature, names = artifact.signature, [a.name for a in artifact.signature.of_kind("param")]
-    inputs = listed(f"{a.name}: {a.shape}" for a in signature.arguments if a.kind != "param")
-    outputs = listed(f"{o.name}: {o.shape}" for o in signature.outputs)
+    inputs = join_names(f"{a.name}: {a.shape}" for a in signature.arguments if a.kind != "param")
+    outputs = join_names(f"{o.name}: {o.shape}" for o in signature.outputs)
     count, known = len(names), sum(name in given for name in names)
     params = f"; {count} parameter{'s' if count > 1 else ''}, {'all' if known == count else known} set" if count else ""
     size = f"{artifact.target} ({artifact.arch}), {bytes_text(len(artifact.program))}"
