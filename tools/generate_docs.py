@@ -131,7 +131,7 @@ def page() -> str:
     return "\n".join([*lines, ""])
 
 
-# What this machine's CPU lacks is spelled out for it, and the page is the same on every machine.
+# The level of CPU is fixed: with `host`, the page would depend on the CPU of this machine.
 _ARCHS = {"cpu": "x86-64-v3"}
 
 

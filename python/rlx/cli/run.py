@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _entry(program: Graph | Archive, arguments: argparse.Namespace) -> Graph | StoredEntry:
-    """What is to be run of a file.
+    """Return the parts of a file that are to be run.
 
     Raises:
         Error: It has several entry points and none is named, does not have the named entry point, or has no entry

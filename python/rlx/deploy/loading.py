@@ -24,8 +24,8 @@ def load(
     """Load a compiled program. Programs are code: load only trusted files, or check the file by its SHA-256.
 
     A file of several entry points gives `Programs`, every other one a `CompiledGraph`. Of a file with programs for several
-    targets it is the one for this machine: see `StoredEntry.choose`. Parameters that are in the file, or in one beside it
-    that it refers to, are mapped into memory: these files must not be written to as long as the program is used.
+    targets it is the one for this machine: see `StoredEntry.choose`. Parameters that are in the file, or in another
+    file that it refers to, are mapped into memory: these files must not be written to as long as the program is used.
 
     Args:
         path: A file written by `CompiledGraph.save`, `Programs.save` or `rlx compile`.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rlx.passes.base import Pass
 
-# What is known without the target: algebra, constants, what loops need not compute or carry, what is there twice or for nobody.
+# Simplifications that need no target: algebra, constants, loop invariants, dead carries, duplicate and unused ops.
 _REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-regions")
 _SCALAR = ("rlx-constant-fold", *_REGIONS, "canonicalize", "cse")
 
@@ -21,8 +21,8 @@ def to_mir(
     Args:
         level: 0 to 3. At every level the results are those of the graph, within the tolerance of its dtypes.
         fuse: Whether to make fused ops, unless the module says otherwise; else primitives stay.
-        precision: What lowers the dtypes to compute in: `PrecisionPolicy.passes`.
-        target: The target, for which it has to pay what is made; empty makes all.
+        precision: The passes that lower the dtypes to compute in: `PrecisionPolicy.passes`.
+        target: The target whose cost model selects fusions; empty selects all of them.
         fast_math: Whether floats are simplified as if they were real numbers, from level 1 on.
     """
     simplify = "rlx-simplify{fast-math}" if fast_math else "rlx-simplify"

@@ -44,8 +44,8 @@ def quantize(
 
     Args:
         graph: A `Graph` or `GraphModule` that computes in f32; it is not changed.
-        record: What `rlx.calibrate` gave of this graph; `int8` activations need one.
-        keep: Products that stay in f32, by their names in the record; if these are all, so does the graph.
+        record: The result of `rlx.calibrate` for this graph; required for `int8` activations.
+        keep: Names of products in the record that stay in f32. If it names all products, the graph is unchanged.
         params: Weights that did not come with the graph.
         options: The scheme, by name.
 

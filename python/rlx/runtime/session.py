@@ -138,8 +138,8 @@ class Session(Answered):
             timeout: Seconds that an attempt of the compiler may take.
             tune: Seconds in which to look for what is the fastest here (docs/performance.md); the cache keeps it, and
                 `CompiledGraph.tuning` is the report.
-            tune_inputs: What to measure with, inputs and states by name; other inputs are drawn, with 64 for a symbol.
-            options: Those of `CompileOptions`, by name.
+            tune_inputs: Inputs and states for the measurement, by name. Other inputs are random, with 64 for a symbol.
+            options: The options of `CompileOptions`, by name.
 
         Raises:
             CompileError: The graph cannot be expressed or compiled for the device.

@@ -78,7 +78,7 @@ def _checked(graphs: Mapping[str, Any]) -> dict[str, Graph]:
 
 
 def _sizes(graphs: Mapping[str, Graph], bind: Mapping[str, int] | None) -> dict[str, dict[str, int] | None]:
-    """What is bound in each graph.
+    """Return the sizes that are bound in each graph.
 
     Raises:
         Error: No graph has the symbol.

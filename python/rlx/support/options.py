@@ -1,7 +1,7 @@
 """Options that several calls and commands take: the fields of a frozen dataclass, from which signatures and help are made.
 
 A function that takes them by name is declared with `**options: Unpack[Keywords]`, where `Keywords` is a `TypedDict` with the
-names and types of the fields, beside the dataclass.
+names and types of the fields, in addition to the dataclass.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class OptionHelp:
 
     Attributes:
         text: Its meaning, for docstrings.
-        flag: What it is called on the command line; empty if commands do not have it.
-        argument: How `argparse` takes it: keywords of `add_argument`, with a `help` in terms of the command line.
+        flag: Its name on the command line; empty if commands do not have it.
+        argument: Keywords of `argparse`'s `add_argument`, with a `help` in terms of the command line.
     """
 
     text: str

@@ -157,7 +157,7 @@ class Compilation:
         """A new module: the input of the target's compiler, which the passes of `lowering` make of the LIR.
 
         Args:
-            instruments: What observes these passes.
+            instruments: Instruments that observe these passes.
 
         Raises:
             Error: As for `lir`, or a pass failed.

@@ -109,7 +109,7 @@ def check_target(backend: object, target: Any, name: str) -> None:
 
 
 def check_lowering(backend: object, name: str, lowering: Any) -> None:
-    """What `Target.lowering` returned is text.
+    """Check that `Target.lowering` returned text.
 
     Raises:
         CompileError: It is something else.

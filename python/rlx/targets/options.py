@@ -20,7 +20,7 @@ LEVELS, DEFAULT_LEVEL = (0, 1, 2, 3), 2
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions:
-    """What a program is compiled to, for a given graph and target.
+    """The options of a compilation, for a given graph and target.
 
     A new option is a field here, the same name in `CompileKeywords`, and a check if not every value is valid.
 

@@ -44,7 +44,7 @@ def prepare_graph(graph: Graph, options: CompileOptions, *, instruments: Sequenc
     Args:
         graph: HIR or MIR; it is not changed.
         options: The options; `bind` and `passes` count.
-        instruments: What observes them.
+        instruments: Instruments that observe the passes.
 
     Raises:
         ShapeError: An argument has more bytes than can be addressed.
@@ -82,7 +82,7 @@ def lower(module: mlir.Module, lowering: str, instruments: Sequence[Instrument] 
     Args:
         module: The module. It is not verified after each pass: compiling a graph waits for this.
         lowering: The passes: `Target.lowering`.
-        instruments: What observes them.
+        instruments: Instruments that observe the passes.
 
     Raises:
         Error: A pass failed.

@@ -16,7 +16,7 @@ from rlx.train.schedules import check_count, check_number, check_share
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(CompileOptions):
-    """What a training step computes, for a given graph and optimiser.
+    """The options of a training step, for a given graph and optimiser.
 
     A new option is a field here, and the same name in `TrainingKeywords`.
 

@@ -59,7 +59,7 @@ def training_graph(graph: Any, optimizer: Optimizer, options: TrainingOptions | 
     """The graph of one training step. See `TrainStep` for the arguments.
 
     Raises:
-        Error: An option does not fit, the loss is no scalar, a parameter's size is not known, or an op has no derivative.
+        Error: An option does not fit, the loss is not a scalar, a parameter's size is not known, or an op has no derivative.
     """
     if not isinstance(optimizer, Optimizer):
         raise Error(f"optimizer must be one of rlx.train's, such as rlx.train.Adam(1e-3), got {short_repr(optimizer)}")

@@ -57,7 +57,7 @@ class TrainStep(Answered):
             (`graph.weights`); they can be set later.
         cache: As in `Session.compile`.
         timeout: As in `Session.compile`.
-        options: What the step computes, and how it is compiled, by name.
+        options: The options of the step and of its compilation, by name.
 
     Attributes:
         graph: The program as a graph.

@@ -165,7 +165,7 @@ def _arranged(rewriter: Rewriter, value: mlir.Value, names: list[Any], order: li
 
 
 def _result_names(second: Contraction, weights: int, scores: Scores) -> list[Any]:
-    """What each axis of the result of the second product is: an axis of the scores, or `d`."""
+    """Return the meaning of each axis of the second product's result: an axis of the scores, or `d`."""
     batch = [scores.axes[a] for a in second.batch[weights]]
     free: list[Any] = [[], []]
     free[weights] = [scores.axes[a] for a in second.free_of(weights)]

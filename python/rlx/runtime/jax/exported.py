@@ -36,8 +36,8 @@ class JaxGraph:
     are computed by RLX's transforms, of any order, in both modes.
 
     Args:
-        source: A graph at MIR, which nobody changes any more.
-        options: Those of its compilation.
+        source: A graph at MIR, which must not change afterwards.
+        options: The options of its compilation.
 
     Attributes:
         source: The graph.
@@ -238,7 +238,7 @@ def to_jax(graph: Any, options: CompileOptions | None = None) -> JaxGraph:
 
     Args:
         graph: The graph.
-        options: Those of its compilation.
+        options: The options of its compilation.
     """
     source = tensor_graph(graph)
     primitive()  # says at once if JAX is not there

@@ -40,12 +40,12 @@ _LONGEST_MANIFEST = 64 << 20
 
 @dataclass(frozen=True)
 class Archive:
-    """What a file of compiled programs holds.
+    """The content of a file of compiled programs.
 
     Attributes:
         entries: The programs of each entry point by its name, without parameters. That of a single graph has the name None.
         parameters: Values of parameters of any of them; None if there are none.
-        name: What to call it in messages.
+        name: Its name in messages.
         folder: The folder that it was read from.
     """
 
@@ -109,7 +109,7 @@ class Archive:
         Args:
             path: Where it will be written to.
             arrays: The values, by name.
-            file: The file to write the values to now, beside the other one; None puts them into that.
+            file: Another file to write the values to now; None puts them into the archive.
 
         Raises:
             Error: The file is in another folder, is the same one, or cannot be written.
@@ -200,7 +200,7 @@ def _checked(entries: Mapping[str | None, StoredEntry]) -> Mapping[str | None, S
     """Entry points that may be together in a file.
 
     Raises:
-        Error: Two differ in what they share, or one of several has no name.
+        Error: Two entry points disagree about a shared parameter or state, or one of several has no name.
     """
     if None in entries and len(entries) > 1:
         raise Error("one of several entry points has no name")
@@ -209,7 +209,7 @@ def _checked(entries: Mapping[str | None, StoredEntry]) -> Mapping[str | None, S
 
 
 def _read(data: Any, name: str) -> tuple[Any, dict[str, memoryview]]:
-    """The manifest of a file, of which nothing but its format has been checked, and the other members.
+    """Return the manifest of a file, of which only the format has been checked, and the other members.
 
     Raises:
         Error: The data is no such file, is damaged, or of another format.

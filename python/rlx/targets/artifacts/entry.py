@@ -21,7 +21,7 @@ MOST_PROGRAMS = 64
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """A program in a file, of which nothing but its checksum has been checked."""
+    """A program in a file. Only its checksum has been checked."""
 
     target: str
     arch: str
@@ -40,7 +40,7 @@ class StoredEntry:
         signature: The arguments and outputs, which all programs share.
         programs: The programs; the first ones are preferred.
         parameters: Values of its parameters; None if there are none.
-        origin: What to call it in messages.
+        origin: Its name in messages.
         folder: The folder that the file was read from.
     """
 
@@ -78,7 +78,7 @@ class StoredEntry:
         """The entry point that `to_json` was called on.
 
         Args:
-            data: What `ENTRY` has checked.
+            data: An entry of the manifest, checked by `ENTRY`.
             codes: The code of each program.
 
         Raises:
@@ -146,7 +146,7 @@ class StoredEntry:
 
 
 def _judge(target: str) -> Judging | None:
-    """What says whether this machine can run a program for a target."""
+    """Return the function that checks whether this machine can run a program for a target."""
     loader: Any = backend_of(target).loader
     return loader if isinstance(loader, Judging) else None
 

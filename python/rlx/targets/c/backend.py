@@ -92,7 +92,7 @@ def lowered(compilation: Compilation) -> tuple[mlir.Module, CSource]:
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """The module of `rlx-to-c` (`emitc`), or the C in it, all files one behind the other (`c`)."""
+    """The module of `rlx-to-c` (`emitc`), or the C in it, all files concatenated (`c`)."""
     if kind == "emitc":
         return compilation.lowered_text()
     if kind != "c":

@@ -68,7 +68,7 @@ def _check_size(source: CSource, ram: int | None, flash: int | None) -> None:
     """Check that a program fits into memory.
 
     Raises:
-        CompileError: It does not; the message says by how much.
+        CompileError: It does not; the message gives the excess.
     """
     needs = source.arena_size + source.state_bytes
     if ram is not None and needs > ram:

@@ -21,7 +21,7 @@ for _name in ("hw", "comb", "seq"):
 
 
 def _help(flag: str) -> str:
-    """What the commands say of a flag of the target."""
+    """Return the help text of a flag of the target."""
     return COMMAND_LINE[flag][1].removeprefix("fpga: ")
 
 

@@ -37,7 +37,7 @@ _TO_LLVM = (
     "lower-arc-to-llvm,cse,arc-canonicalizer",
 )
 _PORT = re.compile(r'arc\.root_(?:in|out)put "([^"]+)", %\w+ \{offset = (\d+)')
-# The places of ports in the text of a design, which nobody sees.
+# Source locations of ports in the text of a design, which are not printed.
 _PLACES = frozenset(("port_locs", "result_locs"))
 _BYTES = re.compile(r"arc\.model @(\S+) .*storageBytes (\d+)")
 

@@ -25,6 +25,6 @@ def to_stablehlo(shardings: Form | None = None) -> str:
 def lowering_passes(level: int) -> str:
     """The passes for programs that XLA runs here, as pipeline text.
 
-    What depends on weights alone is a function of its own, which runs once, when the program is loaded.
+    Ops that depend on weights only are a separate function, which runs once, when the program is loaded.
     """
     return ",".join(filter(None, (layout(level), OUTLINE, to_stablehlo())))
