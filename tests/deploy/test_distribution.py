@@ -22,8 +22,7 @@ from tools.deploy_wheel import PROJECT, ROOT, build, imported, module_file, modu
 # Modules outside of the distribution that its functions import, and why these functions are not called to run a
 # program.
 LATER_ALONE = {
-    ("rlx.targets.iree.targets", "rlx.targets.stages"): "the pipeline of a target",
-    ("rlx.targets.iree.targets", "rlx.passes.check_lir"): "the pipeline of a target",
+    ("rlx.targets.iree.targets", "rlx.targets.iree.pipeline"): "the pipeline of a target",
     ("rlx.ir.checks", "rlx.ir.location"): "names in a graph",
     ("rlx.ir.shape", "rlx.mlir"): "types of MLIR",
     ("rlx.runtime.compiled", "rlx.ir.graph.listing"): "a program that was compiled here",

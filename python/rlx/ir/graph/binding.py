@@ -44,6 +44,8 @@ def bind_arguments(
             count = _count_problem(spec, sum(name in arguments for name in names))
             raise b.problem(card, f"operand '{operand.name}' is missing{count}{suggestion(unknown, names)}")
         operands.append(arguments.get(operand.name))
+    if unknown and spec.custom:  # `g.custom("library.op", …)` has no method that an answer could show
+        raise b.problem(card, f"unknown attribute '{unknown}'{suggestion(unknown, parameters)}")
     if unknown:
         reason = f"got an unexpected keyword argument '{unknown}'"
         raise CallError.of(f"rlx.{card.name}", reason, parameters, describe(b.location), args, kwargs)

@@ -209,7 +209,7 @@ def _checked(entries: Mapping[str | None, StoredEntry]) -> Mapping[str | None, S
 
 
 def _read(data: Any, name: str) -> tuple[Any, dict[str, memoryview]]:
-    """Return the manifest of a file, of which only the format has been checked, and the other members.
+    """Return the manifest of a file and the other members. Only the format of the manifest has been checked.
 
     Raises:
         Error: The data is no such file, is damaged, or of another format.
