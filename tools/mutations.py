@@ -30,8 +30,12 @@ MUTATIONS = (
         "product_",
         "test_rules and softmax",
     ),
-    Mutation("cos: the derivative has the wrong sign", '"cos": Slopes(first=lambda b, x: -b.sin(x)', '"cos": Slopes(first=lambda b, x: b.sin(x)',
-             "test_rules and activation"),
+    Mutation(
+        "cos: the derivative has the wrong sign",
+        "Slopes(first=lambda b, x: -b.sin(x)",
+        "Slopes(first=lambda b, x: b.sin(x)",
+        "test_rules and activation",
+    ),
     Mutation(
         "matmul: the cotangent is not transposed",
         "dots(b, dy, adjoint(b, rhs), DotDims((dy.rank - 1,), (1,)))",

@@ -9,6 +9,7 @@ from rlx.ir.shape import as_dtype
 from rlx.passes.dtypes.precision import Precision
 from rlx.support.errors import Error
 from rlx.support.guards import is_mapping
+from rlx.support.short import short_repr
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ def precision_policy(precision: Any) -> PrecisionPolicy:
     """
     if is_mapping(precision):
         return _custom(dict(precision))
-    name = "f32" if precision is None else str(getattr(precision, "name", precision))
-    if name not in _NAMED:
+    name = "f32" if precision is None else getattr(precision, "name", precision)
+    if not isinstance(name, str) or name not in _NAMED:
         raise Error(
-            f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r:.60}",
+            f"precision must be one of {', '.join(PRECISIONS)}, got {short_repr(precision)}",
             hint='or a mapping of ops to dtypes, such as {"matmul": "f16"}',
         )
     return PrecisionPolicy(name, _NAMED[name])
@@ -63,7 +64,7 @@ def _custom(chosen: dict[Any, Any]) -> PrecisionPolicy:
     for op, dtype in chosen.items():
         name = as_dtype(dtype).name
         if not isinstance(op, str) or name not in by_dtype:
-            raise Error(f"precision maps names of ops to f32, f16 or bf16, got {op!r:.60}: {dtype!r:.60}")
+            raise Error(f"precision maps names of ops to f32, f16 or bf16, got {short_repr(op)}: {short_repr(dtype)}")
         by_dtype[name].append(op)
     passes = tuple(
         Precision(name, "custom", lower=tuple(sorted(by_dtype[name]))) for name in ("f16", "bf16") if by_dtype[name]

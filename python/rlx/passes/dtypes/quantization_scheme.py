@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TypedDict
 
 from rlx.support.errors import Error
@@ -80,7 +81,7 @@ class Scheme:
             raise Error(
                 "weights of 4 bits go with activations in f32", hint="give activations='none', or weights='int8'"
             )
-        if isinstance(self.smooth, bool) or not 0 <= self.smooth <= 1:
+        if isinstance(self.smooth, bool) or not isinstance(self.smooth, Real) or not 0 <= self.smooth <= 1:
             raise Error(f"smooth must be a number from 0 to 1, got {short_repr(self.smooth)}")
         if type(self.group) is not int or self.group < 2 or self.group % 2:
             raise Error(f"group must be an even number of rows, got {short_repr(self.group)}")
