@@ -65,3 +65,10 @@ def test_links_lead_somewhere(page: str) -> None:
     prose = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.S | re.M)
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
         assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_slowest_tests_exist() -> None:
+    """Every test that docs/slow-tests.md names is there."""
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/slow-tests.md").read_text())
+    assert len(named) >= 25
+    assert [name for name in named if f"def {name[1]}" not in (ROOT / name[0]).read_text()] == []
