@@ -144,8 +144,9 @@ def _home(definition: Any, name: str) -> str:
 def homes() -> dict[str, str]:
     """Return where every method is defined: the class of its op's card, or the function of a helper."""
     result: dict[str, str] = {}
+    named_kinds = kinds()
     for op, card in registry.registered().items():
-        result |= dict.fromkeys((method_name(op), *kinds().get(op, ())), _home(type(card), op))
+        result |= dict.fromkeys((method_name(op), *named_kinds.get(op, ())), _home(type(card), op))
     return result | {name: _home(function, re.sub(r"[123]d$", "", name)) for name, function in _HELPERS.items()}
 
 

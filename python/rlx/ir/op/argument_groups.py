@@ -26,8 +26,16 @@ from typing import Any, TypeVar, get_origin
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+# The names of all groups: most rules take none, and this is asked of every rule at import.
+_NAMES: set[str] = set()
+
+
 class ArgumentGroup:
     """Base class of argument groups, which are frozen dataclasses. Fields are named after operands or attributes of ops."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        _NAMES.add(cls.__name__)
 
     @property
     def named(self) -> dict[str, Any]:
@@ -58,9 +66,12 @@ def takes_flat(rule: F) -> F:
 
 def _groups_of(rule: Callable[..., Any]) -> dict[str, type[Any]]:
     """The groups that a rule takes, by parameter. Annotations are looked up by name and not evaluated, to save time."""
-    scope: Mapping[str, Any] = getattr(rule, "__globals__", {})
     annotations: Mapping[str, Any] = getattr(rule, "__annotations__", {})
-    found = {n: scope.get(a.partition("[")[0]) if isinstance(a, str) else a for n, a in annotations.items()}
+    named = {n: a for n, a in annotations.items() if not isinstance(a, str) or a.partition("[")[0] in _NAMES}
+    if not named:
+        return {}
+    scope: Mapping[str, Any] = getattr(rule, "__globals__", {})
+    found = {n: scope.get(a.partition("[")[0]) if isinstance(a, str) else a for n, a in named.items()}
     found = {name: get_origin(a) or a for name, a in found.items()}
     return {name: a for name, a in found.items() if inspect.isclass(a) and issubclass(a, ArgumentGroup)}
 
