@@ -55,7 +55,7 @@ def test_an_interrupt_says_how_to_go_on(command: Command, file: Path, monkeypatc
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rlx.runtime.tuning.tuned", interrupted)
+    monkeypatch.setattr("rlx.runtime.tuning.tune_program", interrupted)
     for words, said in (([], "with --seconds=1 this command takes it"), (["--no-cache"], "")):
         call = command("tune", file, "--seconds=5", *words)
         assert (call.code, call.out) == (130, "") and said in call.err and "Traceback" not in call.err

@@ -52,7 +52,7 @@ import rlx
 from onnx import TensorProto, helper
 from rlx.cli.main import main
 from rlx.ir import dlpack
-from rlx.ir.packing import packed
+from rlx.ir.packing import pack
 from rlx.weights import open as open_weights
 from rlx.weights.safetensors import write
 
@@ -107,7 +107,7 @@ for name, array in arrays.items():
         number = helper.np_dtype_to_tensor_dtype(array.dtype)
     except (KeyError, ValueError):
         continue
-    tensor = TensorProto(name="w", data_type=number, dims=array.shape, raw_data=packed(array).tobytes())
+    tensor = TensorProto(name="w", data_type=number, dims=array.shape, raw_data=pack(array).tobytes())
     output = helper.make_tensor_value_info("y", number, array.shape)
     graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [output], [tensor])
     model = rlx.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)]).SerializeToString())
