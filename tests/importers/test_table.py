@@ -10,6 +10,7 @@ import pytest
 
 import rlx
 from rlx.importers.table import ImportTable, constant
+from rlx.ir.op.argument_groups import ArgumentGroup
 
 
 def call(rule: Any, operands: int = 1, **attributes: Any) -> Any:
@@ -46,7 +47,7 @@ def test_what_a_rule_does_not_take_is_said_of_the_model(operands: int, attribute
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
+class Steps(ArgumentGroup):
     """Attributes that several ops have."""
 
     stride: int
@@ -61,7 +62,7 @@ class Window(Steps):
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(ArgumentGroup):
     """Operands that follow one another."""
 
     value: rlx.Tensor

@@ -17,6 +17,7 @@ from rlx import mlir
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe, location_at
+from rlx.ir.op.argument_groups import groups_of
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_iterable
 from rlx.support.traces import defined_at
@@ -49,7 +50,7 @@ def importer(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class Group:
-    """A parameter of a rule whose annotation is a frozen dataclass: it takes several operands, or several attributes.
+    """A parameter of a rule whose annotation is an `ArgumentGroup`: it takes several operands, or several attributes.
 
     Attributes:
         name: The name of the parameter.
@@ -64,13 +65,8 @@ class Group:
     is_optional: bool
 
     @classmethod
-    def of(cls, build: Callable[..., Any], parameter: inspect.Parameter) -> Group | None:
-        """Return the group for a parameter of a function, or None if its annotation is not a frozen dataclass."""
-        kind: Any = parameter.annotation
-        if isinstance(kind, str):
-            kind = getattr(inspect.unwrap(build), "__globals__", {}).get(kind.removesuffix(" | None"))
-        if not getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
-            return None
+    def of(cls, parameter: inspect.Parameter, kind: type[Any]) -> Group:
+        """Return the group for a parameter that is annotated with a dataclass."""
         is_optional, parameters = parameter.default is not parameter.empty, {}
         for field in fields(kind):
             is_required = field.default is MISSING and field.default_factory is MISSING and not is_optional
@@ -124,7 +120,7 @@ class Rule:
     def of(cls, build: Callable[..., Any]) -> Rule:
         """Return the rule for a function, derived from its signature."""
         own = inspect.signature(build)
-        groups = {n: group for n, p in own.parameters.items() if (group := Group.of(build, p))}
+        groups = {name: Group.of(own.parameters[name], kind) for name, kind in groups_of(build).items()}
         flat: list[inspect.Parameter] = []
         for name, parameter in own.parameters.items():
             flat += groups[name].parameters.values() if name in groups else [parameter]
@@ -162,7 +158,7 @@ class ImportTable:
     sequence of tensors for an op with several results. An attribute of the op that the rule does not name is an error,
     so that no attribute is ignored by mistake. The importer lists the attributes that do not change the numbers.
 
-    A parameter of a rule may be annotated with a frozen dataclass. By keyword its fields are attributes of the op, those with
+    A parameter of a rule may be an `ArgumentGroup`. By keyword its fields are attributes of the op, those with
     defaults optional; by position its fields are operands that follow one another, such as a tensor, its scale and its zero
     point. A positional one with a default keeps it where none of its operands are given.
 

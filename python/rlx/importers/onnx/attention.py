@@ -11,6 +11,7 @@ from rlx.importers.onnx.sizes import sign
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 
@@ -34,7 +35,7 @@ def _bias(g: Graph, mask: Tensor, dtype: Any, length: Dim) -> Tensor:
 
 
 @dataclass(frozen=True)
-class AttentionOperands:
+class AttentionOperands(ArgumentGroup):
     """The operands of `Attention`, in its order; `lengths` are the numbers of valid keys of each sequence."""
 
     q: Tensor
@@ -74,7 +75,7 @@ class AttentionOperands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionAttributes:
+class AttentionAttributes(ArgumentGroup):
     """The attributes of attention, with ONNX's names."""
 
     is_causal: int = 0
@@ -117,7 +118,7 @@ def attention(g: Graph, operands: AttentionOperands, *, outputs: int, heads: Att
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotaryAttributes:
+class RotaryAttributes(ArgumentGroup):
     """The attributes of a rotary embedding, with ONNX's names."""
 
     interleaved: int = 0

@@ -17,6 +17,7 @@ from rlx.importers.onnx.network import (
 from rlx.importers.onnx.rules import imports
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 
@@ -127,7 +128,7 @@ def inverse(g: Graph, x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SkippedSum:
+class SkippedSum(ArgumentGroup):
     """The output of a layer, and the residual input."""
 
     x: Tensor
@@ -140,7 +141,7 @@ class SkippedSum:
 
 
 @dataclass(frozen=True)
-class SkipNormWeights:
+class SkipNormWeights(ArgumentGroup):
     """The scale and the bias of a norm, and the bias of its input."""
 
     scale: Tensor
@@ -174,7 +175,7 @@ def skip_simplified_layer_normalization(
 
 
 @dataclass(frozen=True)
-class EmbeddingOperands:
+class EmbeddingOperands(ArgumentGroup):
     """The operands of `EmbedLayerNormalization`, in its order."""
 
     ids: Tensor

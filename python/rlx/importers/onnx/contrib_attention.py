@@ -14,6 +14,7 @@ from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 
@@ -72,7 +73,7 @@ def _sum(g: Graph, *biases: Tensor | None) -> Tensor | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiHeadAttributes:
+class MultiHeadAttributes(ArgumentGroup):
     """The attributes of attention of many heads, with ONNX Runtime's names."""
 
     num_heads: int
@@ -92,7 +93,7 @@ class MultiHeadAttributes:
 
 
 @dataclass(frozen=True)
-class JoinedAttentionOperands:
+class JoinedAttentionOperands(ArgumentGroup):
     """The operands of attention whose queries, keys and values are one product."""
 
     x: Tensor
@@ -146,7 +147,7 @@ def attention(
 
 
 @dataclass(frozen=True)
-class MultiHeadOperands:
+class MultiHeadOperands(ArgumentGroup):
     """The operands of `MultiHeadAttention`, in its order; the query may hold keys and values as well."""
 
     query: Tensor
@@ -224,7 +225,7 @@ def _cached(g: Graph, past: Tensor | None, new: Tensor, starts: Tensor, room: Di
 
 
 @dataclass(frozen=True)
-class GroupQueryOperands:
+class GroupQueryOperands(ArgumentGroup):
     """The operands of `GroupQueryAttention`, in its order; the query may hold keys and values as well."""
 
     query: Tensor
@@ -272,7 +273,7 @@ class GroupQueryOperands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupQueryAttributes:
+class GroupQueryAttributes(ArgumentGroup):
     """The attributes of `GroupQueryAttention`, with ONNX Runtime's names."""
 
     kv_num_heads: int

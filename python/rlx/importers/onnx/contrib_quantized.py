@@ -19,6 +19,7 @@ from rlx.importers.onnx.quantized import (
 from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 
@@ -97,7 +98,7 @@ def _scaled(g: Graph, sums: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Tens
 
 
 @dataclass(frozen=True)
-class QuantizedPair:
+class QuantizedPair(ArgumentGroup):
     """Two quantised tensors, in the order of `MatMulIntegerToFloat`."""
 
     a: Tensor
@@ -140,7 +141,7 @@ def qgemm(
 
 
 @dataclass(frozen=True)
-class QuantizedAttentionOperands:
+class QuantizedAttentionOperands(ArgumentGroup):
     """The operands of `QAttention`, in its order."""
 
     x: Tensor
@@ -178,8 +179,8 @@ def _unpacked(packed: Tensor, g: Graph, bits: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PackedWeights:
-    """Weights `[N, K]` of a few bits, each block of which has a scale."""
+class PackedWeights(ArgumentGroup):
+    """Weights `[N, K]` of a few bits, with a scale for each block."""
 
     packed: Tensor
     scales: Tensor
@@ -188,7 +189,7 @@ class PackedWeights:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedAttributes:
+class PackedAttributes(ArgumentGroup):
     """The attributes of `MatMulNBits`, with ONNX Runtime's names."""
 
     K: int

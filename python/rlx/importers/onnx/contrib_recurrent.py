@@ -9,10 +9,11 @@ from rlx.importers.onnx.recurrent import Cell, CellAttributes, LstmOperands, run
 from rlx.importers.onnx.rules import imports
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 
 
 @dataclass(frozen=True)
-class WeightScales:
+class WeightScales(ArgumentGroup):
     """The scales and the zero points of the weights of a sequence and of states."""
 
     w_scale: Tensor

@@ -13,6 +13,7 @@ from rlx.importers.onnx.rules import Static, elements, imports
 from rlx.ir.dtype import dtype, f8e8m0fnu
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 # The name in ONNX, and the name of the graph's method.
@@ -52,7 +53,7 @@ def erf(g: Graph, x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DropoutOperands:
+class DropoutOperands(ArgumentGroup):
     """The operands of `Dropout`, in its order."""
 
     x: Tensor
@@ -61,7 +62,7 @@ class DropoutOperands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DropoutAttributes:
+class DropoutAttributes(ArgumentGroup):
     """The attributes of `Dropout`, with ONNX's names."""
 
     ratio: float = 0.5

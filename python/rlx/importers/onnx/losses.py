@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossAttributes:
+class LossAttributes(ArgumentGroup):
     """The attributes of a loss, with ONNX's names."""
 
     ignore_index: int | None = None

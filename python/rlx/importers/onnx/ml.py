@@ -11,6 +11,7 @@ from rlx.importers.onnx.ml_scores import reduce_targets, rows_of
 from rlx.importers.onnx.rules import element_count, imports, static_dims
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
@@ -127,7 +128,7 @@ def zip_map(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelTable:
+class LabelTable(ArgumentGroup):
     """The attributes of `LabelEncoder`, with ONNX's names."""
 
     default_float: float = -0.0

@@ -11,6 +11,7 @@ import numpy as np
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 KINDS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -89,7 +90,7 @@ def labels_of(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassLabels:
+class ClassLabels(ArgumentGroup):
     """The attributes that name the classes, with ONNX's names."""
 
     classlabels_ints: Sequence[int] | None = None

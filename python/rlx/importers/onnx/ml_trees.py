@@ -13,6 +13,7 @@ from rlx.importers.onnx.rules import all_within, element_count, imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
@@ -121,7 +122,7 @@ def _numbers(values: Sequence[float] | None, tensor: np.ndarray | None) -> np.nd
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeAttributes:
+class NodeAttributes(ArgumentGroup):
     """The attributes of the nodes of trees as versions 1 to 3 write them, with ONNX's names."""
 
     nodes_falsenodeids: Sequence[int] | None = None
@@ -225,7 +226,7 @@ def _aggregated(g: Graph, x: Tensor, forest: _Forest, table: np.ndarray, how: st
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleAttributes:
+class EnsembleAttributes(ArgumentGroup):
     """The base values and the final function of an ensemble, with ONNX's names."""
 
     base_values: Sequence[float] | None = None
@@ -239,7 +240,7 @@ class EnsembleAttributes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetAttributes:
+class TargetAttributes(ArgumentGroup):
     """The attributes of the leaves of a regressor, with ONNX's names."""
 
     n_targets: int
@@ -270,7 +271,7 @@ def tree_ensemble_regressor(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassAttributes:
+class ClassAttributes(ArgumentGroup):
     """The attributes of the leaves of a classifier, and of its classes, with ONNX's names."""
 
     class_ids: Sequence[int]
@@ -314,7 +315,7 @@ def tree_ensemble_classifier(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeafAttributes:
+class LeafAttributes(ArgumentGroup):
     """The attributes of leaves as version 5 writes them, with ONNX's names."""
 
     leaf_targetids: Sequence[int]
@@ -323,7 +324,7 @@ class LeafAttributes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForestAttributes:
+class ForestAttributes(ArgumentGroup):
     """The attributes of inner nodes as version 5 writes them, with ONNX's names."""
 
     nodes_falseleafs: Sequence[int]

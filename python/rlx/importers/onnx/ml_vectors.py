@@ -12,6 +12,7 @@ from rlx.importers.onnx.rules import element_count, imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
@@ -20,7 +21,7 @@ _MOST_STEPS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearAttributes:
+class LinearAttributes(ArgumentGroup):
     """The attributes of a linear classifier, with ONNX's names."""
 
     coefficients: Sequence[float]
@@ -49,7 +50,7 @@ def linear_classifier(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SvmAttributes:
+class SvmAttributes(ArgumentGroup):
     """The attributes of a support vector machine, with ONNX's names."""
 
     coefficients: Sequence[float]

@@ -14,6 +14,7 @@ from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ops.lift import cast
 from rlx.support.errors import UnsupportedError
 
@@ -26,7 +27,7 @@ def matmul(g: Graph, lhs: Tensor, rhs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductAttributes:
+class ProductAttributes(ArgumentGroup):
     """The attributes of a product of two matrices, with ONNX's names."""
 
     alpha: float = 1.0
@@ -76,7 +77,7 @@ def padded(
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepAttributes:
+class StepAttributes(ArgumentGroup):
     """The attributes of windows that move along the spatial axes, with ONNX's names."""
 
     dilations: Sequence[int] | None = None
@@ -96,7 +97,7 @@ class StepAttributes:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAttributes(StepAttributes):
-    """Window attributes of which `auto_pad` may give the padding."""
+    """The attributes of a window. `auto_pad` can replace the explicit padding."""
 
     auto_pad: str = "NOTSET"
 
@@ -135,7 +136,7 @@ def conv(g: Graph, x: Tensor, w: Tensor, bias: Tensor | None = None, *, window: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransposedShape:
+class TransposedShape(ArgumentGroup):
     """The attributes of a transposed convolution about the size of its result, with ONNX's names."""
 
     output_padding: Sequence[int] | None = None
@@ -196,7 +197,7 @@ def along_channels(g: Graph, x: Tensor, values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class OnnxNormWeights:
+class OnnxNormWeights(ArgumentGroup):
     """The scale and the bias of a norm."""
 
     scale: Tensor
@@ -204,7 +205,7 @@ class OnnxNormWeights:
 
 
 @dataclass(frozen=True)
-class RunningStatistics:
+class RunningStatistics(ArgumentGroup):
     """The running statistics of channels."""
 
     mean: Tensor
@@ -212,7 +213,7 @@ class RunningStatistics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchNormAttributes:
+class BatchNormAttributes(ArgumentGroup):
     """The attributes of a batch norm, with ONNX's names."""
 
     epsilon: float = 1e-5
@@ -257,7 +258,7 @@ def instance_normalization(g: Graph, x: Tensor, scale: Tensor, bias: Tensor, *, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormAttributes:
+class NormAttributes(ArgumentGroup):
     """The attributes of norms of the last axes, with ONNX's names."""
 
     axis: int = -1

@@ -14,6 +14,7 @@ from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 
@@ -113,7 +114,7 @@ def max_pool(
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnpoolAttributes:
+class UnpoolAttributes(ArgumentGroup):
     """The attributes of `MaxUnpool`, with ONNX's names."""
 
     kernel_shape: Sequence[int]

@@ -13,6 +13,7 @@ from rlx.importers.onnx.rules import imports
 from rlx.ir.dtype import DType, dtype, f32, f64, u8
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _WITH_PRECISION = 23  # the first version whose text specifies the type of the division
@@ -32,7 +33,7 @@ def for_axis(g: Graph, x: Tensor, values: Tensor, axis: int, block_size: int) ->
 
 
 @dataclass(frozen=True)
-class QuantizationParameters:
+class QuantizationParameters(ArgumentGroup):
     """The scale and the zero point of a quantised tensor."""
 
     scale: Tensor
@@ -44,7 +45,7 @@ class QuantizationParameters:
 
 
 @dataclass(frozen=True)
-class QuantizedTensor:
+class QuantizedTensor(ArgumentGroup):
     """A quantised tensor: integers, their scale and their zero point."""
 
     integers: Tensor
@@ -85,7 +86,7 @@ def dequantize_linear(
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantizeAttributes:
+class QuantizeAttributes(ArgumentGroup):
     """The attributes of `QuantizeLinear`, with ONNX's names."""
 
     axis: int = 1

@@ -13,6 +13,7 @@ from rlx.importers.onnx.rules import (
 )
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 # Each is a function of the graph, a tensor, alpha and beta. ONNX's defaults are in `_DEFAULTS`.
@@ -39,7 +40,7 @@ _WITH_BETA = ("affine", "scaledtanh", "hardsigmoid")
 
 
 @dataclass(frozen=True)
-class RecurrentOperands:
+class RecurrentOperands(ArgumentGroup):
     """The operands of recurrent ops, in their order: `w` multiplies the input, `r` the hidden state."""
 
     x: Tensor
@@ -68,7 +69,7 @@ class LstmOperands(RecurrentOperands):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellAttributes:
+class CellAttributes(ArgumentGroup):
     """The attributes that all recurrent ops have, with ONNX's names."""
 
     activation_alpha: Sequence[float] | None = None

@@ -10,6 +10,7 @@ from rlx.importers.onnx.rules import Static, dims, elements, extent, imports, in
 from rlx.ir.dims import dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _REDUCTIONS: dict[str, Any] = {
@@ -25,7 +26,7 @@ _REDUCTIONS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceAttributes:
+class ReduceAttributes(ArgumentGroup):
     """The attributes of a reduction, with ONNX's names."""
 
     axes: Sequence[int] | None = None
@@ -122,7 +123,7 @@ def cumprod(g: Graph, x: Tensor, axis: Tensor, *, static: Static, exclusive: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopKAttributes:
+class TopKAttributes(ArgumentGroup):
     """The attributes of `TopK`, with ONNX's names."""
 
     axis: int = -1

@@ -15,6 +15,7 @@ from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import ShapeError, UnsupportedError
 
 # From this number of elements per result on, a matrix product is used instead of a sum of gathers.
@@ -143,7 +144,7 @@ def _sizes(
 
 
 @dataclass(frozen=True)
-class ResizeOperands:
+class ResizeOperands(ArgumentGroup):
     """The operands of `Resize` after the tensor; version 10 has only the scales."""
 
     region: Tensor | None = None
@@ -152,7 +153,7 @@ class ResizeOperands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResizeAttributes:
+class ResizeAttributes(ArgumentGroup):
     """The attributes of `Resize`, with ONNX's names."""
 
     antialias: int = 0

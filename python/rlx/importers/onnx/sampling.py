@@ -18,6 +18,7 @@ from rlx.importers.onnx.rules import (
 )
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
@@ -101,7 +102,7 @@ class DeformAttributes(StepAttributes):
 
 
 @dataclass(frozen=True)
-class DeformOperands:
+class DeformOperands(ArgumentGroup):
     """The operands of `DeformConv`, in its order."""
 
     x: Tensor
@@ -152,7 +153,7 @@ def deform_conv(g: Graph, operands: DeformOperands, *, window: DeformAttributes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoiAttributes:
+class RoiAttributes(ArgumentGroup):
     """The attributes of `RoiAlign`, with ONNX's names."""
 
     coordinate_transformation_mode: str | None = None

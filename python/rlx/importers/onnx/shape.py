@@ -29,6 +29,7 @@ from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _LONGEST_RANGE = 1 << 20
@@ -149,7 +150,7 @@ def tile(g: Graph, x: Tensor, repeats: Tensor, *, static: Static) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitAttributes:
+class SplitAttributes(ArgumentGroup):
     """The attributes of `Split`, with ONNX's names."""
 
     axis: int = 0
@@ -196,7 +197,7 @@ def _open_range(size: Dim, start: Dim, end: Dim, stride: int) -> slice:
 
 
 @dataclass(frozen=True)
-class SliceOperands:
+class SliceOperands(ArgumentGroup):
     """The bounds of a slice, as newer versions give them."""
 
     starts: Tensor | None = None
@@ -206,7 +207,7 @@ class SliceOperands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SliceAttributes:
+class SliceAttributes(ArgumentGroup):
     """The bounds of a slice, as versions before 10 give them."""
 
     starts: Sequence[int] | None = None
@@ -234,7 +235,7 @@ def slice_(g: Graph, x: Tensor, operands: SliceOperands, *, static: Static, boun
 
 
 @dataclass(frozen=True)
-class PadOperands:
+class PadOperands(ArgumentGroup):
     """The operands of `Pad` in newer versions: amounts, fill value and axes."""
 
     pads: Tensor | None = None
@@ -243,7 +244,7 @@ class PadOperands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PadAttributes:
+class PadAttributes(ArgumentGroup):
     """The attributes of `Pad`, with ONNX's names."""
 
     mode: str = "constant"

@@ -17,6 +17,7 @@ from rlx.importers.onnx.rules import (
 )
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 
@@ -40,7 +41,7 @@ def _fitted(g: Graph, x: Tensor, axis: int, length: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DftOperands:
+class DftOperands(ArgumentGroup):
     """The operands of `DFT` after the tensor, in its order."""
 
     dft_length: Tensor | None = None
@@ -48,7 +49,7 @@ class DftOperands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DftAttributes:
+class DftAttributes(ArgumentGroup):
     """The attributes of `DFT`, with ONNX's names."""
 
     axis: int | None = None
@@ -80,7 +81,7 @@ def dft(g: Graph, x: Tensor, operands: DftOperands, *, static: Static, opset: in
 
 
 @dataclass(frozen=True)
-class FrameOperands:
+class FrameOperands(ArgumentGroup):
     """The operands of `STFT` after the signal, in its order."""
 
     frame_step: Tensor
@@ -109,7 +110,7 @@ def stft(g: Graph, signal: Tensor, frame: FrameOperands, *, static: Static, ones
 
 
 @dataclass(frozen=True)
-class MelOperands:
+class MelOperands(ArgumentGroup):
     """The operands of `MelWeightMatrix`, in its order."""
 
     num_mel_bins: Tensor

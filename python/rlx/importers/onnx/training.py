@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rlx.importers.onnx.rules import imports
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 
 _DOMAIN = "ai.onnx.preview.training"
 
@@ -22,7 +23,7 @@ def _by_kind(results: list[list[Tensor]]) -> list[Tensor]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentumAttributes:
+class MomentumAttributes(ArgumentGroup):
     """The attributes of `Momentum`, with ONNX's names."""
 
     alpha: float
@@ -63,7 +64,7 @@ def adagrad(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdamAttributes:
+class AdamAttributes(ArgumentGroup):
     """The attributes of `Adam`, with ONNX's names."""
 
     alpha: float = 0.9

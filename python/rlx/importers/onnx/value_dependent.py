@@ -19,6 +19,7 @@ from rlx.importers.onnx.rules import (
 )
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _MOST_SKIPPED = 1000
@@ -66,7 +67,7 @@ def _overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class BoxOperands:
+class BoxOperands(ArgumentGroup):
     """The operands of `NonMaxSuppression`, in its order."""
 
     boxes: Tensor
@@ -97,7 +98,7 @@ def non_max_suppression(g: Graph, operands: BoxOperands, *, static: Static, cent
 
 
 @dataclass(frozen=True, kw_only=True)
-class TfIdfAttributes:
+class TfIdfAttributes(ArgumentGroup):
     """The attributes of `TfIdfVectorizer`, with ONNX's names."""
 
     max_gram_length: int

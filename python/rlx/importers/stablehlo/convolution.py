@@ -14,6 +14,7 @@ from rlx.importers.stablehlo.values import known_integers
 from rlx.importers.stablehlo.windows import edges, pad_with_interior
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 
@@ -21,7 +22,7 @@ _MOST_SPATIAL = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionAttributes:
+class ConvolutionAttributes(ArgumentGroup):
     """The attributes of a convolution, with StableHLO's names."""
 
     dimension_numbers: Any

@@ -13,6 +13,7 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.ir.dims.expr import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 
@@ -44,7 +45,7 @@ def torch_index_select(g: Graph, x: Tensor, index: Tensor, *, dim: int, batch_di
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatherAttributes:
+class GatherAttributes(ArgumentGroup):
     """The attributes of a gather, with StableHLO's names."""
 
     dimension_numbers: Any

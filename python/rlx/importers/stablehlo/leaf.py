@@ -12,6 +12,7 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 from rlx.weights.weight import Weight
@@ -42,7 +43,7 @@ _NOTES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "SPMD
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallNotes:
+class CallNotes(ArgumentGroup):
     """The attributes of a custom call that do not change its results, with StableHLO's names."""
 
     backend_config: Any = None

@@ -11,6 +11,7 @@ import numpy as np
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.shape import Shape
 
 
@@ -32,7 +33,7 @@ def fft(g: Graph, x: Tensor, *, fft_type: str, fft_length: tuple[int, ...]) -> T
 
 
 @dataclass(frozen=True, kw_only=True)
-class SolveAttributes:
+class SolveAttributes(ArgumentGroup):
     """The attributes of a triangular system, with StableHLO's names."""
 
     left_side: bool

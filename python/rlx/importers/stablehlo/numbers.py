@@ -14,6 +14,7 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.ir.dtype import DType, dtype, f16
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
 
@@ -134,7 +135,7 @@ def _along(g: Graph, value: Tensor, rank: int, axis: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BatchNormOperands:
+class BatchNormOperands(ArgumentGroup):
     """A tensor, the weights of its channels, and their statistics, in StableHLO's order."""
 
     x: Tensor
@@ -163,7 +164,7 @@ def batch_norm_training(
 
 
 @dataclass(frozen=True)
-class BatchNormGradOperands:
+class BatchNormGradOperands(ArgumentGroup):
     """A tensor, the weights and statistics of its channels, and the cotangent of the result, in StableHLO's order."""
 
     x: Tensor

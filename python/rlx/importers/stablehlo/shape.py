@@ -12,6 +12,7 @@ from rlx.importers.stablehlo.values import known_integers
 from rlx.importers.stablehlo.windows import pad_with_interior
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 
@@ -27,7 +28,7 @@ def transpose(g: Graph, x: Tensor, *, permutation: tuple[int, ...]) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BroadcastAttributes:
+class BroadcastAttributes(ArgumentGroup):
     """The attributes of a broadcast, with StableHLO's names."""
 
     broadcast_dimensions: tuple[int, ...]

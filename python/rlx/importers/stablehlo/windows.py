@@ -15,11 +15,12 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import scalar_of
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceWindowAttributes:
+class ReduceWindowAttributes(ArgumentGroup):
     """The attributes of windows that are reduced, with StableHLO's names."""
 
     window_dimensions: tuple[int, ...]
@@ -180,7 +181,7 @@ def pad(
 
 
 @dataclass(frozen=True)
-class SelectOperands:
+class SelectOperands(ArgumentGroup):
     """The operands of `select_and_scatter`, in StableHLO's order."""
 
     x: Tensor
@@ -189,7 +190,7 @@ class SelectOperands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectAttributes:
+class SelectAttributes(ArgumentGroup):
     """The attributes of windows that each select an element, with StableHLO's names."""
 
     window_dimensions: tuple[int, ...] | None = None

@@ -17,6 +17,7 @@ from rlx.ir.dims.dim import DimExpr
 from rlx.ir.dtype import i64
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _LARGEST = 1 << 24  # the largest number of elements of a literal table
@@ -78,7 +79,7 @@ def _table(g: Graph, values: np.ndarray, kind: Any) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SpacedInterval:
+class SpacedInterval(ArgumentGroup):
     """The ends of an interval, and the number of places in it."""
 
     start: Operand

@@ -15,6 +15,7 @@ from rlx.ir.dims.dim import Dim, DimExpr, product
 from rlx.ir.dtype import DType, bool_, i64, u8
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ops.norm import statistics_input
 from rlx.support.errors import UnsupportedError
 
@@ -54,7 +55,7 @@ _SUM, _MEAN, _MAX = range(3)
 
 
 @dataclass(frozen=True)
-class BagArguments:
+class BagArguments(ArgumentGroup):
     """The arguments of `embedding_bag` after the tensors, in PyTorch's order."""
 
     scale_grad_by_freq: bool = False
@@ -149,7 +150,7 @@ def _neutral(kind: DType, reduction: str) -> Any:
 
 
 @dataclass(frozen=True)
-class ScatterArguments:
+class ScatterArguments(ArgumentGroup):
     """An axis, indices along it, the values at them and the reduction, in PyTorch's order."""
 
     dim: int
@@ -310,7 +311,7 @@ def _found(g: Graph, rows: Tensor, values: Operand, right: bool, results: Result
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions:
+class SearchOptions(ArgumentGroup):
     """The options of `searchsorted`, with PyTorch's names."""
 
     out_int32: bool = False

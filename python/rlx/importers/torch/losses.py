@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from rlx.importers.torch.rules import aten, known_size
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 
 _REDUCTIONS = ("none", "mean", "sum")  # indexed by PyTorch's numbers
 
 
 @dataclass(frozen=True)
-class CrossEntropyArguments:
+class CrossEntropyArguments(ArgumentGroup):
     """The arguments of a cross entropy after the tensors, in PyTorch's order."""
 
     weight: Tensor | None = None

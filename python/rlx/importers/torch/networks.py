@@ -11,12 +11,13 @@ from rlx.importers.torch.rules import Results, as_tensor, aten, each
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ops.norm import statistics_input
 from rlx.support.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
-class ConvArguments:
+class ConvArguments(ArgumentGroup):
     """The arguments of a convolution of either kind, in PyTorch's order."""
 
     stride: Sequence[int]
@@ -59,7 +60,7 @@ def _normed(g: Graph, x: Tensor, shape: Sequence[Dim], method: str, *weights: Te
 
 
 @dataclass(frozen=True)
-class NormArguments:
+class NormArguments(ArgumentGroup):
     """The weights and the options of a norm, in PyTorch's order."""
 
     weight: Tensor | None = None
@@ -115,7 +116,7 @@ def group_norm(g: Graph, x: Tensor, num_groups: int, norm: NormArguments) -> Ten
 
 
 @dataclass(frozen=True)
-class GroupNormArguments:
+class GroupNormArguments(ArgumentGroup):
     """The arguments of `native_group_norm` after the tensor, in PyTorch's order."""
 
     weight: Tensor | None
@@ -135,7 +136,7 @@ def native_group_norm(g: Graph, x: Tensor, by: GroupNormArguments) -> list[Tenso
 
 
 @dataclass(frozen=True)
-class BatchNormTensors:
+class BatchNormTensors(ArgumentGroup):
     """The weights of a batch norm, and its running statistics, in PyTorch's order."""
 
     weight: Tensor | None
@@ -156,7 +157,7 @@ class BatchNormTensors:
 
 
 @dataclass(frozen=True)
-class NormModes:
+class NormModes(ArgumentGroup):
     """The options of a norm of channels, in PyTorch's order; `of_input` selects the statistics of the input."""
 
     of_input: bool
@@ -206,7 +207,7 @@ def instance_norm(g: Graph, x: Tensor, tensors: BatchNormTensors, modes: NormMod
 
 
 @dataclass(frozen=True)
-class AttentionArguments:
+class AttentionArguments(ArgumentGroup):
     """The arguments of attention, in PyTorch's order."""
 
     q: Tensor

@@ -9,6 +9,7 @@ from typing import Any
 from rlx.importers.torch.rules import Results, aten, each, static_size
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 
@@ -29,7 +30,7 @@ def _windows(rank: int, kernel: Axes, stride: Axes | None) -> tuple[tuple[int, .
 
 
 @dataclass(frozen=True)
-class MaxPoolArguments:
+class MaxPoolArguments(ArgumentGroup):
     """The arguments of a pool by maxima, in PyTorch's order."""
 
     kernel: Axes
@@ -49,7 +50,7 @@ def _max_pool(rank: int, with_indices: bool) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class AvgPoolArguments:
+class AvgPoolArguments(ArgumentGroup):
     """The arguments of a pool by averages, in PyTorch's order."""
 
     kernel: Axes
@@ -157,7 +158,7 @@ def affine_grid(g: Graph, theta: Tensor, size: Sequence[int], align_corners: boo
 
 
 @dataclass(frozen=True)
-class BlockArguments:
+class BlockArguments(ArgumentGroup):
     """The window arguments of `im2col` and `col2im`, in PyTorch's order."""
 
     kernel: Axes

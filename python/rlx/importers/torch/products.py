@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rlx.importers.torch.rules import Number, Results, as_tensor, as_tensors, aten, imports
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 
@@ -31,7 +32,7 @@ def matmul_of_dtype(g: Graph, x: Tensor, y: Tensor, dtype: object, *, results: R
 
 
 @dataclass(frozen=True)
-class GroupedOperands:
+class GroupedOperands(ArgumentGroup):
     """Rows, the matrix of each group, and the end of each group of rows."""
 
     x: Tensor
@@ -71,7 +72,7 @@ def linear(g: Graph, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class SumFactors:
+class SumFactors(ArgumentGroup):
     """The factors of a tensor and of the product that is added to it."""
 
     beta: Number = 1

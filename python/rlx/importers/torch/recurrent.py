@@ -10,6 +10,7 @@ from rlx.functions.recurrent import stacked
 from rlx.importers.torch.rules import aten
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 # From x [B, S, I], the states [B, H], the weights of a layer, and whether it goes backwards: the sequence and the last states.
@@ -17,7 +18,7 @@ Layer = Callable[[Graph, Tensor, Sequence[Tensor], Sequence[Tensor], bool], Sequ
 
 
 @dataclass(frozen=True)
-class RecurrentOptions:
+class RecurrentOptions(ArgumentGroup):
     """The options of a recurrent network, in PyTorch's order."""
 
     has_biases: bool

@@ -13,6 +13,7 @@ from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ops.norm import statistics_input
 from rlx.support.errors import UnsupportedError
 
@@ -204,7 +205,7 @@ def logsumexp(g: Graph, x: Tensor, dim: Axes, keepdim: bool = False, *, results:
 
 
 @dataclass(frozen=True)
-class VectorNormArguments:
+class VectorNormArguments(ArgumentGroup):
     """The order of a norm, its axes, and whether they are kept, in PyTorch's order."""
 
     ord: float = 2
@@ -302,7 +303,7 @@ def argsort(
 
 
 @dataclass(frozen=True)
-class TopKArguments:
+class TopKArguments(ArgumentGroup):
     """The arguments of `topk` after the tensor, in PyTorch's order."""
 
     k: Dim

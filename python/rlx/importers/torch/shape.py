@@ -23,6 +23,7 @@ from rlx.ir.dims import dim as dims_
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.support.errors import UnsupportedError
 
 _LAST = 2**63 - 1  # PyTorch's value for the end of an axis
@@ -140,7 +141,7 @@ def _start(start: Any, size: Dim) -> Any:
 
 
 @dataclass(frozen=True)
-class AxisRange:
+class AxisRange(ArgumentGroup):
     """A part of an axis, in the order of PyTorch's arguments."""
 
     dim: int = 0

@@ -12,7 +12,7 @@
 A group of operands is generic in the type of an operand: `weights: LstmWeights[Tensor]`.
 
 The rule is still called with the operands and attributes of the op. All rules of a card may take groups, and so may
-registered lowering rules.
+registered lowering rules and the rules of importers (`rlx.importers.table`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def takes_flat(rule: F) -> F:
     A positional group parameter receives one operand per field of the group. A keyword group parameter receives the
     attributes that have the names of its fields. A rule without groups is returned unchanged.
     """
-    groups = _groups_of(rule)
+    groups = groups_of(rule)
     if not groups:
         return rule
     signature = inspect.signature(rule)
@@ -64,16 +64,22 @@ def takes_flat(rule: F) -> F:
     return flat
 
 
-def _groups_of(rule: Callable[..., Any]) -> dict[str, type[Any]]:
-    """The groups that a rule takes, by parameter. Annotations are looked up by name and not evaluated, to save time."""
+def groups_of(rule: Callable[..., Any]) -> dict[str, type[Any]]:
+    """Return the groups that a rule takes, by parameter. Annotations are looked up by name and not evaluated, to save time."""
     annotations: Mapping[str, Any] = getattr(rule, "__annotations__", {})
-    named = {n: a for n, a in annotations.items() if not isinstance(a, str) or a.partition("[")[0] in _NAMES}
+    named = {
+        n: a for n, a in annotations.items() if n != "return" and (not isinstance(a, str) or _class_name(a) in _NAMES)
+    }
     if not named:
         return {}
-    scope: Mapping[str, Any] = getattr(rule, "__globals__", {})
-    found = {n: scope.get(a.partition("[")[0]) if isinstance(a, str) else a for n, a in named.items()}
+    scope: Mapping[str, Any] = getattr(inspect.unwrap(rule), "__globals__", {})
+    found = {n: scope.get(_class_name(a)) if isinstance(a, str) else a for n, a in named.items()}
     found = {name: get_origin(a) or a for name, a in found.items()}
     return {name: a for name, a in found.items() if inspect.isclass(a) and issubclass(a, ArgumentGroup)}
+
+
+def _class_name(annotation: str) -> str:
+    return annotation.partition("[")[0].removesuffix(" | None")
 
 
 def _flat_parameters(signature: inspect.Signature, groups: Mapping[str, type[Any]]) -> list[inspect.Parameter]:
