@@ -55,7 +55,7 @@ GENERATED = ("_gen.py", ".pyi")
 UNCLEAR = {
     r"\bWhat\b(?![^.?]*\?)": "a noun phrase: 'Shared helpers for …', 'The operands …'",
     r"\bwhat (?:it|they|each) (?:gives?|takes?|shares?|makes?|says?)\b": "its results, its operands …",
-    r", (?:of|by) which\b": "two sentences",
+    r"\bof which\b|, by which\b": "two sentences",
     r"\bsay of\b|\bsa(?:ys|id) (?:of|what|whose|how|which|where|by)\b": "documents, names, reports, defines",
     r"(?<!here\s)\b(?:is|are) no (?!longer|more|less|other|such)[a-z]+": "is not a …",
     r"\bha(?:s|ve) not[,.;:]": "lacks, does not have",

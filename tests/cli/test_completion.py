@@ -14,7 +14,7 @@ from rlx.cli.completion import SHELLS, script
 from rlx.cli.main import COMMANDS, main
 from rlx.passes import base, native
 
-# Words of a command line, the last of which is completed, and some expected completions.
+# Words of a command line, and some expected completions of the last one.
 CASES = [
     (("rlx", "com"), {"compile", "completion"}),
     (("rlx", ""), set(COMMANDS)),

@@ -87,7 +87,7 @@ def _roots_below(name: str) -> np.ndarray:
 
 
 def test_digits_of_f64() -> None:
-    """The error is at most 4 ulp, also at the roots, many of which are below 0; also compiled."""
+    """The error is at most 4 ulp, also at the roots, including those below 0; also compiled."""
     g: Any = rlx.Graph()
     values = {
         name: x

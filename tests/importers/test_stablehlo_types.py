@@ -206,7 +206,7 @@ def test_quantised_numbers() -> None:
         np.testing.assert_allclose(found[0], product, atol=0.051)
         np.testing.assert_array_equal(found[1], stored(numbers + others))
         np.testing.assert_array_equal(found[2], q.T.astype(np.int8))
-        # A sum in halves, each of which is stored: of rows 0 and 1, then of row 2.
+        # A sum in halves: rows 0 and 1, then row 2. Each half is stored.
         halves = (stored(others[0] + others[1]) + np.float32(20)) * np.float32(0.5)
         np.testing.assert_array_equal(found[3], stored(halves + others[2]))
 

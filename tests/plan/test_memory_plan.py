@@ -73,7 +73,7 @@ def test_random_graphs_run_in_their_plan(
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=30))
 @example([(40, 0)] * 3)
 def test_arenas_stay_near_the_bound(chain: list[tuple[int, int]]) -> None:
-    """A chain of vectors of many sizes, each of which is read again some ops later."""
+    """A chain of vectors of many sizes. Each vector is read again some ops later."""
     g = rlx.Graph("chain")
     x = g.input("x", (40,))
     live: list[tuple[int, Any]] = []

@@ -120,7 +120,7 @@ def check_vmap(
         size: The size of the batch.
         out_axis: The batch axis of outputs.
         tolerance: Relative to the largest number.
-        fresh: Values of the entries, for arguments of which not every permutation is valid.
+        fresh: Values of the entries, for arguments that are not valid in every permutation.
     """
     rng = generator("vmap", str(graph), sorted(axes.items()))
     rows: dict[str, list[np.ndarray]] = {}

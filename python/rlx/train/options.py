@@ -56,8 +56,8 @@ class TrainingOptions(CompileOptions):
     groups: Groups | None = field(
         default=None,
         metadata=described(
-            "Other options of the optimiser for some parameters, by patterns of their names, of which the first that fits "
-            'counts: `{"head.*": {"learning_rate": 1e-3}, "*bias": {"weight_decay": 0.0}}`.'
+            "Other options of the optimiser for some parameters, by patterns of their names. The first matching pattern "
+            'applies: `{"head.*": {"learning_rate": 1e-3}, "*bias": {"weight_decay": 0.0}}`.'
         ),
     )
     weight_decay_mask: Mask | None = field(

@@ -156,7 +156,7 @@ def _order(terms: Sequence[_Term], result: str, sizes: dict[str, Dim]) -> list[t
 
 
 def _summed(b: Builder, term: _Term, needed: set[str]) -> _Term:
-    """Sum a term over the labels that are no longer needed."""
+    """Sum a term over all labels except the needed ones."""
     axes = [i for i, label in enumerate(term.labels) if label not in needed]
     if not axes:
         return term

@@ -1,4 +1,4 @@
-"""Double-f64 arithmetic: unevaluated sums of two f64 tensors, the second of which is the rounding error of the first.
+"""Double-f64 arithmetic. A number is an unevaluated sum of two f64 tensors: a value and its rounding error.
 
 The sums and products are those of Knuth and Dekker, which need no fused multiply-add. About 100 bits of a result are
 correct. The second parts are not differentiated: the derivative of a pair is that of its first part, in f64.

@@ -48,8 +48,8 @@ def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
                 )
 
 
-# Cache of ops that were valid. The key has everything that their validity depends on: name, types and attributes, each
-# of which is a unique object in MLIR. The card is stored as the value, because a user's op may be registered again. Ops
+# Cache of ops that were valid. The key has everything that their validity depends on: name, types and attributes. MLIR
+# makes types and attributes unique. The card is stored as the value, because a user's op may be registered again. Ops
 # with regions are not stored, because the key does not cover their content. The cache keeps types and attributes alive,
 # but so does the context.
 _valid: dict[tuple[Any, ...], Card] = {}

@@ -40,7 +40,7 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         return result.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, indices: Tensor) -> Tensor:
-        """Group rows that choose the same matrix into blocks, each of which is one product.
+        """Group rows that choose the same matrix into blocks. A block is one product.
 
         The last block of a group may be partly filled. Multiplying all rows with every matrix would multiply the cost
         by the number of matrices. A product for each row would read one matrix per row.

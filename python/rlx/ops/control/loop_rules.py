@@ -177,7 +177,7 @@ class ScanRules(Card):
         return num_checkpoints is not None
 
     def reversible(self, b: Builder, inputs: list[Tensor], *, loop: ScanLoop, regions: Sequence[Any]) -> Any:
-        """With checkpoints, return a scan over segments, each of which is a scan.
+        """With checkpoints, return a scan over segments. Each segment is a scan.
 
         Only the carries between segments are stored.
         """
@@ -276,7 +276,7 @@ def _worth_keeping(block: Any) -> list[Any]:
 
 
 def _segmented(b: Builder, inputs: list[Tensor], block: Any, loop: ScanLoop) -> tuple[Tensor, ...]:
-    """A scan as a scan over at most `num_checkpoints` segments, each of which is a scan."""
+    """Return a scan as a scan over at most `num_checkpoints` segments. Each segment is a scan."""
     (steps,), num_carries, reverse = loop.length, loop.num_carries, loop.reverse
     assert loop.num_checkpoints is not None
     if type(steps) is not int:

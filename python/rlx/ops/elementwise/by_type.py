@@ -71,7 +71,7 @@ def scan(
     Args:
         b: The builder that emits the ops.
         carries: The initial carries.
-        xs: The tensors of which each step takes a slice.
+        xs: The tensors whose slices are the inputs of the steps.
         body: From carries and slices to the next carries and the values to stack.
         attributes: Those of the op: `length`, `reverse` and `num_checkpoints`.
     """

@@ -1,7 +1,7 @@
 """The discrete Fourier transform as matrix products.
 
 Everything here works on pairs `(re, im)` of f32 or f64 tensors `[batch, n]`. A length is split into small factors (J.
-W. Cooley and J. W. Tukey, 1965), each of which is a product with a constant matrix. Between two factors the elements
+W. Cooley and J. W. Tukey, 1965). Each factor is a product with a constant matrix. Between two factors the elements
 are multiplied by constant twiddle factors. Results are in order at every stage, so no permutation is needed at the end
 (T. G. Stockham, 1966). A prime factor that is too large for a matrix is a convolution with a chirp (L. I. Bluestein,
 1970), whose length can be chosen freely. Constants are computed in f64 and rounded once.

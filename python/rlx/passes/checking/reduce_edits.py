@@ -1,4 +1,4 @@
-"""In-place edits for `rlx-opt --reduce`, each of which removes a part of a module. The result may be invalid."""
+"""In-place edits for `rlx-opt --reduce`. Each edit removes a part of a module. The result may be invalid."""
 
 from __future__ import annotations
 

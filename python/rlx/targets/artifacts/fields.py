@@ -162,7 +162,7 @@ def row(*checks: Check) -> Check:
 
 
 def record(checks: Mapping[str, Check]) -> Check:
-    """An object with exactly these entries, each of which passes its check."""
+    """An object with exactly these entries. Each entry must pass its check."""
 
     def check_all(value: Any, what: str) -> dict[str, Any]:
         if type(value) is not dict:
