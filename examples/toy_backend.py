@@ -116,7 +116,7 @@ def notes(artifact: Artifact) -> list[str]:
     return [f"{len(json.loads(artifact.program)['steps'])} steps"]
 
 
-class Program:
+class ToyProgram:
     """A loaded program with its weights and states."""
 
     def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray]):
@@ -144,8 +144,8 @@ class Program:
 device_names = target_names  # programs run on this machine
 
 
-def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
-    return Program(artifact, parameters)
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> ToyProgram:
+    return ToyProgram(artifact, parameters)
 
 
 def devices() -> list[DeviceInfo]:

@@ -120,7 +120,7 @@ def files(artifact):
 def test_a_program_of_several_files(tmp_path: Path) -> None:
     """A target that writes files writes a folder. A device target does too, if only the code is requested."""
     install(tmp_path, "toy-backend", "toy_backend", TOY.read_text() + _FILES, "toy")
-    only_files = TOY.read_text().replace('("toy",)', '("paper",)').partition("class Program:")[0]
+    only_files = TOY.read_text().replace('("toy",)', '("paper",)').partition("class ToyProgram:")[0]
     install(tmp_path, "paper-backend", "paper_backend", only_files + _FILES)
     (tmp_path / "m.mlir").write_text(MODEL)
     commands = """
@@ -243,7 +243,7 @@ _BREACHES = {
         "compile_program raised KeyError: 'steps'",
     ),
     "unloaded": (
-        "    return Program(artifact",
+        "    return ToyProgram(artifact",
         "    return 1 / 0, (artifact",
         "load raised ZeroDivisionError: division by zero",
     ),

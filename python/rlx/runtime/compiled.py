@@ -28,7 +28,7 @@ from rlx.support.errors import Error, ExecutionError
 from rlx.support.locks import holding, make_lock
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.contract import calling, check_results
-from rlx.targets.protocol import KeepingResults, Program, Remarking
+from rlx.targets.protocol import KeepingResults, LoadedProgram, Remarking
 from rlx.targets.registry import backend_of, runtime_of
 from rlx.weights.arrays import keep
 
@@ -143,7 +143,7 @@ class CompiledGraph(SavedProgram):
         """
         holding(self._lock, self._loaded)
 
-    def _loaded(self) -> Program:
+    def _loaded(self) -> LoadedProgram:
         content = self._content
         if content.program is not None:
             return content.program
@@ -155,7 +155,7 @@ class CompiledGraph(SavedProgram):
         self._content = Content(content.weights, program=program, proved=False)
         return program
 
-    def _load_on_device(self, content: Content) -> Program:
+    def _load_on_device(self, content: Content) -> LoadedProgram:
         program = runtime_of(self.artifact.target).load(self.artifact, content.weights, self._threads)
         for name, value in content.states.items():
             program.write_state(name, value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlx.targets.protocol import Program
+from rlx.targets.protocol import LoadedProgram
 
 
 @dataclass(frozen=True)
@@ -23,5 +23,5 @@ class Content:
 
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
     states: Mapping[str, np.ndarray] = field(default_factory=dict)
-    program: Program | None = None
+    program: LoadedProgram | None = None
     proved: bool = True

@@ -23,7 +23,7 @@ from rlx.support.short import join_names
 from rlx.targets.artifacts.archive import Archive
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import shared_arguments
-from rlx.targets.protocol import Program
+from rlx.targets.protocol import LoadedProgram
 
 
 class _Shared:
@@ -81,7 +81,7 @@ class EntryPoint(CompiledGraph):
     def _content(self, content: Content) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self._shared.contents = {**self._shared.contents, self._name: content}
 
-    def _load_on_device(self, content: Content) -> Program:
+    def _load_on_device(self, content: Content) -> LoadedProgram:
         return sharing(super()._load_on_device(content), self._shared.states, tuple(self._states))
 
     def _replace_weights(self, arrays: Mapping[str, np.ndarray]) -> None:

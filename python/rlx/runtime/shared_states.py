@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.interface import Argument
-from rlx.targets.protocol import KeepingResults, Program, Remarking
+from rlx.targets.protocol import KeepingResults, LoadedProgram, Remarking
 
 
 class States:
@@ -24,8 +24,8 @@ class States:
     def __init__(self, arguments: Mapping[str, Argument]):
         self.arguments = arguments
         # The holder of a state's value: a loaded program, an immutable array, or None for the initial value.
-        self._holders: dict[str, Program | np.ndarray | None] = dict.fromkeys(arguments)
-        self.last: Program | None = None  # the program that is known to have the newest value of all its states
+        self._holders: dict[str, LoadedProgram | np.ndarray | None] = dict.fromkeys(arguments)
+        self.last: LoadedProgram | None = None  # the program that is known to have the newest value of all its states
 
     def read(self, name: str) -> np.ndarray:
         """Return a copy of the newest value of a state."""
@@ -43,12 +43,12 @@ class States:
         self.last = None
         self._holders = {**self._holders, **values}
 
-    def leave(self, programs: Collection[Program]) -> None:
+    def leave(self, programs: Collection[LoadedProgram]) -> None:
         """Fetch the values held by programs that will not run again."""
         held = {name for name, holder in self._holders.items() if any(holder is program for program in programs)}
         self.write({name: self._value(name) for name in held})
 
-    def bring(self, program: Program, names: Sequence[str]) -> None:
+    def bring(self, program: LoadedProgram, names: Sequence[str]) -> None:
         """Transfer the newest values of its states to a program, which then holds them."""
         self.last = None
         for name in names:
@@ -57,7 +57,7 @@ class States:
                 self._holders[name] = program
         self.last = program
 
-    def _hand(self, name: str, program: Program) -> None:
+    def _hand(self, name: str, program: LoadedProgram) -> None:
         holder = self._holders[name]
         take: Callable[[str, Any], bool] | None = getattr(program, "take_state", None)  # see `protocol.TakingStates`
         in_program = holder is not None and not isinstance(holder, np.ndarray)
@@ -74,7 +74,7 @@ class SharedStates:
         names: The names of its states.
     """
 
-    def __init__(self, program: Program, states: States, names: Sequence[str]):
+    def __init__(self, program: LoadedProgram, states: States, names: Sequence[str]):
         self.program = program
         self._states, self._names = states, tuple(names)
         self.in_host_memory = getattr(program, "in_host_memory", True)
@@ -82,7 +82,7 @@ class SharedStates:
             self.remarks = program.remarks
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
-        """Call the program: see `Program.call`."""
+        """Call the program: see `LoadedProgram.call`."""
         if self._states.last is not self.program:
             self._states.bring(self.program, self._names)
         return self.program.call(arrays)
@@ -108,6 +108,6 @@ class SharingOnDevice(SharedStates):
         return self.program.call_on_device(arrays)
 
 
-def sharing(program: Program, states: States, names: Sequence[str]) -> SharedStates:
+def sharing(program: LoadedProgram, states: States, names: Sequence[str]) -> SharedStates:
     """Return a program that shares its states."""
     return (SharingOnDevice if isinstance(program, KeepingResults) else SharedStates)(program, states, names)

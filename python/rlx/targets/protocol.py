@@ -172,7 +172,7 @@ class Reporting(Protocol):
 # --- running --------------------------------------------------------------------------------------
 
 
-class Program(Protocol):
+class LoadedProgram(Protocol):
     """A loaded artifact with its weights and states."""
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
@@ -192,7 +192,7 @@ class Program(Protocol):
 class TakingStates(Protocol):
     """A program that can take the value of a state from another program on the device, without a copy through the host."""
 
-    def take_state(self, name: str, other: Program, /) -> bool:
+    def take_state(self, name: str, other: LoadedProgram, /) -> bool:
         """Set a state to its value in another program. Returns False, without any change, if that value is elsewhere."""
         ...
 
@@ -250,7 +250,9 @@ class Runtime(Protocol):
         """The targets whose programs can run on this machine if it has the device: names of devices for `Session`."""
         ...
 
-    def load(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+    def load(
+        self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None
+    ) -> LoadedProgram:
         """Load an artifact on its device. The parameters are C-contiguous, and are not changed afterwards.
 
         Raises:

@@ -15,7 +15,7 @@ from rlx.ir.graph.evaluate import collect_arguments, evaluate_function
 from rlx.support.errors import ExecutionError
 from rlx.targets.compilation import Compilation
 from rlx.targets.fpga import backend, synthesis
-from rlx.targets.fpga.backend import Program, files
+from rlx.targets.fpga.backend import FpgaProgram, files
 from rlx.targets.fpga.drive import Port
 from rlx.targets.fpga.flags import PART_NAMES, PRESET_NAMES
 from rlx.targets.fpga.lower.names import identifier
@@ -427,7 +427,7 @@ def test_a_damaged_program_is_refused() -> None:
     artifact = Compilation(tinyconv(size=8), target_of("fpga-sim")).artifact()
     for old, new in ((b'"image"', b'"other"'), (b'"clk"', b'"clock"'), (b'"i8"', b'"u8"')):
         with pytest.raises(rlx.Error):
-            Program(type(artifact)(**{**artifact.__dict__, "program": artifact.program.replace(old, new)}))
+            FpgaProgram(type(artifact)(**{**artifact.__dict__, "program": artifact.program.replace(old, new)}))
 
 
 def test_a_design_that_stands_still_is_an_error() -> None:

@@ -14,7 +14,7 @@ from rlx.targets.artifacts.container import pack_archive, unpack_archive
 from rlx.targets.artifacts.fields import Check, integer, list_of, name
 from rlx.targets.building import timed
 from rlx.targets.c import toolchain
-from rlx.targets.c.host import SOURCE, Program, harness
+from rlx.targets.c.host import SOURCE, CProgram, harness
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.readme import README, readme
 from rlx.targets.c.targets import CORTEXM, Target, device_names, target, target_names
@@ -119,7 +119,7 @@ def devices() -> list[DeviceInfo]:
     return [DeviceInfo("c", "c", described, True)]
 
 
-def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> CProgram:
     """Load a program into this process.
 
     Raises:
@@ -131,7 +131,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     members = unpack_archive(artifact.program, artifact.info["files"])
     if _LIBRARY not in members:
         raise Error("this program is for another machine", hint="`rlx.Session('c')` runs the same graph here")
-    return Program(artifact, members[_LIBRARY], parameters)
+    return CProgram(artifact, members[_LIBRARY], parameters)
 
 
 __all__: Sequence[str] = [

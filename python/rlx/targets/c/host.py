@@ -52,7 +52,7 @@ def harness(source: Source) -> str:
     return str(w)
 
 
-class Program:
+class CProgram:
     """A loaded program with its parameters and states.
 
     Args:

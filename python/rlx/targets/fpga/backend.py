@@ -236,7 +236,7 @@ def _limit(cycles: int) -> int:
 def _simulated(
     design: Design, text: str, timeout_s: float | None, updates: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the program that `Program` reads. `updates` names the output that updates each state."""
+    """Return the program that `FpgaProgram` reads. `updates` names the output that updates each state."""
     ir, offsets, size = process.simulation(text, design.top, timeout_s)
     network = design.network
 
@@ -283,7 +283,7 @@ def _elements(values: np.ndarray, kind: str) -> np.ndarray:
     return (values & 1).astype(bool) if kind == "bool" else values.astype(dtype(kind).numpy)
 
 
-def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> FpgaProgram:
     """Compile the simulation of a design for this machine.
 
     Raises:
@@ -291,10 +291,10 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """
     if threads not in (None, 1):
         raise Error(f"a simulation uses one thread, not {threads}", hint="leave threads out, or say 1")
-    return Program(artifact)
+    return FpgaProgram(artifact)
 
 
-class Program:
+class FpgaProgram:
     """A simulated design.
 
     Attributes:
@@ -375,7 +375,7 @@ def devices() -> Sequence[DeviceInfo]:
 
 
 __all__: Sequence[str] = [
-    "Program",
+    "FpgaProgram",
     "compile_program",
     "device_names",
     "devices",

@@ -51,7 +51,7 @@ def description(signature: Signature, borrow: bool, requirements: Sequence[Seque
     return fingerprint(json.dumps([signature.to_json(), borrow, expressions], sort_keys=True))
 
 
-class Program:
+class IreeProgram:
     """A loaded artifact: its function, and its states."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Program:
 
     def take_state(self, name: str, other: object, /) -> bool:
         """Set a state to the buffer of another program on the same device: see `protocol.TakingStates`."""
-        if not isinstance(other, Program) or other.executable.device is not self.executable.device:
+        if not isinstance(other, IreeProgram) or other.executable.device is not self.executable.device:
             return False
         self._setter(name).pass_on(other._getter(name))
         return True
@@ -155,7 +155,7 @@ def choose_driver(target: Target, flops: int, threads: int | None) -> str:
     return "local-sync" if threads == 1 or flops < PARALLEL_FLOPS else "local-task"
 
 
-def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> IreeProgram:
     """Load an artifact on its device.
 
     Raises:
@@ -168,7 +168,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     if target.device:
         check_features(target.drivers[0])
     driver = choose_driver(target, artifact.info["flops"], threads)
-    return Program(artifact, parameters, driver, threads, takes_empty=target.takes_empty)
+    return IreeProgram(artifact, parameters, driver, threads, takes_empty=target.takes_empty)
 
 
 def lacks(artifact: Artifact) -> str | None:
@@ -189,4 +189,4 @@ def rank(artifact: Artifact) -> int:
     return 0 if cpu is None else len(cpu["features"])
 
 
-__all__: Sequence[str] = ["Program", "device_names", "devices", "info_fields", "lacks", "load", "rank", "target"]
+__all__: Sequence[str] = ["IreeProgram", "device_names", "devices", "info_fields", "lacks", "load", "rank", "target"]

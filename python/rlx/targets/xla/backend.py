@@ -130,7 +130,7 @@ def devices() -> list[DeviceInfo]:
     return [DeviceInfo("xla", "xla", f"{cpu_client.devices()[0].device_kind}, jaxlib {version}", True)]
 
 
-def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> XlaProgram:
     """Compile an artifact, unless it has symbolic sizes, and copy its weights to the device.
 
     Raises:
@@ -139,7 +139,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """
     if threads not in (None, 1):
         raise Error(f"XLA uses one thread or one for each core, not {threads}", hint="leave threads out, or say 1")
-    return Program(artifact, parameters, threads)
+    return XlaProgram(artifact, parameters, threads)
 
 
 def profile(
@@ -219,7 +219,7 @@ def _check_types(
         raise ExecutionError(_MISMATCH, hint="compile it again")
 
 
-class Program:
+class XlaProgram:
     """A loaded artifact with its weights and states, all on the device."""
 
     def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None):
@@ -318,7 +318,7 @@ class Program:
 
     def take_state(self, name: str, other: object, /) -> bool:
         """Set a state to its value in another program, and share the array: see `protocol.TakingStates`."""
-        if not isinstance(other, Program):
+        if not isinstance(other, XlaProgram):
             return False
         self._on_device = self._on_device | {name: other._on_device[name]}
         return True
@@ -328,7 +328,7 @@ class Program:
 
 
 __all__: Sequence[str] = [
-    "Program",
+    "XlaProgram",
     "compile_program",
     "device_names",
     "devices",
