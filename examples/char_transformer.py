@@ -123,7 +123,7 @@ def batches(text: np.ndarray, random: np.random.Generator) -> Iterator[Arrays]:
 # --- training -------------------------------------------------------------------------------------
 
 
-def write(program: rlx.CompiledGraph, prompt: str, length: int) -> str:
+def write(program: rlx.Program, prompt: str, length: int) -> str:
     """Continue a text, sampling one character at a time."""
     text = list(codes(prompt))
     for seed in range(length):

@@ -160,7 +160,7 @@ class Trainer:
     random: np.random.Generator
     show: Steps = field(default_factory=Steps)
 
-    def evaluator(self, graph: rlx.Graph, known: Arrays) -> rlx.CompiledGraph:
+    def evaluator(self, graph: rlx.Graph, known: Arrays) -> rlx.Program:
         """Return a program for all test images at once, with its parameters selected from the known ones."""
         with self.show("compile the test"):
             params = {a.name: known[a.name] for a in graph.params}

@@ -28,8 +28,7 @@ SHARES = 16
 # Calls that take an object from another call instead of a value that users write.
 INTERNAL = {
     "CompileResult",
-    "CompiledGraph",
-    "Programs",
+    "Program",
     "Device",
     "inspect_graph",
     "quantizations",

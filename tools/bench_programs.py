@@ -103,7 +103,7 @@ def _training() -> Workload:
     return Workload("a training step of an MLP, 128×784, Adam", graph, rest, {**inputs, **states})
 
 
-def call_of(program: rlx.CompiledGraph, workload: Workload) -> Callable[[], Any]:
+def call_of(program: rlx.Program, workload: Workload) -> Callable[[], Any]:
     """Return a call of a compiled program with the values of its workload, or random ones."""
     random = np.random.default_rng(0)
     inputs = {a.name: workload.values.get(a.name) for a in program.inputs}

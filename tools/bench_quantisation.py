@@ -80,7 +80,7 @@ def minilm(model: Path | None, rounds: int) -> Iterator[Row]:
     exact = compiled(graph, params)
     wanted = np.concatenate([exact.run(batch)[0] for batch in test])
     record = rlx.calibrate(graph, calibration, params=params)
-    programs: dict[str, Callable[[], rlx.CompiledGraph]] = {
+    programs: dict[str, Callable[[], rlx.Program]] = {
         name: lambda o=o: compiled(rlx.quantize(graph, record, params=params, **o), params)
         for name, o in SCHEMES.items()
     }
@@ -123,7 +123,7 @@ def padded(ids: list[list[int]]) -> Arrays:
     return result
 
 
-def compiled(graph: rlx.Graph, params: Arrays, **options: Any) -> rlx.CompiledGraph:
+def compiled(graph: rlx.Graph, params: Arrays, **options: Any) -> rlx.Program:
     """Return a program for one thread, with its weights."""
     rest = {a.name: params[a.name] for a in graph.params if a.name not in graph.weights}
     return rlx.Session(threads=1).compile(graph, params=rest, **options)

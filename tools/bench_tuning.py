@@ -40,7 +40,7 @@ def row(workload: Workload, seconds: float, cache: str) -> str:
     return f"| {workload.name} | {figures} | {tuned.tuning.chosen} |"
 
 
-def _processor_time(program: rlx.CompiledGraph, inputs: Mapping[str, Any], calls: int) -> float:
+def _processor_time(program: rlx.Program, inputs: Mapping[str, Any], calls: int) -> float:
     return cpu_seconds(lambda: program.run(inputs), calls)
 
 

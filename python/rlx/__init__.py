@@ -52,10 +52,8 @@ _HOMES = {
     **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.runtime.pipeline"),
     "KernelDispatchPolicy": "rlx.targets.dispatch",
     "Device": "rlx.runtime.device",
-    "CompiledGraph": "rlx.runtime.compiled",
     "DeviceArray": "rlx.runtime.device_array",
-    "BucketedGraph": "rlx.runtime.bucketed",
-    "Programs": "rlx.runtime.programs",
+    "Program": "rlx.runtime.program",
     "Session": "rlx.runtime.session",
     "load": "rlx.deploy",
     **dict.fromkeys(("jit", "Jit"), "rlx.runtime.jit"),
@@ -99,7 +97,7 @@ _MODULES = (
 # Modules that do not use graphs. They are available without MLIR.
 _WITHOUT_GRAPHS = (
     *("rlx.deploy", "rlx.ir.dtype", "rlx.support.errors", "rlx.ir.shape"),
-    *("rlx.runtime.compiled", "rlx.runtime.device", "rlx.runtime.device_array", "rlx.runtime.programs"),
+    *("rlx.runtime.device", "rlx.runtime.device_array", "rlx.runtime.program"),
 )
 
 

@@ -70,8 +70,6 @@ from rlx.quantization.integer import observe_ranges as observe_ranges
 from rlx.quantization.integer import quantizations as quantizations
 from rlx.quantization.quantize import quantize as quantize
 from rlx.quantization.sensitivity import quantization_sensitivity as quantization_sensitivity
-from rlx.runtime.bucketed import BucketedGraph as BucketedGraph
-from rlx.runtime.compiled import CompiledGraph as CompiledGraph
 from rlx.runtime.device import Device as Device
 from rlx.runtime.device_array import DeviceArray as DeviceArray
 from rlx.runtime.jax import JaxFunction as JaxFunction
@@ -84,7 +82,7 @@ from rlx.runtime.model import Param as Param
 from rlx.runtime.model import model as model
 from rlx.runtime.pipeline import CompileResult as CompileResult
 from rlx.runtime.pipeline import Pipeline as Pipeline
-from rlx.runtime.programs import Programs as Programs
+from rlx.runtime.program import Program as Program
 from rlx.runtime.session import Session as Session
 from rlx.support.errors import CompileError as CompileError
 from rlx.support.errors import Error as Error

@@ -54,10 +54,10 @@ def test_why_there_is_no_cache(command: Command, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_program_that_computes_something_else_is_found_out(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlx.runtime.compiled import CompiledGraph
+    from rlx.runtime.program import Program
 
-    right = CompiledGraph.run
-    monkeypatch.setattr(CompiledGraph, "run", lambda self, inputs: [y * 2 for y in right(self, inputs)])
+    right = Program.run
+    monkeypatch.setattr(Program, "run", lambda self, inputs: [y * 2 for y in right(self, inputs)])
     monkeypatch.setattr(doctor, "_CHECKS", {"compile and run": doctor._CHECKS["compile and run"]})
     call = command("doctor")
     assert call.code == 1

@@ -25,8 +25,8 @@ LATER_ALONE = {
     ("rlx.targets.iree.targets", "rlx.targets.iree.pipeline"): "the pipeline of a target",
     ("rlx.ir.checks", "rlx.ir.location"): "names in a graph",
     ("rlx.ir.shape", "rlx.mlir"): "types of MLIR",
-    ("rlx.runtime.compiled", "rlx.ir.graph.listing"): "a program that was compiled here",
-    ("rlx.runtime.compiled", "rlx.runtime.profiling"): "a program that was compiled here",
+    ("rlx.runtime.program", "rlx.ir.graph.listing"): "a program that was compiled here",
+    ("rlx.runtime.program", "rlx.runtime.profiling"): "a program that was compiled here",
     ("rlx.runtime.display", "rlx.report.html"): "it is looked for first",
 }
 # Packages that must not be imported: MLIR's bindings, compilers, and libraries for compiling or importing.

@@ -17,12 +17,12 @@ from rlx.targets.artifacts.archive import MANIFEST, Archive
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.container import pack_archive
 from tests.cli.calling import Command
-from tests.runtime.test_programs import DECODE, GRAPHS, PARAMS, PREFILL, Meaning, same
+from tests.runtime.test_entry_points import DECODE, GRAPHS, PARAMS, PREFILL, Meaning, same
 from tools.fuzz.kinds import artifacts as fuzzed
 
 
 @pytest.fixture(scope="module")
-def cpu_programs() -> rlx.Programs:
+def cpu_programs() -> rlx.Program:
     return rlx.Session(threads=1).compile({name: graph() for name, graph in GRAPHS.items()}, params=PARAMS)
 
 
@@ -37,7 +37,7 @@ print(json.dumps([type(p).__name__, list(p), total.tolist(), p.state("own").toli
 
 
 @pytest.mark.parametrize("place", ["inside", "beside"])
-def test_a_file_runs_where_there_is_no_compiler(place: str, cpu_programs: rlx.Programs, tmp_path: Path) -> None:
+def test_a_file_runs_where_there_is_no_compiler(place: str, cpu_programs: rlx.Program, tmp_path: Path) -> None:
     path, beside = tmp_path / "p.rlxa", tmp_path / "p.irpa"
     cpu_programs.save(path, params=place == "inside", params_file=beside if place == "beside" else None)
     process = subprocess.run([sys.executable, "-c", FRESH, path], capture_output=True, text=True)
@@ -45,7 +45,7 @@ def test_a_file_runs_where_there_is_no_compiler(place: str, cpu_programs: rlx.Pr
     meaning = Meaning()
     meaning.run("prefill", PREFILL)
     total = meaning.run("decode", DECODE)[0]
-    assert json.loads(process.stdout) == ["Programs", ["prefill", "decode"], total.tolist(), 2.5, []]
+    assert json.loads(process.stdout) == ["Program", ["prefill", "decode"], total.tolist(), 2.5, []]
     if place == "beside":
         beside.write_bytes(b"x" + beside.read_bytes()[1:])
         with pytest.raises(rlx.Error, match=r"p.irpa is damaged, or another one"):
@@ -53,7 +53,7 @@ def test_a_file_runs_where_there_is_no_compiler(place: str, cpu_programs: rlx.Pr
         assert rlx.load(path, params=PARAMS)["decode"].run(DECODE)
 
 
-def test_a_file_for_two_targets(cpu_programs: rlx.Programs, tmp_path: Path) -> None:
+def test_a_file_for_two_targets(cpu_programs: rlx.Program, tmp_path: Path) -> None:
     pytest.importorskip("jax")
     path = tmp_path / "p.rlxa"
     other = rlx.Session("xla").compile({name: graph() for name, graph in GRAPHS.items()})
@@ -67,15 +67,14 @@ def test_a_file_for_two_targets(cpu_programs: rlx.Programs, tmp_path: Path) -> N
         rlx.load(path, target="cuda")
     with pytest.raises(rlx.Error, match="two programs for cpu"):
         cpu_programs.save(path, cpu_programs)
-    with pytest.raises(
-        rlx.Error, match="expected programs with the entry points prefill, decode, got a single program"
-    ):
-        cpu_programs.save(path, cpu_programs["decode"])  # type: ignore[arg-type]
+    message = "expected a program with the entry points prefill, decode, got a program of a single graph"
+    with pytest.raises(rlx.Error, match=message):
+        cpu_programs.save(path, cpu_programs["decode"])
     with pytest.raises(rlx.Error, match=r"has several entry points: 'prefill', 'decode'\n.*rlx\.load gives them all"):
         Artifact.load(path)
 
 
-def test_weights_that_are_not_set(cpu_programs: rlx.Programs, tmp_path: Path) -> None:
+def test_weights_that_are_not_set(cpu_programs: rlx.Program, tmp_path: Path) -> None:
     cpu_programs.save(tmp_path / "p.rlxa")
     p = rlx.load(tmp_path / "p.rlxa")
     with pytest.raises(rlx.Error, match=r"2 parameters are not set: 'w' .*'k'"):
@@ -87,10 +86,10 @@ def test_weights_that_are_not_set(cpu_programs: rlx.Programs, tmp_path: Path) ->
         p["decode"].run(DECODE)
     assert p.state("own") == 0.5  # which needs no program
     p["prefill"].save(tmp_path / "one.rlxa", params=True)
-    assert type(rlx.load(tmp_path / "one.rlxa")) is rlx.CompiledGraph
+    assert rlx.load(tmp_path / "one.rlxa").names == ()
 
 
-def test_a_manifest_that_lies_is_refused(cpu_programs: rlx.Programs, tmp_path: Path) -> None:
+def test_a_manifest_that_lies_is_refused(cpu_programs: rlx.Program, tmp_path: Path) -> None:
     path = tmp_path / "p.rlxa"
     cpu_programs.save(path, params=True)
     document, others = fuzzed.members(path.read_bytes())
@@ -114,11 +113,11 @@ def test_a_manifest_that_lies_is_refused(cpu_programs: rlx.Programs, tmp_path: P
     places = {**document["parameters"]["places"], "v": [0, [4]]}
     refused("the program has no such parameter", parameters={**document["parameters"], "places": places})
     refused("one of several entry points has no name|not the programs", entries=[{**first, "name": None}, second])
-    refused("format 4, this version reads 5", format=4)
+    refused("format 5, this version reads 6", format=5)
     assert Archive.from_bytes(path.read_bytes()).names == ("prefill", "decode")
 
 
-def test_a_single_graph_is_an_entry_point_without_a_name(cpu_programs: rlx.Programs, tmp_path: Path) -> None:
+def test_a_single_graph_is_an_entry_point_without_a_name(cpu_programs: rlx.Program, tmp_path: Path) -> None:
     cpu_programs["decode"].save(tmp_path / "single.rlxa", params=True)
     document, others = fuzzed.members((tmp_path / "single.rlxa").read_bytes())
     assert [entry["name"] for entry in document["entries"]] == [None]
@@ -128,13 +127,16 @@ def test_a_single_graph_is_an_entry_point_without_a_name(cpu_programs: rlx.Progr
     manifest = json.dumps(fuzzed.sealed(named, renamed)).encode()
     (tmp_path / "named.rlxa").write_bytes(pack_archive({MANIFEST: manifest, **renamed}))
     single, programs = rlx.load(tmp_path / "single.rlxa"), rlx.load(tmp_path / "named.rlxa")
-    assert type(single) is rlx.CompiledGraph and list(programs) == ["decode"]
-    same(single.run(DECODE), programs["decode"].run(DECODE))
+    assert list(single) == [] and list(programs) == ["decode"]
+    expected = single.run(DECODE)
+    same(programs["decode"].run(DECODE), expected)
+    programs.reset_state()
+    same(programs.run(DECODE), expected)  # a single entry point is called by its name, or directly
     for path in ("single.rlxa", "named.rlxa"):
         assert Artifact.load(tmp_path / path).signature == single.artifact.signature
 
 
-def test_the_command_line(cpu_programs: rlx.Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(cpu_programs: rlx.Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, command = tmp_path / "p.rlxa", Command(capsys)
     cpu_programs.save(path, params=True)
     shown = command.output("inspect", path)

@@ -38,7 +38,7 @@ W, X = np.arange(8, dtype=np.float32).reshape(4, 2), np.arange(4, dtype=np.float
 
 
 @pytest.fixture(scope="module")
-def programs() -> dict[str, rlx.CompiledGraph]:
+def programs() -> dict[str, rlx.Program]:
     """Return one graph compiled for several targets."""
     made = {arch: rlx.Session(arch=arch).compile(product()) for arch in ("x86-64-v2", "x86-64", "aarch64")}
     made |= {name: rlx.Session(name).compile(product()) for name in ("cuda", "vmvx")}
@@ -46,7 +46,7 @@ def programs() -> dict[str, rlx.CompiledGraph]:
     return made
 
 
-def same(program: rlx.CompiledGraph, w: np.ndarray = W) -> None:
+def same(program: rlx.Program, w: np.ndarray = W) -> None:
     np.testing.assert_array_equal(program.run({"x": X})[0], X @ w)
 
 
@@ -80,7 +80,7 @@ def test_values_of_every_dtype_come_back(place: str, tmp_path: Path) -> None:
 
 
 def test_parameters_are_mapped_where_compiled_code_can_use_them(
-    programs: dict[str, rlx.CompiledGraph], tmp_path: Path
+    programs: dict[str, rlx.Program], tmp_path: Path
 ) -> None:
     for file in (None, tmp_path / "w.irpa"):
         programs["x86-64-v2"].save(tmp_path / "p.rlxa", params=True, params_file=file)
@@ -95,7 +95,7 @@ def test_parameters_are_mapped_where_compiled_code_can_use_them(
 
 
 def test_parameters_beside_a_file_are_those_it_was_written_with(
-    programs: dict[str, rlx.CompiledGraph], tmp_path: Path
+    programs: dict[str, rlx.Program], tmp_path: Path
 ) -> None:
     path, beside = tmp_path / "p.rlxa", tmp_path / "w.irpa"
     programs["x86-64-v2"].save(path, params_file=beside)
@@ -116,7 +116,7 @@ def test_parameters_beside_a_file_are_those_it_was_written_with(
 
 
 def test_parameters_that_are_given_come_before_those_of_the_file(
-    programs: dict[str, rlx.CompiledGraph], tmp_path: Path
+    programs: dict[str, rlx.Program], tmp_path: Path
 ) -> None:
     programs["x86-64-v2"].save(tmp_path / "p.rlxa", params=True)
     np.savez(tmp_path / "w.npz", w=3 * W)
@@ -140,7 +140,7 @@ CHOICES = [
 @X86
 @pytest.mark.parametrize(("level", "target", "expected"), CHOICES)
 def test_the_program_for_a_machine(
-    level: str, target: str | None, expected: str, programs: dict[str, rlx.CompiledGraph], tmp_path: Path,
+    level: str, target: str | None, expected: str, programs: dict[str, rlx.Program], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """In the file, the baseline comes before the tuned program, and an unavailable device before both."""
@@ -164,9 +164,7 @@ def absent(driver: str) -> None:
 
 
 @X86
-def test_a_foreign_machine(
-    programs: dict[str, rlx.CompiledGraph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_machine(programs: dict[str, rlx.Program], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs["x86-64-v2"].save(tmp_path / "p.rlxa", programs["x86-64"], params=True)
     monkeypatch.setenv("RLX_CPU_LEVEL", "aarch64")
     with pytest.raises(rlx.ExecutionError) as caught:
@@ -185,7 +183,7 @@ def test_a_foreign_machine(
         rlx.deploy.load(tmp_path / "one.rlxa").run({"x": X})
 
 
-def test_what_cannot_be_in_one_file(programs: dict[str, rlx.CompiledGraph], tmp_path: Path) -> None:
+def test_what_cannot_be_in_one_file(programs: dict[str, rlx.Program], tmp_path: Path) -> None:
     program, path = programs["x86-64-v2"], tmp_path / "p.rlxa"
     wider = rlx.Session().compile(product(width=3))
     cases: list[tuple[Any, str]] = [
@@ -211,7 +209,7 @@ def test_what_cannot_be_in_one_file(programs: dict[str, rlx.CompiledGraph], tmp_
 
 
 @pytest.fixture(scope="module")
-def whole(programs: dict[str, rlx.CompiledGraph], tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def whole(programs: dict[str, rlx.Program], tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("whole") / "p.rlxa"
     programs["x86-64-v2"].save(path, programs["vmvx"], programs["aarch64"], params=True)
     return path.read_bytes()
@@ -287,7 +285,7 @@ def test_members_that_the_manifest_does_not_have(whole: bytes) -> None:
 # --- threads and processes ------------------------------------------------------------------------
 
 
-def test_many_load_and_run_while_one_writes(programs: dict[str, rlx.CompiledGraph], tmp_path: Path) -> None:
+def test_many_load_and_run_while_one_writes(programs: dict[str, rlx.Program], tmp_path: Path) -> None:
     """A reader always sees a complete file: the old one or the new one."""
     path, program = tmp_path / "p.rlxa", programs["x86-64-v2"]
     program.save(path, params=True)

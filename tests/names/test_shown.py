@@ -272,8 +272,8 @@ def test_pages_and_drawings_have_the_structure_of_those_with_plain_names() -> No
             assert readers_of[language](text) == readers_of[language](plain), method
     listing = inspect_graph(network(LONG))
     assert all(float(e.get("width", 0)) < 5000 for e in ElementTree.fromstring(drawing(listing)).iter())
-    assert methods() - seen <= {"SavedProgram._repr_html_", "ProfileReport.trace"}  # of CompiledGraph; a dictionary
-    assert "CompiledGraph._repr_html_" in seen
+    assert methods() - seen <= {"ProfileReport.trace"}  # a dictionary
+    assert "Program._repr_html_" in seen
 
 
 def with_page(name: str) -> list[Any]:

@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 from rlx.ir.op.signature import bodies, prepares
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from tests.drawing import drawn, graph_seed
 from tests.growth import check_linear
 
@@ -126,7 +126,7 @@ def test_a_program_of_xla_that_is_not_described_is_refused(change: dict[str, lis
     pytest.importorskip("jax")
     artifact = rlx.Session("xla").compile(_joined(3), cache=False).artifact
     values = _values(_joined(3)) | {"b": np.zeros((4, 2), np.float32)}
-    other = CompiledGraph(replace(artifact, info=artifact.info | change))
+    other = Program(replace(artifact, info=artifact.info | change))
     other.set_params({n: values[n] for n in "ab"})
     with pytest.raises(rlx.ExecutionError, match="another one than the artifact describes"):
         other.load()

@@ -74,7 +74,7 @@ def test_sessions_programs_and_functions_say_what_they_are() -> None:
     g.set_outputs({"y": x @ w})
     program = rlx.Session().compile(g)
     assert repr(program).startswith(
-        "<CompiledGraph scorer(x: f32[n, 4]; 1 parameter, 0 set) -> y: f32[n, 2] for cpu (host), "
+        "<Program scorer(x: f32[n, 4]; 1 parameter, 0 set) -> y: f32[n, 2] for cpu (host), "
     )
     program.set_param("w", np.ones((4, 2), np.float32))
     assert "1 parameter, all set" in repr(program) and repr(program).endswith("iB>")

@@ -129,9 +129,9 @@ def test_the_artifact() -> None:
     artifact = result.artifact()
     assert result.artifact() is artifact
     assert [a.name for a in artifact.signature.arguments] == ["x", "w", "b", "scale"]
-    from rlx.runtime.compiled import CompiledGraph
+    from rlx.runtime.program import Program
 
-    compiled = CompiledGraph(artifact, threads=1)
+    compiled = Program(artifact, threads=1)
     values = arrays(result.hir)
     compiled.set_params({a.name: values[a.name] for a in result.hir.params})
     np.testing.assert_allclose(

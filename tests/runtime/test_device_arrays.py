@@ -162,7 +162,7 @@ def test_errors_of_runs_under_way() -> None:
     with pytest.raises(rlx.Error, match=r"'x' .* is missing"):
         program.run_async({})
     begin = threading.Event()
-    blocked = program._ordered().submit(begin.wait, 30)
+    blocked = program._data.begin_order().submit(begin.wait, 30)
     futures = [program.run_async({"x": [1, 2]}) for _ in range(3)]
     assert futures[1].cancel() and not futures[2].done()
     begin.set()

@@ -32,9 +32,9 @@ class Programs:
     """Compiled programs by device and dtype, with parameters and states of 0."""
 
     def __init__(self) -> None:
-        self._programs: dict[tuple[str, str], rlx.CompiledGraph] = {}
+        self._programs: dict[tuple[str, str], rlx.Program] = {}
 
-    def shared(self, device: str, dtype: str) -> rlx.CompiledGraph:
+    def shared(self, device: str, dtype: str) -> rlx.Program:
         """Return the program shared by all tests that do not change it."""
         key = device, dtype
         if key not in self._programs:
@@ -42,9 +42,9 @@ class Programs:
             self._programs[key] = rlx.Session(device, threads=1).compile(graph(dtype), params=params)
         return self._programs[key]
 
-    def new(self, device: str, dtype: str) -> rlx.CompiledGraph:
+    def new(self, device: str, dtype: str) -> rlx.Program:
         """Return a newly loaded program."""
-        program = rlx.CompiledGraph(self.shared(device, dtype).artifact, threads=1)
+        program = rlx.Program(self.shared(device, dtype).artifact, threads=1)
         program.set_param("w", zeros(dtype))
         return program
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.iree.memory import empty_aligned
 from rlx.weights.arrays import keep
@@ -40,7 +40,7 @@ def aligned(size: int, value: float) -> np.ndarray:
     return array
 
 
-GIVE: dict[str, Callable[[CompiledGraph, np.ndarray], Any]] = {
+GIVE: dict[str, Callable[[Program, np.ndarray], Any]] = {
     "set_param": lambda program, w: program.set_param("w", w),
     "set_params": lambda program, w: program.set_params({"w": w}),
 }
@@ -49,7 +49,7 @@ GIVE: dict[str, Callable[[CompiledGraph, np.ndarray], Any]] = {
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("give", GIVE.values(), ids=list(GIVE))
 def test_weights_are_copied(artifacts: dict[int, Artifact], size: int, give: Any) -> None:
-    program, w, x = CompiledGraph(artifacts[size], threads=1), aligned(size, 2), np.ones(size, np.float32)
+    program, w, x = Program(artifacts[size], threads=1), aligned(size, 2), np.ones(size, np.float32)
     give(program, w)
     w[...] = 3
     for value in (4, 5):
@@ -62,7 +62,7 @@ def test_weights_are_copied(artifacts: dict[int, Artifact], size: int, give: Any
 
 @pytest.mark.parametrize("size", SIZES)
 def test_states_are_copied_in_and_out(artifacts: dict[int, Artifact], size: int) -> None:
-    program, n, x = CompiledGraph(artifacts[size], threads=1), aligned(size, 2), np.ones(size, np.float32)
+    program, n, x = Program(artifacts[size], threads=1), aligned(size, 2), np.ones(size, np.float32)
     program.set_params({"w": x})
     program.set_state("n", n)
     n[...] = 50
@@ -77,9 +77,9 @@ def test_states_are_copied_in_and_out(artifacts: dict[int, Artifact], size: int)
 
 def test_lent_weights_are_not_copied(artifacts: dict[int, Artifact]) -> None:
     size = SIZES[1]
-    program, w, x = CompiledGraph(artifacts[size], threads=1), aligned(size, 2), np.ones(size, np.float32)
+    program, w, x = Program(artifacts[size], threads=1), aligned(size, 2), np.ones(size, np.float32)
     program.set_params({"w": w}, copy=False)
-    assert program._content.weights["w"] is w
+    assert program._data.content.weights["w"] is w
     np.testing.assert_array_equal(program.run({"x": x})[0], x * 2)
     program.set_param("w", aligned(size, 3), copy=False)
     np.testing.assert_array_equal(program.run({"x": x})[0], x * 3)
@@ -128,8 +128,7 @@ def test_every_other_way_to_give_weights(tmp_path: Path) -> None:
     g: Any = rlx.Graph("b")
     g.set_outputs([g.input("x", ("n",)) * g.sum(g.param("w", (size,)))])
     bucketed = session.compile(g, params={"w": w}, buckets={"n": [2, 4]})
-    a, b = bucketed.programs.values()
-    assert a._content.weights["w"] is b._content.weights["w"], "one copy serves all"
+    assert bucketed.program_for(n=2)._data is bucketed.program_for(n=4)._data, "one copy serves all"
     w[...] = 3
     for program in (compiled, loaded):
         np.testing.assert_array_equal(program.run({"x": x})[0], x * 2)
@@ -164,7 +163,7 @@ def test_training_keeps_its_own_parameters(tmp_path: Path) -> None:
         array[...] = 100
     assert step()["loss"] == 8
     step.set_params({"frozen": ones}, copy=False)
-    assert np.shares_memory(step.compiled._content.weights["frozen"], ones)
+    assert np.shares_memory(step.compiled._data.content.weights["frozen"], ones)
     step.save(tmp_path / "saved.safetensors")
     step.load(tmp_path / "saved.safetensors")
     assert step()["loss"] == 8

@@ -160,7 +160,7 @@ def _compiling() -> dict[str, Given]:
     }
 
 
-def _running(program: rlx.CompiledGraph, bare: rlx.CompiledGraph, folder: Path) -> dict[str, Given]:
+def _running(program: rlx.Program, bare: rlx.Program, folder: Path) -> dict[str, Given]:
     return {
         "run": program.run,
         "run without inputs": bare.run,

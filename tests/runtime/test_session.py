@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.cache import DiskCache
 from tests.drawing import drawn
@@ -27,7 +27,7 @@ def test_unknown_devices_and_options(linear_graph: Any) -> None:
     wrong: list[Any] = [-1, 4097, True, "2"]
     for threads in wrong:
         with pytest.raises(rlx.Error, match="threads must be an integer from 1 to 4096"):
-            CompiledGraph(artifact, threads=threads)
+            Program(artifact, threads=threads)
     with pytest.raises(rlx.Error, match="policy 'fast'"):
         rlx.Session().compile(linear_graph, policy="fast")
     with pytest.raises(rlx.Error, match="compile takes a Graph"):

@@ -14,7 +14,7 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from rlx.support import locks
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.cache import DiskCache
@@ -90,7 +90,7 @@ def test_the_first_run_loads_once(artifact: Artifact, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(backend, "load", slow_load)
     for _ in range(5):
-        program = CompiledGraph(artifact, threads=1)
+        program = Program(artifact, threads=1)
         program.set_params({"w": ONES})
         loads.clear()
         at_once(*[lambda program=program: program.run({"x": ONES})] * COUNT)
@@ -99,7 +99,7 @@ def test_the_first_run_loads_once(artifact: Artifact, monkeypatch: pytest.Monkey
 
 
 def test_everything_at_once(artifact: Artifact, tmp_path: Path) -> None:
-    program = CompiledGraph(artifact, threads=1)
+    program = Program(artifact, threads=1)
     program.set_params({"w": ONES})
 
     def run() -> list[float]:
@@ -130,7 +130,7 @@ def test_everything_at_once(artifact: Artifact, tmp_path: Path) -> None:
 
 def test_weights_and_states_change_in_turn(artifact: Artifact) -> None:
     """Setting weights during many runs does not lose a state."""
-    program = CompiledGraph(artifact, threads=1)
+    program = Program(artifact, threads=1)
     program.set_params({"w": ONES})
     done = threading.Event()
 
@@ -148,23 +148,25 @@ def test_weights_and_states_change_in_turn(artifact: Artifact) -> None:
 
 
 def test_an_interrupt_at_any_step_of_a_run_leaves_a_program_that_runs(artifact: Artifact) -> None:
-    from rlx.runtime import compiled
+    from rlx.runtime import call_inputs, program_values, shared_data, shared_states
+    from rlx.runtime import program as programs
     from rlx.targets.iree import executable, transfer
     from rlx.targets.xla import backend as xla
     from rlx.targets.xla import client
     from rlx.weights import arrays
 
-    interrupts = Interrupts([compiled, arrays, locks, executable, transfer, xla, client])
+    ours = [programs, program_values, call_inputs, shared_data, shared_states, arrays, locks]
+    interrupts = Interrupts([*ours, executable, transfer, xla, client])
 
-    def work(program: CompiledGraph) -> None:
+    def work(program: Program) -> None:
         program.set_param("w", ONES * 2)
         program.run({"x": ONES})
         program.set_state("n", np.float32(5))
         program.state("n")
         program.reset_state()
 
-    def made() -> CompiledGraph:
-        program = CompiledGraph(artifact, threads=1)
+    def made() -> Program:
+        program = Program(artifact, threads=1)
         program.set_params({"w": ONES})
         program.run({"x": ONES})
         return program

@@ -173,7 +173,7 @@ def request(cache: DiskCache | None, graph: Any = None, **options: Any) -> Reque
     return Request(rlx.Session(threads=1), graph or network(), CompileOptions(**options), weights, inputs, cache)
 
 
-def flags_are_fast(program: rlx.CompiledGraph, inputs: Any, calls: int) -> float:
+def flags_are_fast(program: rlx.Program, inputs: Any, calls: int) -> float:
     return 0.5 if TILING in program.artifact.info["flags"] else 1.0
 
 
@@ -285,13 +285,13 @@ def test_what_other_back_ends_gave_is_kept_only_with_them(cache: DiskCache, monk
 
 
 def test_wrong_results_do_not_win(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = rlx.CompiledGraph.run
+    real = rlx.Program.run
 
-    def wrong(self: rlx.CompiledGraph, inputs: Any = None) -> list[np.ndarray]:
+    def wrong(self: rlx.Program, inputs: Any = None) -> list[np.ndarray]:
         results = real(self, inputs)
         return [r * 1.01 for r in results] if flags_are_fast(self, None, 1) < 1 else results
 
-    monkeypatch.setattr(rlx.CompiledGraph, "run", wrong)
+    monkeypatch.setattr(rlx.Program, "run", wrong)
     report = tune_program(request(cache), 1000, measure=flags_are_fast).tuning
     assert report is not None and report.chosen == "as given"
     assert [t.outcome for t in report.trials if t.name == TILING] == ["other results"]

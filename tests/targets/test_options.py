@@ -154,9 +154,9 @@ def test_each_option_reaches_the_passes(name: str) -> None:
 def test_options_reach_functions_and_training() -> None:
     f: Any = rlx.jit(lambda x, y: rlx.ops.softmax(x @ y), opt=0, policy="fusable")
     array = np.ones((4, 4), np.float32)
-    assert f.compiled_for(array, array)._compilation.options == CompileOptions(opt=0, policy="fusable")
+    assert f.compiled_for(array, array)._function.compilation.options == CompileOptions(opt=0, policy="fusable")
     step: Any = rlx.train.TrainStep(graph(), rlx.train.SGD(0.1), bind={"n": 4}, precision="bf16", opt=1, fast_math=True)
-    assert step.compiled._compilation.options == CompileOptions(opt=1, fast_math=True)
+    assert step.compiled._function.compilation.options == CompileOptions(opt=1, fast_math=True)
     assert "bf16" in str(step.graph) and str(step.graph.inputs[0].shape) == "f32[4, 4]"
     result = compile_training(graph(), bind={"n": 4}, opt=0)
     assert result.backward.options.opt == 0 and replace(result.forward.pipeline, opt=2) == rlx.Pipeline()

@@ -73,4 +73,4 @@ def test_what_nothing_runs() -> None:
     g.set_outputs([g.input("x", (2,)) + 1])
     artifact = rlx.Pipeline("stablehlo").compile(g).artifact()
     with pytest.raises(rlx.Error, match=message):
-        rlx.CompiledGraph(artifact).run({"x": [1, 2]})
+        rlx.Program(artifact).run({"x": [1, 2]})

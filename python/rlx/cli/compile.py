@@ -26,8 +26,11 @@ from rlx.cli.streams import say, write
 from rlx.targets.flags import command_line_flags
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from rlx.ir.graph.graph import Graph
-    from rlx.runtime.compiled import CompiledGraph
+    from rlx.runtime.program import Program
+    from rlx.targets.artifacts.archive import Archive
     from rlx.targets.artifacts.artifact import Artifact
     from rlx.targets.compilation import Compilation
 
@@ -186,6 +189,7 @@ def _check_additions(arguments: argparse.Namespace) -> None:
         Error: The output is not an artifact.
     """
     from rlx.support.errors import Error
+    from rlx.targets.artifacts.archive import check_beside
     from rlx.targets.registry import device_names
 
     for option in ("also", "params", "params_file"):
@@ -199,6 +203,8 @@ def _check_additions(arguments: argparse.Namespace) -> None:
     has_weights = arguments.params is not None or arguments.file.endswith(".onnx")
     if arguments.params_file is not None and (not has_weights or arguments.output == "-"):
         raise Error("--params-file needs --params=FILE, the weights, and -o OUT, beside which it lies")
+    if arguments.params_file is not None and arguments.output is not None:
+        check_beside(arguments.output, arguments.params_file)
 
 
 def _is_folder(arguments: argparse.Namespace) -> bool:
@@ -253,14 +259,21 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
     target = compilation.target
     artifacts = [artifact, *_others(compilation, arguments)]
     container = arguments.emit == "artifact" and target.name in device_names()
-    data = _packed(artifacts, compilation.given.weights, arguments) if container else artifact.program
-    files = dict[str, bytes]()
+    files, data = dict[str, bytes](), b""
     if _is_folder(arguments):
         with calling(compilation.backend, "files"):
             files = dict(compilation.compiler.files(artifact))  # pyright: ignore[reportAttributeAccessIssue]
         write_folder(arguments.output, files)
         _warn_of_others(arguments.output, files)
+    elif container and arguments.params_file is not None:
+        archive, values = _packed(artifacts, compilation.given.weights, arguments)
+        archive.save(arguments.output, values, arguments.params_file)
+        data = Path(arguments.output).read_bytes()
     else:
+        data = artifact.program
+        if container:
+            archive, values = _packed(artifacts, compilation.given.weights, arguments)
+            data = (archive.with_parameters(values) if values else archive).to_bytes()
         write_output(arguments.output, data)
     if arguments.output != "-":
         took = time.perf_counter() - started
@@ -291,22 +304,21 @@ def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Art
     return found
 
 
-def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments: argparse.Namespace) -> bytes:
-    """Return the content of a file of programs and weights."""
+def _packed(
+    artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments: argparse.Namespace
+) -> tuple[Archive, dict[str, np.ndarray]]:
+    """Return the content of a file of programs, and the weights for it."""
     from rlx.ir.interface import argument_array
     from rlx.targets.artifacts.archive import Archive
     from rlx.weights import open as open_weights
 
     archive = Archive.of({None: artifacts})
-    command_line_flags = {a.name: a for a in archive.signature.of_kind("param")}
-    values: dict[str, Any] = {n: w for n, w in weights.items() if n in command_line_flags}
+    params = {a.name: a for a in archive.signature.of_kind("param")}
+    values: dict[str, Any] = {n: w for n, w in weights.items() if n in params}
     if arguments.params is not None:
         stored = open_weights(arguments.params)
-        values |= stored.values_of(a for a in command_line_flags.values() if a.name in stored or a.name not in values)
-    if values:
-        arrays = {name: argument_array(command_line_flags[name], value) for name, value in values.items()}
-        archive = archive.with_parameters(arguments.output, arrays, arguments.params_file)
-    return archive.to_bytes()
+        values |= stored.values_of(a for a in params.values() if a.name in stored or a.name not in values)
+    return archive, {name: argument_array(params[name], value) for name, value in values.items()}
 
 
 def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
@@ -357,7 +369,7 @@ def _text(compilation: Compilation, kind: str) -> str | bytes:
     return text
 
 
-def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: int | None = None) -> CompiledGraph:
+def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: int | None = None) -> Program:
     """Return a graph compiled for a device with the given options."""
     from rlx.runtime.session import Session
 

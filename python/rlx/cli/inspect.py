@@ -165,19 +165,33 @@ def _entry_text(entry: StoredEntry) -> str:
     from rlx.report.text import bytes_text
 
     signature, stored = entry.signature, entry.parameters
-    programs = [f"{program}, {bytes_text(program.code.nbytes)}" for program in entry.programs]
-    lines = [f"@{signature.name} compiled for {programs[0]}", *(f"  and for {program}" for program in programs[1:])]
+    several = len(entry.programs) > 1
+    lines = []
+    for sizes, programs in entry.by_sizes.items():
+        of = f" with {_sizes_text(entry, sizes)}" if sizes else ""
+        for program in programs.programs:
+            start = "  and for" if lines else f"@{signature.name} compiled for"
+            lines.append(f"{start} {program}{of}, {bytes_text(program.code.nbytes)}")
+    if entry.buckets is not None:
+        lines.append(f"  buckets: {entry.buckets}")
     for a in signature.arguments:
         lines.append(f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}")
     lines += [f"    output {o.name}: {o.shape}" for o in signature.outputs]
     lines = [printable(line, keep="") for line in lines]
     if stored is not None:
         lines.append(_values_line(stored))
-    for program in entry.programs:
-        if len(programs) > 1:
-            lines.append(f"  {program}")
-        lines += _facts(program.info, "  " * min(len(programs), 2))
+    for sizes, programs in entry.by_sizes.items():
+        for program in programs.programs:
+            if several:
+                lines.append(f"  {program}" + printable(f" with {_sizes_text(entry, sizes)}" if sizes else "", keep=""))
+            lines += _facts(program.info, "    " if several else "  ")
     return "\n".join(lines)
+
+
+def _sizes_text(entry: StoredEntry, sizes: tuple[int, ...]) -> str:
+    """Return the sizes of a bucket by symbol."""
+    assert entry.buckets is not None
+    return ", ".join(f"{symbol} = {size}" for symbol, size in entry.buckets.named(sizes).items())
 
 
 # Longer descriptions for short names in files.

@@ -26,7 +26,7 @@ from rlx.cli.streams import say, standard_output
 if TYPE_CHECKING:
     from rlx.ir.graph.graph import Graph
     from rlx.ir.interface import Argument, Output
-    from rlx.runtime.compiled import CompiledGraph
+    from rlx.runtime.program import Program
     from rlx.targets.artifacts.archive import Archive
     from rlx.targets.artifacts.entry import StoredEntry
 
@@ -273,17 +273,19 @@ def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argpars
 
 
 def _artifact_call(entry: StoredEntry, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _MeasuredCall:
-    from rlx.runtime.compiled import CompiledGraph
     from rlx.runtime.device import Device
+    from rlx.runtime.entry_point import EntryPoint
+    from rlx.runtime.program import Program
 
     target = None if arguments.device is None else Device.of(arguments.device).value
-    program = CompiledGraph(entry.choose(target), threads=arguments.threads)
+    program = Program({None: EntryPoint.of_stored(entry, target, arguments.threads)})
     program.set_params(params, copy=False)
-    program.load()
+    if entry.buckets is None:  # of several programs, only one runs
+        program.load()
     return _compiled_call(program, inputs)
 
 
-def _compiled_call(program: CompiledGraph, inputs: Arrays) -> _MeasuredCall:
+def _compiled_call(program: Program, inputs: Arrays) -> _MeasuredCall:
     def run() -> list[np.ndarray]:
         with ended_by_interrupts():
             return program.run(inputs)

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from rlx.ir.checks import check_string
-from rlx.runtime.compiled import CompiledGraph
-from rlx.runtime.programs import Programs
+from rlx.runtime.program import Program
+from rlx.runtime.program_file import entries_of
 from rlx.targets.artifacts.archive import Archive
 from rlx.weights import open_parameters
 
@@ -20,23 +20,20 @@ def load(
     target: str | None = None,
     threads: int | None = None,
     expected_sha256: str | None = None,
-) -> Any:
+) -> Program:
     """Load a compiled program. Programs are code: load only trusted files, or check the file by its SHA-256.
 
-    A file of several entry points gives `Programs`, every other one a `CompiledGraph`. Of a file with programs for several
-    targets it is the one for this machine: see `StoredEntry.choose`. Parameters that are in the file, or in another
-    file that it refers to, are mapped into memory: these files must not be written to as long as the program is used.
+    Of a file with programs for several targets it is the one for this machine: see `StoredPrograms.choose`. Parameters
+    that are in the file, or in another file that it refers to, are mapped into memory: these files must not be written to
+    as long as the program is used.
 
     Args:
-        path: A file written by `CompiledGraph.save`, `Programs.save` or `rlx compile`.
+        path: A file written by `Program.save` or `rlx compile`.
         params: Weights, by name or as the path of a file, instead of those of the file; arrays are copied.
-        cast: True converts weights of other dtypes: see `CompiledGraph.set_params`.
+        cast: True converts weights of other dtypes: see `Program.set_params`.
         target: The name of the only target to choose from, such as `"cpu"`.
         threads: Threads that the program may use on the CPU.
         expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
-
-    Returns:
-        A `CompiledGraph`, or `Programs`.
 
     Raises:
         Error: The file is missing, damaged, or not the expected one; it has no program that this machine can run; or a
@@ -45,13 +42,7 @@ def load(
     if target is not None:
         check_string(target, "target")
     file = Archive.load(path, expected_sha256=expected_sha256)
-    if file.names:
-        chosen = {entry: file.entry(entry).choose(target) for entry in file.names}
-        compiled: Programs | CompiledGraph = Programs(
-            {entry: CompiledGraph(artifact, threads=threads) for entry, artifact in chosen.items()}
-        )
-    else:
-        compiled = CompiledGraph(file.entry().choose(target), threads=threads)
+    compiled = Program(entries_of(file, target, threads=threads))
     given = None if params is None else open_parameters(params)
     stored = file.parameters
     if stored is not None and not (given is not None and stored.places.keys() <= given.keys()):

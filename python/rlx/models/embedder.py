@@ -14,7 +14,7 @@ from rlx.models.encoder import EncoderConfig
 from rlx.models.model import FAMILIES, load, load_config
 from rlx.models.sentence import sentence_encoder
 from rlx.report.text import bytes_text
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from rlx.runtime.session import Session
 from rlx.support.errors import Error
 from rlx.support.files import read_json
@@ -65,7 +65,7 @@ class SentenceEmbedder:
         self._progress = progress
         self._cache = cache
         self._lengths = (*(n for n in LENGTHS if n < self.max_length), self.max_length)
-        self._programs: dict[tuple[int, int], CompiledGraph] = {}
+        self._programs: dict[tuple[int, int], Program] = {}
         self._lock = make_lock()
         with self._progress("read the weights"):
             self.weights = _weights(self.directory, self.config)
@@ -87,11 +87,11 @@ class SentenceEmbedder:
         with _as_error(f"the tokenizer of {self.directory} failed"):
             return [encoding.ids for encoding in self.tokenizer.encode_batch(texts)]
 
-    def program(self, batch: int, length: int) -> CompiledGraph:
+    def program(self, batch: int, length: int) -> Program:
         """Return the program for `[batch, length]`. It is compiled and loaded on first use."""
         return self._programs.get((batch, length)) or holding(self._lock, self._make_program, batch, length)
 
-    def _make_program(self, batch: int, length: int) -> CompiledGraph:
+    def _make_program(self, batch: int, length: int) -> Program:
         key = (batch, length)
         if key not in self._programs:
             with self._progress(f"compile for {batch} x {length} tokens"):

@@ -47,7 +47,7 @@ def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: A
 
     Args:
         known: The existing parameters, by name.
-        params: Arrays by name, `Weights`, or a path: see `CompiledGraph.set_params`.
+        params: Arrays by name, `Weights`, or a path: see `Program.set_params`.
         copy: False if the caller promises not to change the arrays.
         cast: Whether arrays of other dtypes are converted.
 
@@ -60,27 +60,6 @@ def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: A
     values = named_values(params, known)
     arrays = {name: argument_array(known[name], value, cast=cast) for name, value in values.items()}
     return {name: keep(array, copy) for name, array in arrays.items()}
-
-
-def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]) -> Error:
-    """Return the error for a missing input, or for inputs that are not a mapping."""
-    if not isinstance(inputs, Mapping):
-        return Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
-    names = [a.name for a in arguments]
-    given = [name for name in inputs if name not in names]
-    close = [name for name in given if suggestion(name, [argument.name])]
-    other = f"; there is no input {(close or given)[0]!r:.60}" if given else ""
-    meant = suggestion(close[0], [argument.name]) if close else ""
-    hint = f"the program takes {join_names(names)}" if given and not close else None
-    return Error(f"input '{argument.name}' ({argument.shape}) is missing{other}{meant}", hint=hint)
-
-
-def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], params: Collection[str]) -> Error:
-    """Return the error for an input that the program does not have."""
-    names = [a.name for a in arguments]
-    unknown = next(name for name in inputs if not isinstance(name, str) or name not in names)
-    kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
-    return Error(f"there is no input '{unknown}'{kind}; the program takes {join_names(names)}")
 
 
 def unknown_name(kind: str, name: Any, names: Collection[str]) -> Error:

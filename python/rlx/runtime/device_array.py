@@ -21,7 +21,7 @@ class _NotLent(Error, BufferError):
 
 
 class DeviceArray:
-    """An immutable array in the memory of a device. Created by `CompiledGraph.run_device`.
+    """An immutable array in the memory of a device. Created by `Program.run_device`.
 
     Programs on the same device take it without a copy, all others and NumPy (`np.asarray(a)`) through the host. If the
     device is the CPU, NumPy shares its memory. After it is passed for a donated input, using it is an error.

@@ -23,8 +23,8 @@ from rlx.ir.op.calls import with_call_errors
 from rlx.ir.pytree import Structure, flatten
 from rlx.ir.shape import Shape
 from rlx.ops.lift import tensor_like
-from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
+from rlx.runtime.program import Program
 from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key, static_names
 from rlx.support.answers import answers
@@ -106,7 +106,7 @@ class Jit:
         variant, arguments, static = self._of(args, kwargs)
         return holding(variant.lock, self._trace, variant, arguments, static)[0]
 
-    def compiled_for(self, *args: Any, **kwargs: Any) -> CompiledGraph:
+    def compiled_for(self, *args: Any, **kwargs: Any) -> Program:
         """Return the compiled program for a call with these arguments, as for `graph_for`, without running it."""
         variant, arguments, static = self._of(args, kwargs)
         return holding(variant.lock, self._compile, variant, arguments, static)
@@ -173,7 +173,7 @@ class Jit:
         ]
         return rebuild(program.run(dict(zip(names, arrays, strict=True))))
 
-    def _compile(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> CompiledGraph:
+    def _compile(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> Program:
         if variant.program is None:
             graph, _ = self._trace(variant, arguments, static)
             variant.program = self._session.compile(graph, **self._options.keywords())

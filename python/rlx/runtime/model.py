@@ -18,7 +18,7 @@ from rlx.ir.interface import Argument, argument_array, bind_symbols
 from rlx.ir.op.calls import with_call_errors
 from rlx.ir.python_values import given_array
 from rlx.ir.shape import Shape
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, name_of, signature_of, static_key
 from rlx.support.errors import Error
@@ -89,12 +89,12 @@ class Model:
             self._annotations = tensors
         return self._annotations
 
-    def compiled(self, **static: Any) -> CompiledGraph:
+    def compiled(self, **static: Any) -> Program:
         """Return the program for these static arguments, compiled on first use."""
         variant = self._variant(static)
         return holding(variant.lock, self._compile, variant, static)
 
-    def _compile(self, variant: Variant, static: Mapping[str, Any]) -> CompiledGraph:
+    def _compile(self, variant: Variant, static: Mapping[str, Any]) -> Program:
         if variant.program is None:
             variant.program = (self._session or Session()).compile(self._trace(variant, static)[0])
         return variant.program
@@ -129,7 +129,7 @@ class Model:
         inputs = {a.name: bound[a.name] for a in program.inputs}
         return self._trace(variant, static)[1](program.run(inputs))
 
-    def _set_params(self, program: CompiledGraph, variant: Variant, bound: Mapping[str, Any]) -> None:
+    def _set_params(self, program: Program, variant: Variant, bound: Mapping[str, Any]) -> None:
         """Set weights that differ from those of the last call: an array may have been changed in place."""
         before = variant.given
         arrays = {

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any, NoReturn, TypeVar, Unpack, overload
+from typing import Any, NoReturn, Unpack
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
 from rlx.ir.op.calls import Answered, with_call_errors
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
-from rlx.runtime.bucketed import BucketedGraph
-from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
-from rlx.runtime.programs import Programs
-from rlx.runtime.together import compiled_together
+from rlx.runtime.entry_point import CompiledFunction, EntryPoint
+from rlx.runtime.program import Program
+from rlx.runtime.together import Compile, compiled_together
 from rlx.runtime.tuning import Request, check_seconds, tune_program
 from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.options import takes_options
+from rlx.targets.artifacts.buckets import Buckets
+from rlx.targets.artifacts.signature import Signature
 from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
 from rlx.targets.options import CompileKeywords, CompileOptions
@@ -67,49 +68,6 @@ class Session(Answered):
             raise AttributeError(f"'Session' object has no attribute '{name}'")
         raise answers().attribute_problem("a Session", name, "sessions", [n for n in dir(type(self)) if n[0] != "_"])
 
-    @overload
-    def compile(
-        self,
-        graph: Mapping[str, Any],
-        *,
-        params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
-        cast: bool = ...,
-        buckets: None = ...,
-        cache: DiskCache | str | os.PathLike[str] | bool = ...,
-        timeout: float | None = ...,
-        tune: float | None = ...,
-        tune_inputs: Mapping[str, Any] | None = ...,
-        **options: Unpack[CompileKeywords],
-    ) -> Programs: ...
-
-    @overload
-    def compile(
-        self,
-        graph: Any,
-        *,
-        params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
-        cast: bool = ...,
-        buckets: None = ...,
-        cache: DiskCache | str | os.PathLike[str] | bool = ...,
-        timeout: float | None = ...,
-        tune: float | None = ...,
-        tune_inputs: Mapping[str, Any] | None = ...,
-        **options: Unpack[CompileKeywords],
-    ) -> CompiledGraph: ...
-
-    @overload
-    def compile(
-        self,
-        graph: Any,
-        *,
-        params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
-        cast: bool = ...,
-        buckets: Mapping[str, Sequence[int]],
-        cache: DiskCache | str | os.PathLike[str] | bool = ...,
-        timeout: float | None = ...,
-        **options: Unpack[CompileKeywords],
-    ) -> BucketedGraph: ...
-
     @with_call_errors
     @takes_options(CompileOptions)
     def compile(
@@ -118,26 +76,26 @@ class Session(Answered):
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         cast: bool = False,
-        buckets: Mapping[str, Sequence[int]] | None = None,
+        buckets: Mapping[str, Iterable[int]] | None = None,
         cache: DiskCache | str | os.PathLike[str] | bool = True,
         timeout: float | None = None,
         tune: float | None = None,
         tune_inputs: Mapping[str, Any] | None = None,
         **options: Unpack[CompileKeywords],
-    ) -> CompiledGraph | BucketedGraph | Programs:
+    ) -> Program:
         """Compile a graph, or several into entry points that share parameters and states. Graphs are not changed.
 
         Args:
-            graph: A `Graph` or `GraphModule` (HIR or MIR), or graphs by name, which share all options and give `Programs`.
+            graph: A `Graph` or `GraphModule` (HIR or MIR), or graphs by name, which share all options: the entry points.
             params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and then
-                be lent: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) are optional.
-            cast: True converts weights of other dtypes, such as f16 for f32: see `CompiledGraph.set_params`.
-            buckets: Sizes of symbols for which programs are compiled now; the result is a `BucketedGraph`, which pads.
+                be lent: see `Program.set_params`. Those that came with the graph (`graph.weights`) are optional.
+            cast: True converts weights of other dtypes, such as f16 for f32: see `Program.set_params`.
+            buckets: Sizes of symbols for which programs are compiled now; a run pads its inputs. At most 64 programs.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. One that is not this
                 user's alone is not used, which is said once by the logger `rlx`.
             timeout: Seconds that an attempt of the compiler may take.
             tune: Seconds in which to look for what is the fastest here (docs/performance.md); the cache keeps it, and
-                `CompiledGraph.tuning` is the report.
+                `Program.tuning` is the report.
             tune_inputs: Inputs and states for the measurement, by name. Other inputs are random, with 64 for a symbol.
             options: The options of `CompileOptions`, by name.
 
@@ -145,10 +103,11 @@ class Session(Answered):
             CompileError: The graph cannot be expressed or compiled for the device.
             Error: An option is unknown, or a parameter does not fit.
         """
-        _check_options(timeout, buckets, tune if tune is not None else tune_inputs, isinstance(graph, Mapping))
+        several = isinstance(graph, Mapping) and not isinstance(graph, Program)
+        _check_options(timeout, buckets, tune if tune is not None else tune_inputs, several)
         chosen, disk = CompileOptions(**options), _cache(cache)
-        build = partial(self._program, cache=disk, timeout=timeout)
-        if isinstance(graph, Mapping):
+        build = partial(self._entry_point, cache=disk, timeout=timeout)
+        if several:
             return compiled_together(graph, chosen, params, cast, build)
         graph = graph_of(graph, "compile")
         if tune is not None or tune_inputs is not None:
@@ -156,20 +115,41 @@ class Session(Answered):
             params = _converted(graph, params) if cast else params
             return tune_program(Request(self, graph, chosen, params, tune_inputs, disk, timeout), seconds)
         if buckets:
-            source, rest = prepare_graph(graph, chosen), chosen.prepared
-            bucketed = BucketedGraph(source, buckets, lambda sizes: build(source, replace(rest, bind=sizes))[0])
-            return _with_params(bucketed, source, params, cast)
-        program, source = build(graph, chosen)
-        return _with_params(program, source, params, cast)
+            entry, source = self._bucketed(prepare_graph(graph, chosen), buckets, chosen.prepared, build)
+        else:
+            entry, source = build(graph, chosen)
+        program = Program({None: entry})
+        if source.weights:
+            program.set_params(source.weights)
+        if params is not None:
+            program.set_params(params, cast=cast)
+        return program
 
-    def _program(
+    def _entry_point(
         self, graph: Graph, options: CompileOptions, cache: DiskCache | None, timeout: float | None
-    ) -> tuple[CompiledGraph, Graph]:
-        """The program for a graph, without weights, and the graph with its sizes bound."""
+    ) -> tuple[EntryPoint, Graph]:
+        """Return the compiled graph, and the graph with its sizes bound."""
         compilation = Compilation(graph, self.target, options)
         with waiting(f"compiling {graph.name} for {self.target.name}"):
             artifact = compilation.artifact(cache=cache, timeout=timeout)
-        return CompiledGraph(artifact, threads=self.threads, compilation=compilation), compilation.prepared
+        function = CompiledFunction(artifact, threads=self.threads, compilation=compilation)
+        return EntryPoint.of(function), compilation.prepared
+
+    def _bucketed(
+        self, source: Graph, sizes: Mapping[str, Iterable[int]], options: CompileOptions, build: Compile
+    ) -> tuple[EntryPoint, Graph]:
+        """Return a prepared graph, compiled for each combination of sizes, and the graph.
+
+        Raises:
+            Error: The buckets are wrong, or too many. Nothing has been compiled.
+        """
+        signature = Signature.of(source)
+        buckets = Buckets.of(sizes, signature)
+        functions = {}
+        for each in buckets.combinations:
+            entry, _ = build(source, replace(options, bind=buckets.named(each)))
+            functions[each] = entry.functions[()]
+        return EntryPoint(signature, functions, buckets), source
 
 
 def _check_timeout(timeout: float | None) -> None:
@@ -221,18 +201,6 @@ def _check_buckets(buckets: Any) -> None:
     """
     if buckets is not None and not isinstance(buckets, Mapping):
         raise Error(f"buckets must be a mapping of symbols to sizes, got {buckets!r:.60}")
-
-
-P = TypeVar("P", CompiledGraph, BucketedGraph)
-
-
-def _with_params(program: P, source: Graph, params: Any, cast: bool) -> P:
-    """Set the weights that came with a graph, then those of the user. Returns the program."""
-    if source.weights:
-        program.set_params(source.weights)
-    if params is not None:
-        program.set_params(params, cast=cast)
-    return program
 
 
 def _converted(graph: Any, params: Any) -> Mapping[str, Any]:

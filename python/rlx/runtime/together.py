@@ -11,22 +11,22 @@ import numpy as np
 from rlx.ir.checks import check_name
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
-from rlx.runtime.compiled import CompiledGraph
-from rlx.runtime.programs import Programs
+from rlx.runtime.entry_point import EntryPoint
+from rlx.runtime.program import Program
 from rlx.support.errors import Error
 from rlx.targets.artifacts.archive import MOST_ENTRIES
 from rlx.targets.artifacts.signature import shared_arguments
 from rlx.targets.options import CompileOptions
 from rlx.targets.stages import graph_of
 
-# Compiles one graph: the program, and the graph with its sizes bound.
-Compile = Callable[[Graph, CompileOptions], tuple[CompiledGraph, Graph]]
+# Compiles one graph: the entry point, and the graph with its sizes bound.
+Compile = Callable[[Graph, CompileOptions], tuple[EntryPoint, Graph]]
 
 
 def compiled_together(
     graphs: Mapping[str, Any], options: CompileOptions, params: Any, cast: bool, compile: Compile
-) -> Programs:
-    """Return entry points for some graphs.
+) -> Program:
+    """Return a program with entry points for some graphs.
 
     Args:
         graphs: A `Graph` or `GraphModule` for each entry point.
@@ -47,16 +47,16 @@ def compiled_together(
     shared_arguments(bound)  # checked before any slow step
     _check_weights(given)
     made = {name: compile(graph, replace(options, bind=sizes[name])) for name, graph in given.items()}
-    programs = Programs({name: program for name, (program, _) in made.items()})
-    known = {a.name for a in programs.params}
+    program = Program({name: entry for name, (entry, _) in made.items()})
+    known = {a.name for a in program.params}
     came: dict[str, Any] = {}
     for _, source in made.values():
         came = {**{name: value for name, value in source.weights.items() if name in known}, **came}
     if came:
-        programs.set_params(came)
+        program.set_params(came)
     if params is not None:
-        programs.set_params(params, cast=cast)
-    return programs
+        program.set_params(params, cast=cast)
+    return program
 
 
 def _checked(graphs: Mapping[str, Any]) -> dict[str, Graph]:

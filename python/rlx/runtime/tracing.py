@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.pytree import distinct
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from rlx.support.errors import Error
 from rlx.support.locks import make_lock
 from rlx.support.short import short_repr
@@ -21,7 +21,7 @@ class Variant:
     def __init__(self) -> None:
         self.lock = make_lock()
         self.traced: tuple[Graph, Any] | None = None
-        self.program: CompiledGraph | None = None
+        self.program: Program | None = None
         self.given: dict[str, Any] = {}
 
 

@@ -22,7 +22,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols
 from rlx.passes.checking.numerics import differs, draw, tolerances
 from rlx.report.tuning import TuningReport, TuningTrial
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from rlx.runtime.tuner import Candidate, Choice, ChoiceSearch
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
@@ -120,7 +120,7 @@ class Request:
             known.append((arguments[name_], argument_array(arguments[name_], value).shape))
         return dict.fromkeys(sorted(self.given.prepared.symbols), TYPICAL_SIZE) | bind_symbols(known)
 
-    def compiled(self, choice: Choice) -> CompiledGraph:
+    def compiled(self, choice: Choice) -> Program:
         """Return the program of a choice, with only the weights of the graph."""
         from rlx.runtime.session import Session
 
@@ -142,9 +142,9 @@ def tune_program(
     *,
     again: bool = False,
     clock: Callable[[], float] = time.perf_counter,
-    measure: Callable[[CompiledGraph, Mapping[str, np.ndarray], int], float] | None = None,
+    measure: Callable[[Program, Mapping[str, np.ndarray], int], float] | None = None,
     progress: Callable[[TuningTrial], None] = lambda _: None,
-) -> CompiledGraph:
+) -> Program:
     """Return the fastest program on this machine, from a stored choice or a search, with its report as `tuning`.
 
     Args:
@@ -254,13 +254,13 @@ def _scaled(weight: np.ndarray) -> np.ndarray:
     return np.asarray(weight / math.sqrt(max(1, weight.size // max(1, weight.shape[-1]))), weight.dtype)
 
 
-def _fresh(program: CompiledGraph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _fresh(program: Program, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the inputs. Those that the program may overwrite are copied."""
     donated = {a.name for a in program.inputs if a.donate}
     return {n: array.copy() if n in donated else array for n, array in inputs.items()}
 
 
-def _seconds_of_a_call(program: CompiledGraph, inputs: Mapping[str, np.ndarray], calls: int) -> float:
+def _seconds_of_a_call(program: Program, inputs: Mapping[str, np.ndarray], calls: int) -> float:
     started = time.perf_counter()
     for _ in range(calls):
         program.run(_fresh(program, inputs))
@@ -322,7 +322,7 @@ def _report(request: Request, search: ChoiceSearch, finished: bool) -> TuningRep
     return TuningReport(request.graph.name, chosen, search.budget, took, results, interrupted=not finished)
 
 
-def _final(request: Request, choice: Choice, report: TuningReport) -> CompiledGraph:
+def _final(request: Request, choice: Choice, report: TuningReport) -> Program:
     program = request.compiled(choice)
     if request.params is not None:
         program.set_params(request.params)

@@ -14,8 +14,8 @@ from rlx.ir.interface import Argument, argument_array
 from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import named_values
 from rlx.runtime.arguments import checked_cast
-from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
+from rlx.runtime.program import Program
 from rlx.runtime.session import Session
 from rlx.support.answers import answers
 from rlx.support.errors import Error
@@ -89,7 +89,7 @@ class TrainStep(Answered):
         self._training, self.graph, self._loss = training, training.graph, chosen.loss
         self._source = stages.prepare_graph(tensor_graph(graph if evaluation is None else evaluation), chosen)
         self._building: dict[str, Any] = {"cache": cache, "timeout": timeout}
-        self._tester: CompiledGraph | None = None
+        self._tester: Program | None = None
         self.position, self.validation = (0, 0, 0), (math.inf, 0)
         self._averaged = chosen.ema is not None
         self._trained = training.trained
@@ -100,7 +100,7 @@ class TrainStep(Answered):
         self._frozen: dict[str, np.ndarray] = {}
         self._unset = frozenset(self._params)
         self._lock = make_lock()
-        self.compiled: CompiledGraph = self._compiled(training.graph)
+        self.compiled: Program = self._compiled(training.graph)
         if graph.weights:
             self.set_params({n: value for n, value in graph.weights.items() if n in self._params})
         if params is not None:
@@ -111,7 +111,7 @@ class TrainStep(Answered):
             raise AttributeError(f"'TrainStep' object has no attribute '{name}'")
         raise answers().attribute_problem("a TrainStep", name, "steps", [n for n in dir(type(self)) if n[0] != "_"])
 
-    def _compiled(self, graph: Graph) -> CompiledGraph:
+    def _compiled(self, graph: Graph) -> Program:
         return self._session.compile(graph, **self._building, **self._training.options.keywords())
 
     def _check_evaluation(self) -> None:
@@ -126,7 +126,7 @@ class TrainStep(Answered):
         """Take one step.
 
         Args:
-            batch: Arrays by name, as in `CompiledGraph.run`.
+            batch: Arrays by name, as in `Program.run`.
 
         Returns:
             `"loss"`, before the update, and the metrics by name, in the order of the graph's outputs: a Python number
@@ -226,7 +226,7 @@ class TrainStep(Answered):
                 original graph, such as running means, may be included.
             copy: False lends the arrays of parameters that are not trained. They must not be changed while the step is
                 in use. Other arrays are always copied.
-            cast: True converts arrays of other dtypes: see `CompiledGraph.set_params`.
+            cast: True converts arrays of other dtypes: see `Program.set_params`.
 
         Raises:
             Error: A parameter does not fit or a name is unknown; then none is set.

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.program import Program
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.container import pack_archive
 from tools.fuzz.documents import places
@@ -251,7 +251,7 @@ def test_any_value_at_any_place(target: str) -> None:
             else:
                 container[key] = value
             with contextlib.suppress(rlx.Error):
-                fuzzed.use(CompiledGraph(Artifact.from_bytes(sealed(changed, others)), threads=1))
+                fuzzed.use(Program(Artifact.from_bytes(sealed(changed, others)), threads=1))
 
 
 def changes() -> dict[str, Callable[[dict[str, Any]], None]]:
@@ -289,7 +289,7 @@ def test_a_signature_of_another_program(target: str, name: str) -> None:
     manifest, others = members(written(target, 1))
     changes()[name](manifest["entries"][0])
     artifact = Artifact.from_bytes(sealed(manifest, others))
-    compiled = CompiledGraph(artifact, threads=1)
+    compiled = Program(artifact, threads=1)
     compiled.set_params(
         {a.name: np.ones(a.shape.bind({"n": 3}).static, np.float32) for a in artifact.signature.of_kind("param")}
     )
@@ -301,7 +301,7 @@ def test_a_signature_of_another_program(target: str, name: str) -> None:
 def test_the_program_of_another_artifact(target: str) -> None:
     manifest, _ = members(written(target, 0))
     _, others = members(written(target, 1))
-    compiled = CompiledGraph(Artifact.from_bytes(sealed(manifest, others)), threads=1)
+    compiled = Program(Artifact.from_bytes(sealed(manifest, others)), threads=1)
     compiled.set_param("w", np.ones((3, 4), np.float32))
     with pytest.raises(rlx.Error):
         compiled.load()
@@ -315,7 +315,7 @@ def test_what_a_call_relies_on_belongs_to_the_program() -> None:
         changed = copy.deepcopy(manifest)
         changed["entries"][0]["programs"][0]["info"][entry] = value
         with pytest.raises(rlx.ExecutionError, match="another one than the artifact describes"):
-            CompiledGraph(Artifact.from_bytes(sealed(changed, others))).load()
+            Program(Artifact.from_bytes(sealed(changed, others))).load()
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ def test_a_missing_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_files_for_another_machine_do_not_run_here() -> None:
     artifact = rlx.Pipeline(target="cortexm").compile(layer()[0]).artifact()
     with pytest.raises(rlx.Error, match="a kind of file"):
-        rlx.CompiledGraph(artifact).run(layer()[1])
+        rlx.Program(artifact).run(layer()[1])
 
 
 def test_threads() -> None:

@@ -30,9 +30,9 @@ def compiled_for(arch: str | None = None, *flags: str) -> Artifact:
 
 
 def load_and_run(artifact: Artifact) -> np.ndarray:
-    from rlx.runtime.compiled import CompiledGraph
+    from rlx.runtime.program import Program
 
-    return CompiledGraph(artifact).run({"x": np.array([-1, 0, 1, 2], np.float32)})[0]
+    return Program(artifact).run({"x": np.array([-1, 0, 1, 2], np.float32)})[0]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def session(**options: Any) -> rlx.Session:
     return rlx.Session(rlx.Device.XLA, **options)
 
 
-def compiled(graph: rlx.Graph, **options: Any) -> rlx.CompiledGraph:
+def compiled(graph: rlx.Graph, **options: Any) -> rlx.Program:
     return session().compile(graph, cache=False, **options)
 
 

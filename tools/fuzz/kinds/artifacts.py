@@ -31,7 +31,7 @@ class Artifacts(Kind):
     def prepare(self) -> None:
         if not hasattr(self, "files"):
             made = artifacts()
-            self.files = [artifact.to_bytes() for artifact in made] + [several(made), entry_points(made)]
+            self.files = [artifact.to_bytes() for artifact in made] + [several(made), entry_points(made), buckets()]
             self.members = [members(data) for data in self.files]
 
     def make(self, rng: random.Random) -> bytes:
@@ -49,28 +49,25 @@ class Artifacts(Kind):
 
     def attempt(self, data: bytes) -> Any:
         """Use an artifact in all possible ways."""
-        from rlx.runtime.compiled import CompiledGraph
-        from rlx.runtime.programs import Programs
+        from rlx.runtime.program import Program
+        from rlx.runtime.program_file import entries_of
         from rlx.targets.artifacts.archive import Archive
 
         file = Archive.from_bytes(data)
         again = Archive.from_bytes(file.to_bytes())
         assert again.to_bytes() == file.to_bytes() and again.signature.to_json() == file.signature.to_json()
         values = {} if file.parameters is None else file.parameters.arrays(file.signature)
-        if not file.names:
-            use(CompiledGraph(file.entry().choose(), threads=1), values)
-            return
-        chosen = {name: file.entry(name).choose() for name in file.names}
-        programs = Programs({name: CompiledGraph(artifact, threads=1) for name, artifact in chosen.items()})
-        for name in programs:
-            known = {a.name for a in programs[name].artifact.signature.of_kind("param")}
-            use(programs[name], {n: array for n, array in values.items() if n in known})
+        program = Program(entries_of(file, threads=1))
+        for part in program.values() or (program,):
+            known = {a.name for a in part.params}
+            use(part, {n: array for n, array in values.items() if n in known})
 
 
 def _form(document: Any) -> Any:
     """How the first program of a manifest is written, None where it does not say."""
     try:
-        return document["entries"][0]["programs"][0]["info"].get("form")
+        entry = document["entries"][0]
+        return (entry["buckets"] or [entry])[0]["programs"][0]["info"].get("form")
     except (AttributeError, IndexError, KeyError, TypeError):
         return None
 
@@ -102,7 +99,7 @@ def several(made: list[Any]) -> bytes:
     from rlx.targets.artifacts.archive import Archive
 
     archive = Archive.of({None: [a for a in made if a.signature.name == "fixed"]})
-    return archive.with_parameters("several.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
+    return archive.with_parameters({"w": np.ones((3, 4), np.float32)}).to_bytes()
 
 
 def entry_points(made: list[Any]) -> bytes:
@@ -112,16 +109,28 @@ def entry_points(made: list[Any]) -> bytes:
     fixed = [a for a in made if a.signature.name == "fixed"]
     sized = next(a for a in made if a.signature.name == "sized")
     archive = Archive.of({"first": fixed, "second": fixed[:1], "other": [sized]})
-    return archive.with_parameters("entries.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
+    return archive.with_parameters({"w": np.ones((3, 4), np.float32)}).to_bytes()
+
+
+def buckets() -> bytes:
+    """A file with programs for buckets of two symbols, and a value for their parameter."""
+    import rlx
+    from rlx.runtime.program_file import archive_of
+
+    g: Any = rlx.Graph("bucketed")
+    x = g.input("x", ("n", "m"))
+    g.set_outputs({"y": x * g.param("w", ())})
+    program = rlx.Session(threads=1).compile(g, buckets={"n": [2, 4], "m": [4]})
+    return archive_of(program._entries).with_parameters({"w": np.ones((), np.float32)}).to_bytes()
 
 
 def use(compiled: Any, values: dict[str, np.ndarray] | None = None) -> None:
     """Give a program weights, run it twice, and read its states."""
     import rlx
 
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = {name: steps[-1] for name, steps in compiled.buckets.items()}
     arrays = {}
-    for argument in compiled.artifact.signature.arguments:
+    for argument in (*compiled.inputs, *compiled.params, *compiled.states):
         for d in argument.shape.dims:
             for symbol in getattr(d, "symbols", ()):
                 sizes.setdefault(symbol, 3)
@@ -129,12 +138,11 @@ def use(compiled: Any, values: dict[str, np.ndarray] | None = None) -> None:
         if np.prod([float(s) for s in shape]) > _LARGEST:
             raise rlx.Error("too large to be tried")
         arrays[argument.name] = np.ones(shape, argument.shape.dtype.numpy)
-    params = {a.name for a in compiled.artifact.signature.of_kind("param")}
-    compiled.set_params({name: arrays[name] for name in params} | (values or {}))
+    compiled.set_params({a.name: arrays[a.name] for a in compiled.params} | (values or {}))
     inputs = {a.name: arrays[a.name] for a in compiled.inputs}
     for _ in range(2):
         compiled.run_named(inputs)
-    for state in compiled.artifact.signature.of_kind("state"):
+    for state in compiled.states:
         compiled.state(state.name)
     compiled.reset_state()
 

@@ -9,6 +9,7 @@ A single graph is an entry point without a name. Several entry points have names
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,15 +25,16 @@ from rlx.support.files import file_name, replacing
 from rlx.support.suggestions import suggestion
 from rlx.targets.artifacts import fields, parameters
 from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.artifacts.buckets import MOST_BUCKETS
 from rlx.targets.artifacts.container import members_of, pack_archive, write
-from rlx.targets.artifacts.entry import ENTRY, MOST_PROGRAMS, StoredEntry, member, unchanged
+from rlx.targets.artifacts.entry import ENTRY, MOST_PROGRAMS, StoredEntry, member, programs_of, unchanged
 from rlx.targets.artifacts.fields import integer, list_of, name
 from rlx.targets.artifacts.parameters import Parameters, check
 from rlx.targets.artifacts.signature import Signature, shared_arguments
 from rlx.targets.hashes import check_sha256
 from rlx.weights.mapped import content_of
 
-FORMAT = 5
+FORMAT = 6
 MANIFEST, PARAMETERS = "manifest.json", "parameters.irpa"
 MOST_ENTRIES = 64
 _LONGEST_MANIFEST = 64 << 20
@@ -55,15 +57,16 @@ class Archive:
     folder: str | None = None
 
     @classmethod
-    def of(cls, artifacts: Mapping[str | None, Sequence[Artifact]]) -> Archive:
-        """A file with the programs of some entry points, or of a single graph, whose name is None.
+    def of(cls, entries: Mapping[str | None, StoredEntry | Sequence[Artifact]]) -> Archive:
+        """A file with some entry points, or of a single graph, whose name is None. Artifacts have one signature.
 
         Raises:
             Error: There are too many, they do not share what has one name, or those of an entry do not go together.
         """
-        if len(artifacts) > MOST_ENTRIES:
-            raise Error(f"{len(artifacts)} entry points in one file; at most {MOST_ENTRIES} are allowed")
-        return cls(_checked({entry: StoredEntry.of(programs) for entry, programs in artifacts.items()}))
+        if len(entries) > MOST_ENTRIES:
+            raise Error(f"{len(entries)} entry points in one file; at most {MOST_ENTRIES} are allowed")
+        stored = {n: e if isinstance(e, StoredEntry) else StoredEntry.of(e) for n, e in entries.items()}
+        return cls(_checked(stored))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,29 +100,13 @@ class Archive:
             own = {argument.name for argument in found.signature.of_kind("param")}
             values = replace(values, places={key: place for key, place in values.places.items() if key in own})
         origin = self.name if name is None else f"{self.name}, entry {name!a:.60}"
-        return replace(found, parameters=values, origin=origin, folder=self.folder)
+        return found.placed(origin, self.folder, values)
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def with_parameters(
-        self, path: str, arrays: Mapping[str, np.ndarray], file: str | os.PathLike[str] | None = None
-    ) -> Archive:
-        """The same with the values of parameters.
-
-        Args:
-            path: Where it will be written to.
-            arrays: The values, by name.
-            file: Another file to write the values to now; None puts them into the archive.
-
-        Raises:
-            Error: The file is in another folder, is the same one, or cannot be written.
-        """
-        if file is None:
-            return replace(self, parameters=parameters.written(arrays))
-        target, beside = Path(file_name(path)), Path(file_name(file))
-        if target.absolute().parent != beside.absolute().parent or target.name == beside.name:
-            raise Error(f"{beside} is to lie beside {target}, under another name", hint=f"write it to {target.parent}")
-        return replace(self, parameters=parameters.written(arrays, beside))
+    def with_parameters(self, arrays: Mapping[str, np.ndarray]) -> Archive:
+        """The same with the values of parameters, by name, in the file itself."""
+        return replace(self, parameters=parameters.packed(arrays))
 
     def to_bytes(self) -> bytes:
         """Return the content of the file. Equal contents give equal bytes.
@@ -129,14 +116,33 @@ class Archive:
         """
         return pack_archive(self._members())
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file atomically.
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        arrays: Mapping[str, np.ndarray] | None = None,
+        params_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write the file atomically, or two files. If an error is raised, both are unchanged.
+
+        Args:
+            path: The file.
+            arrays: Values of parameters to add, by name.
+            params_file: Another file for these values; None writes them into the file.
 
         Raises:
-            Error: The file cannot be written, or is larger than 2 GiB.
+            Error: A file cannot be written, the program is larger than 2 GiB, or the file for the values is in another
+                folder or is the same one.
         """
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            write(file, self._members())
+        if arrays is None:
+            with replacing(path) as temporary, open(temporary, "wb") as file:
+                write(file, self._members())
+        elif params_file is None:
+            self.with_parameters(arrays).save(path)
+        else:
+            name = check_beside(path, params_file)
+            with replacing(params_file) as temporary:
+                stored = parameters.written(arrays, temporary, name)
+                replace(self, parameters=stored).save(path)
 
     def _members(self) -> dict[str, Any]:
         rows = [(name, program) for name, entry in self.entries.items() for program in entry.programs]
@@ -191,6 +197,21 @@ class Archive:
         return replace(archive, folder=os.path.dirname(os.path.abspath(file)))
 
 
+def check_beside(path: str | os.PathLike[str], params_file: str | os.PathLike[str]) -> str:
+    """Return the name of a file for values of parameters, checked to be in the folder of the file with the programs.
+
+    Raises:
+        Error: It is in another folder, or is the same file.
+    """
+    target, beside = Path(file_name(path)), Path(file_name(params_file))
+    same = os.path.realpath(target) == os.path.realpath(beside)
+    with contextlib.suppress(OSError):
+        same = same or os.path.samefile(target, beside)  # hard links, and file systems that ignore case
+    if same or target.absolute().parent != beside.absolute().parent:
+        raise Error(f"{beside} is to lie beside {target}, under another name", hint=f"write it to {target.parent}")
+    return beside.name
+
+
 def _shared(entries: Mapping[str | None, StoredEntry]) -> Signature:
     arguments = {entry or "": stored.signature.arguments for entry, stored in entries.items()}
     return Signature("shared", tuple(shared_arguments(arguments).values()), ())
@@ -238,7 +259,9 @@ _CONTENT: Callable[[Any, str], dict[str, Any]] = fields.record(
         "format": unchanged,
         "entries": list_of(ENTRY, MOST_ENTRIES),
         "parameters": unchanged,
-        "members": list_of(fields.row(name, integer(0, 1 << 32), name), MOST_ENTRIES * MOST_PROGRAMS + 1),
+        "members": list_of(
+            fields.row(name, integer(0, 1 << 32), name), MOST_ENTRIES * MOST_BUCKETS * MOST_PROGRAMS + 1
+        ),
         "sha256": name,
     }
 )
@@ -255,16 +278,12 @@ def _from_manifest(manifest: Any, members: Mapping[str, memoryview]) -> Archive:
     names = [entry["name"] for entry in content["entries"]]
     if len(set(names)) != len(names):
         raise Error("two entries have the same name")
-    rows = [(entry["name"], p) for entry in content["entries"] for p in entry["programs"]]
+    rows = [(entry["name"], p) for entry in content["entries"] for p in programs_of(entry)]
     keys = [member(index, entry, p["target"], p["arch"]) for index, (entry, p) in enumerate(rows)]
     if not keys or list(members)[: len(keys)] != keys:
         raise Error("its members are not the programs that its manifest has")
-    codes = iter(keys)
-    entries = dict[str | None, StoredEntry]()
-    for entry in content["entries"]:
-        if not entry["programs"]:
-            raise Error(f"the entry {entry['name']!a:.60} has no program")
-        entries[entry["name"]] = StoredEntry.from_json(entry, [members[next(codes)] for _ in entry["programs"]])
+    codes = (members[key] for key in keys)
+    entries = {entry["name"]: StoredEntry.from_json(entry, codes) for entry in content["entries"]}
     archive = Archive(_checked(entries))
     return replace(archive, parameters=_values(content["parameters"], archive.signature, keys, members))
 

@@ -57,10 +57,10 @@ class Artifact:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "artifact", *, expected_sha256: str | None = None) -> Artifact:
-        """The program for this machine in the content of a file: see `Archive.from_bytes` and `StoredEntry.choose`."""
+        """The program for this machine in the content of a file: see `Archive.from_bytes` and `StoredPrograms.choose`."""
         from rlx.targets.artifacts.archive import Archive
 
-        return Archive.from_bytes(data, name, expected_sha256=expected_sha256).entry().choose()
+        return Archive.from_bytes(data, name, expected_sha256=expected_sha256).entry().only().choose()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact to a file atomically."""
@@ -70,10 +70,10 @@ class Artifact:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, expected_sha256: str | None = None) -> Artifact:
-        """The program for this machine in a file: see `Archive.load` and `StoredEntry.choose`."""
+        """The program for this machine in a file: see `Archive.load` and `StoredPrograms.choose`."""
         from rlx.targets.artifacts.archive import Archive
 
-        return Archive.load(path, expected_sha256=expected_sha256).entry().choose()
+        return Archive.load(path, expected_sha256=expected_sha256).entry().only().choose()
 
 
 def check_header(target: str, arch: str, info: Mapping[str, Any]) -> None:

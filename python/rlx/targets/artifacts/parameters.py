@@ -11,7 +11,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from rlx.ir.packing import pack, unpack
 from rlx.support.errors import Error
-from rlx.support.files import replacing
 from rlx.support.packages import import_package
 from rlx.targets.artifacts.fields import integer, list_of, name, optional, record, row, unexpected_value
 from rlx.targets.artifacts.signature import Signature
@@ -148,26 +147,33 @@ _PLACE = row(integer(0, _LARGEST), list_of(integer(0, _LARGEST), _MOST_AXES))
 _PARAMETERS = record({"file": optional(name), "size": integer(0, _LARGEST), "sha256": name, "places": _unchanged})
 
 
-def written(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str] | None = None) -> Parameters:
-    """Return an archive with the values of parameters.
+def packed(arrays: Mapping[str, np.ndarray]) -> Parameters:
+    """Return an archive with the values of parameters as its content.
+
+    Raises:
+        Error: IREE's runtime is not installed.
+    """
+    with tempfile.TemporaryDirectory(prefix="rlx-") as folder:
+        temporary = os.path.join(folder, "parameters.irpa")
+        _create(arrays, temporary)
+        return _described(
+            arrays, temporary, content_of(temporary), None
+        )  # the content remains after the file is unlinked
+
+
+def written(arrays: Mapping[str, np.ndarray], path: str, name: str) -> Parameters:
+    """Write an archive with the values of parameters. Returns their places without the content.
 
     Args:
         arrays: The values, by name.
-        path: The file to write the archive to, atomically. Without a path, the archive is the content of the result.
+        path: The file to write.
+        name: The name that this file will have.
 
     Raises:
-        Error: The file cannot be written, or IREE's runtime is not installed.
+        Error: IREE's runtime is not installed.
     """
-    if path is None:
-        with tempfile.TemporaryDirectory(prefix="rlx-") as folder:
-            temporary = os.path.join(folder, "parameters.irpa")
-            _create(arrays, temporary)
-            content = content_of(temporary)  # remains valid after the file is unlinked
-            return _described(arrays, temporary, content, None)
-    with replacing(path) as temporary:
-        _create(arrays, temporary)
-        result = _described(arrays, temporary, content_of(temporary), os.path.basename(os.fspath(path)))
-    return Parameters(result.places, result.size, result.sha256, result.file)
+    _create(arrays, path)
+    return replace(_described(arrays, path, content_of(path), name), content=None)
 
 
 def _create(arrays: Mapping[str, np.ndarray], path: str) -> None:

@@ -6,8 +6,8 @@ for each set of sizes that is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import Compiled, DeviceInfo, Measurement
 from rlx.targets.xla import client
 from rlx.targets.xla.client import XlaExecutable
-from rlx.targets.xla.options import option, with_threads
+from rlx.targets.xla.options import Options, option, with_threads
 from rlx.targets.xla.parts import LoweredParts, as_program, entry_of
 from rlx.targets.xla.pipeline import OUTLINE, layout, to_stablehlo
 from rlx.targets.xla.portable import VERSION, to_portable, version_for
@@ -229,8 +229,7 @@ class XlaProgram:
         self._updates: list[str | None] = artifact.info["updates"]
         self._inputs = self.signature.of_kind("input")
         self._parameters = {a.name: parameters[a.name] for a in self.signature.of_kind("param")}
-        self._specialised = lru_cache(_KEPT_SIZES)(self._specialise)
-        self._graph: Graph | None = None
+        self._specialised: Callable[[tuple[tuple[str, int], ...]], XlaExecutable] | None = None
         self._executable: XlaExecutable | None = None
         weights, taken = self._load(artifact)
         # The client may use the memory of these arrays, so parameters must not be modified.
@@ -263,13 +262,15 @@ class XlaProgram:
 
     def _load_graph(self, graph: Graph) -> tuple[XlaExecutable | None, Sequence[str]]:
         """The same as `_load` for a program that is compiled for each set of sizes."""
-        self._graph = run(graph, OUTLINE)
+        outlined = run(graph, OUTLINE)
         given = {a.name for a in graph.arguments}
-        self._arguments = [a for a in self._graph.arguments if a.name in given]
-        for function in bodies(self._graph.module):
-            if prepares(function) == self._graph.name_symbol:
+        self._arguments = [a for a in outlined.arguments if a.name in given]
+        # Without a reference to `self`, which would keep device memory until the next collection of cycles.
+        self._specialised = lru_cache(_KEPT_SIZES)(partial(_specialise, outlined, self._options))
+        for function in bodies(outlined.module):
+            if prepares(function) == outlined.name_symbol:
                 taken = [a.name for a in read_arguments(function)]
-                return client.compiled(specialised(self._graph, function), self._options), taken
+                return client.compiled(specialised(outlined, function), self._options), taken
         return None, ()
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
@@ -284,7 +285,10 @@ class XlaProgram:
         return [client.to_host(r) for r in self._run_on_device(arrays)]
 
     def _run_on_device(self, arrays: Sequence[Any]) -> list[Any]:
-        executable = self._executable or self._specialised(self._sizes(arrays))
+        executable = self._executable
+        if executable is None:
+            assert self._specialised is not None
+            executable = self._specialised(self._sizes(arrays))
         inputs = iter(client.to_device(arrays))
         on_device = self._on_device
         results = executable(
@@ -301,12 +305,6 @@ class XlaProgram:
         shapes = [(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)]
         shapes += [(a, self._parameters[a.name].shape) for a in self.signature.of_kind("param")]
         return tuple(sorted(bind_symbols(shapes).items()))
-
-    def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> XlaExecutable:
-        assert self._graph is not None
-        known = {name: size for name, size in sizes if name in self._graph.symbols}
-        bound = stages.prepare_graph(self._graph, CompileOptions(bind=known))
-        return XlaExecutable(specialised(bound, bound.function), self._options)
 
     def read_state(self, name: str) -> np.ndarray:
         """A copy of the current value of a state."""
@@ -325,6 +323,13 @@ class XlaProgram:
 
     def _write_state(self, name: str, value: np.ndarray) -> None:
         self._on_device = self._on_device | dict(zip([name], client.to_device([value]), strict=True))
+
+
+def _specialise(graph: Graph, options: Options, sizes: tuple[tuple[str, int], ...]) -> XlaExecutable:
+    """Return a graph compiled for some sizes of its symbols."""
+    known = {name: size for name, size in sizes if name in graph.symbols}
+    bound = stages.prepare_graph(graph, CompileOptions(bind=known))
+    return XlaExecutable(specialised(bound, bound.function), options)
 
 
 __all__: Sequence[str] = [

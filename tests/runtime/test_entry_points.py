@@ -1,4 +1,4 @@
-"""`Programs`: entry points that share parameters and states."""
+"""Programs with several entry points, which share parameters and states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 import rlx
 from rlx.ir.graph.evaluate import evaluate_function
-from rlx.runtime import compiled, programs, shared_states
+from rlx.runtime import call_inputs, program, program_values, shared_data, shared_states
 from rlx.support import locks
 from rlx.targets.iree import executable
 from rlx.targets.xla import backend as xla
@@ -58,7 +58,7 @@ GRAPHS = {"prefill": prefill, "decode": decode}
 
 
 @pytest.fixture(scope="module", params=["cpu", "xla"])
-def made(request: pytest.FixtureRequest) -> rlx.Programs:
+def made(request: pytest.FixtureRequest) -> rlx.Program:
     if request.param == "xla":
         pytest.importorskip("jax")
     graphs = {name: graph() for name, graph in GRAPHS.items()}
@@ -66,7 +66,7 @@ def made(request: pytest.FixtureRequest) -> rlx.Programs:
 
 
 @pytest.fixture
-def programs_(made: rlx.Programs) -> rlx.Programs:
+def programs_(made: rlx.Program) -> rlx.Program:
     """Return programs used by one test only."""
     return copy.deepcopy(made)
 
@@ -98,7 +98,7 @@ def same(found: list[Any], expected: list[np.ndarray]) -> None:
         np.testing.assert_allclose(np.asarray(a), b, rtol=1e-5)
 
 
-def test_any_order_of_calls_is_what_the_evaluator_gives(programs_: rlx.Programs, seed: int) -> None:
+def test_any_order_of_calls_is_what_the_evaluator_gives(programs_: rlx.Program, seed: int) -> None:
     meaning, rng = Meaning(), np.random.default_rng(seed)
     held: list[tuple[Any, Any]] = []
     for _ in range(60):
@@ -159,12 +159,15 @@ def test_a_language_model_goes_on_from_its_cache(tmp_path: Path) -> None:
             np.testing.assert_allclose(np.concatenate(found, 1), whole, rtol=1e-3, atol=1e-4)
 
 
-def test_as_a_mapping(made: rlx.Programs) -> None:
+def test_as_a_mapping(made: rlx.Program) -> None:
     assert list(made) == ["prefill", "decode"] == list(made.names) and len(made) == 2
     assert "decode" in made and "none" not in made and 3 not in made
-    assert isinstance(made["decode"], rlx.CompiledGraph)
+    assert isinstance(made["decode"], rlx.Program)
     assert [a.name for a in made.params] == ["w", "k"] and [a.name for a in made.states] == ["cache", "count", "own"]
-    assert "prefill, decode; 2 parameters, all set; states cache: f32[600, 4], count" in repr(made)
+    assert (
+        "<Program with entry points prefill, decode; 2 parameters, all set; states cache: f32[600, 4], count"
+        in repr(made)
+    )
     with pytest.raises(rlx.Error, match=r"there is no entry point 'decod' .*did you mean 'decode'.*prefill, decode"):
         made["decod"]
     with pytest.raises(rlx.Error, match="there is no state 'cach'"):
@@ -174,7 +177,7 @@ def test_as_a_mapping(made: rlx.Programs) -> None:
     assert made["prefill"].cost().flops  # its source graph is known
 
 
-def test_wrong_calls_change_nothing(programs_: rlx.Programs) -> None:
+def test_wrong_calls_change_nothing(programs_: rlx.Program) -> None:
     programs_["prefill"].run(PREFILL)
     before = programs_.state("cache")
     with pytest.raises(rlx.Error, match="input 't' must be"):
@@ -187,27 +190,27 @@ def test_wrong_calls_change_nothing(programs_: rlx.Programs) -> None:
     assert programs_["prefill"].run(PREFILL)[0][0].tolist() == PARAMS["w"].tolist()
 
 
-def test_copies_have_states_of_their_own(programs_: rlx.Programs) -> None:
+def test_copies_have_states_of_their_own(programs_: rlx.Program) -> None:
     programs_["prefill"].run(PREFILL)
     for other in (copy.deepcopy(programs_), pickle.loads(pickle.dumps(programs_))):
         assert other.state("count") == 1
         other["prefill"].run(PREFILL)
         assert (other.state("count"), programs_.state("count")) == (2, 1)
     alone = pickle.loads(pickle.dumps(programs_["prefill"]))
-    assert type(alone) is rlx.CompiledGraph and alone.state("count") == 1
+    assert type(alone) is rlx.Program and alone.state("count") == 1
     alone.run(PREFILL)
     assert (alone.state("count"), programs_.state("count")) == (2, 1)
 
 
-def test_nothing_keeps_programs_that_are_not_used(made: rlx.Programs) -> None:
+def test_nothing_keeps_programs_that_are_not_used(made: rlx.Program) -> None:
     p = copy.deepcopy(made)
     p["prefill"].run(PREFILL)
     p["decode"].run(DECODE)
-    parts = [weakref.ref(part) for part in (p._shared, p._shared.states, p["decode"]._content.program)]
+    parts = [weakref.ref(part) for part in (p._data, p._data.states, *p._data.content.programs.values())]
     gc.disable()
     try:
         del p
-        assert [part() for part in parts] == [None] * 3  # so that device memory is free at once
+        assert [part() for part in parts] == [None] * 4  # so that device memory is free at once
     finally:
         gc.enable()
 
@@ -215,7 +218,7 @@ def test_nothing_keeps_programs_that_are_not_used(made: rlx.Programs) -> None:
 # --- threads and interrupts -------------------------------------------------------------------------
 
 
-def test_threads_lose_no_update(programs_: rlx.Programs) -> None:
+def test_threads_lose_no_update(programs_: rlx.Program) -> None:
     programs_.load()
     done = threading.Event()
 
@@ -242,7 +245,7 @@ def test_threads_lose_no_update(programs_: rlx.Programs) -> None:
     assert (programs_.state("count"), programs_.state("own")) == (40, 0.5 + 40 * 2)
 
 
-def test_calls_of_run_async_come_in_order(programs_: rlx.Programs) -> None:
+def test_calls_of_run_async_come_in_order(programs_: rlx.Program) -> None:
     calls = [("prefill", {**PREFILL, "at": i}) if i % 2 else ("decode", DECODE) for i in range(12)]
     meaning = Meaning()
     futures = [programs_[name].run_async(inputs) for name, inputs in calls]
@@ -252,10 +255,11 @@ def test_calls_of_run_async_come_in_order(programs_: rlx.Programs) -> None:
 
 
 @drawn("share", range(4))
-def test_an_interrupt_at_any_step_leaves_states_that_belong_together(share: int, programs_: rlx.Programs) -> None:
+def test_an_interrupt_at_any_step_leaves_states_that_belong_together(share: int, programs_: rlx.Program) -> None:
     """In particular while states move from one program to the other."""
     p = programs_
-    interrupts = Interrupts([compiled, programs, shared_states, weight_arrays, locks, executable, xla])
+    ours = [program, program_values, call_inputs, shared_data, shared_states, weight_arrays, locks]
+    interrupts = Interrupts([*ours, executable, xla])
 
     def work() -> None:
         p["decode"].run(DECODE)

@@ -89,7 +89,7 @@ def test_bound_bucketed_and_dynamic(make: Any, device: Any) -> None:
     for batch, seq in ((2, 5), (1, 1), (3, 9)):
         _check(dynamic, g, weights, batch=batch, seq=seq)
     bucketed = session.compile(g, params=weights, buckets={"seq": [4, 9], "batch": [2]})
-    assert set(bucketed.programs) == {(4, 2), (9, 2)}
+    assert bucketed.buckets == {"seq": (4, 9), "batch": (2,)}
     for batch, seq in ((2, 4), (1, 3), (2, 5), (1, 9)):
         _check(bucketed, g, weights, batch=batch, seq=seq)
 
@@ -103,9 +103,9 @@ def sums() -> Any:
 
 
 def test_the_smallest_bucket_that_fits_runs(sums: Any) -> None:
-    assert list(sums.programs) == [(3,), (8,)]
-    assert sums.program_for(n=3) is sums.programs[(3,)]
-    assert sums.program_for(n=4) is sums.programs[(8,)]
+    assert sums.buckets == {"n": (3, 8)} and sums.program_for(n=3).buckets == {}
+    assert sums.program_for(n=3) is sums.program_for(n=0) is not sums.program_for(n=4)
+    assert [str(sums.program_for(n=n).inputs[0].shape) for n in (3, 4)] == ["f32[3, 2]", "f32[8, 2]"]
     for n in (0, 1, 3, 4, 8):
         x = np.random.default_rng(n).standard_normal((n, 2)).astype(np.float32)
         named = sums.run_named({"x": x})

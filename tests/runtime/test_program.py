@@ -23,7 +23,7 @@ def program(session: Any, linear_graph: Any) -> Any:
 @pytest.fixture
 def compiled(program: Any) -> Any:
     """Return the program without weights. Compilation is shared, but state is not."""
-    return rlx.CompiledGraph(program.artifact, threads=1)
+    return rlx.Program(program.artifact, threads=1)
 
 
 def test_runs_as_the_evaluator(compiled: Any, linear_graph: Any, arrays: Any) -> None:
@@ -332,7 +332,7 @@ def test_what_depends_on_a_symbol_is_checked_when_it_is_known(session: Any) -> N
     arrays = {"x": np.ones((6, 4), np.float32), "table": np.ones((1, 4), np.float32)}
     for run in (compiled.run, lambda values: rlx.evaluate(g, values)):
         assert [r.shape[0] for r in run(arrays)] == [3, 2, 1, 1, 4]
-        with pytest.raises(rlx.ShapeError, match=r"test_compiled.py:\d+: rlx.(narrow|slice).*n = 3"):
+        with pytest.raises(rlx.ShapeError, match=r"test_program.py:\d+: rlx.(narrow|slice).*n = 3"):
             run(arrays | {"x": np.ones((3, 4), np.float32)})
         with pytest.raises(rlx.ShapeError, match=r"rlx.gather: axis 0 of the table is empty .*m = 0"):
             run(arrays | {"table": np.ones((0, 4), np.float32)})

@@ -1,0 +1,127 @@
+"""`CallInputs`: the check of the inputs of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.interface import Argument, Requirement, argument_array, bind_symbols, check_argument
+from rlx.ir.python_values import given_array
+from rlx.runtime.device_array import DeviceArray
+from rlx.support.errors import Error
+from rlx.support.short import join_names
+from rlx.support.suggestions import suggestion
+from rlx.targets.artifacts.signature import Signature
+
+
+class CallInputs:
+    """The inputs of a function, and the check of the arrays for them.
+
+    Attributes:
+        arguments: The inputs, in order.
+    """
+
+    def __init__(self, signature: Signature, requirements: Sequence[Any] = ()):
+        self.arguments = signature.of_kind("input")
+        self._params = {a.name for a in signature.of_kind("param")}
+        self._requirements = [Requirement.from_json(r) for r in requirements]
+        # Data for checking a call without attribute look-ups: name, dtype, static shape or None.
+        self._checks = [
+            (a.name, a.shape.dtype.numpy, a.shape.static if a.shape.is_static else None, a) for a in self.arguments
+        ]
+        self._has_symbols = any(not a.shape.is_static for a in self.arguments)
+        self._donates = any(a.donate for a in self.arguments)
+
+    def arrays(self, inputs: Mapping[str, Any] | None, *, for_device: bool = False) -> list[Any]:
+        """Return the arrays of a call, in order, checked. Donated device arrays lose their memory.
+
+        Args:
+            inputs: Arrays by name.
+            for_device: Whether the program accepts arrays on its device unchanged; otherwise all are NumPy arrays.
+
+        Raises:
+            Error: An input is missing, unknown, or of the wrong shape or dtype, or a donated one is passed twice. Then
+                none has been donated.
+        """
+        if inputs is None:
+            inputs = {}
+        elif type(inputs) is not dict and not isinstance(inputs, Mapping):
+            raise Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
+        arrays: list[Any] = []
+        on_device: dict[int, DeviceArray] | None = None
+        for name, dtype, shape, argument in self._checks:
+            try:
+                array = inputs[name]
+            except (KeyError, TypeError, IndexError):
+                raise _missing_input(inputs, argument, self.arguments) from None
+            if type(array) is not np.ndarray:
+                if type(array) is DeviceArray:
+                    if self._donates:
+                        on_device = {**(on_device or {}), len(arrays): array}
+                    array = array.lent(for_device, f"input '{name}'")
+                else:
+                    array = given_array(array, argument.shape.dtype, f"input '{name}'")
+            if array.dtype != dtype or array.shape != shape:
+                if isinstance(array, np.ndarray):
+                    array = argument_array(argument, array)
+                else:
+                    check_argument(argument, array)
+            if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
+                array = array.copy()
+            arrays.append(array)
+        if len(inputs) != len(arrays):
+            raise _unknown_input(inputs, self.arguments, self._params)
+        if self._has_symbols:
+            sizes = bind_symbols([(a, array.shape) for a, array in zip(self.arguments, arrays, strict=True)])
+            for requirement in self._requirements:
+                requirement.check(sizes)
+        if self._donates:  # donate only after all checks have passed
+            self._donate(arrays, on_device or {}, for_device)
+        return arrays
+
+    def _donate(self, arrays: list[Any], on_device: Mapping[int, DeviceArray], for_device: bool) -> None:
+        """Take the memory of donated device arrays, in place.
+
+        Raises:
+            Error: Memory that is donated is also passed for another input.
+        """
+        donated = [i for i, argument in enumerate(self.arguments) if argument.donate]
+        for i in donated:
+            for j, other in enumerate(arrays):
+                same = i in on_device and on_device[i] is on_device.get(j)
+                if i != j and (same or _share_memory(arrays[i], other)):
+                    names = [self.arguments[k].name for k in (i, j)]
+                    raise Error(
+                        f"input '{names[0]}' is donated, and input '{names[1]}' has the same memory",
+                        hint="pass a copy for one of them: the program may write to a donated array while it reads",
+                    )
+        for i in donated:
+            if i in on_device:
+                arrays[i] = on_device[i].given_away(for_device, f"input '{self.arguments[i].name}'")
+
+
+def _share_memory(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.may_share_memory(a, b)  # exact for contiguous arrays
+    return a is b
+
+
+def _missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]) -> Error:
+    """Return the error for a missing input."""
+    names = [a.name for a in arguments]
+    unknown = [name for name in inputs if name not in names]
+    close = [name for name in unknown if suggestion(name, [argument.name])]
+    other = f"; there is no input {(close or unknown)[0]!r:.60}" if unknown else ""
+    meant = suggestion(close[0], [argument.name]) if close else ""
+    hint = f"the program takes {join_names(names)}" if unknown and not close else None
+    return Error(f"input '{argument.name}' ({argument.shape}) is missing{other}{meant}", hint=hint)
+
+
+def _unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], params: Collection[str]) -> Error:
+    """Return the error for an input that the program does not have."""
+    names = [a.name for a in arguments]
+    unknown = next(name for name in inputs if not isinstance(name, str) or name not in names)
+    kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
+    return Error(f"there is no input '{unknown}'{kind}; the program takes {join_names(names)}")

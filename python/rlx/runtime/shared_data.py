@@ -1,0 +1,164 @@
+"""`SharedData`: the weights, states and loaded code of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.interface import Argument
+from rlx.runtime.arguments import unset_params
+from rlx.runtime.entry_point import CompiledFunction, EntryPoint
+from rlx.runtime.order import Order
+from rlx.runtime.shared_states import States
+from rlx.support.errors import ExecutionError
+from rlx.support.locks import make_lock
+from rlx.targets.artifacts.signature import shared_arguments
+from rlx.targets.contract import calling, check_results
+from rlx.targets.protocol import LoadedProgram
+from rlx.targets.registry import backend_of, runtime_of
+
+Call = Callable[[list[np.ndarray]], list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Content:
+    """Weights, and the functions that are loaded with them. It is replaced as a whole, so that an interrupt leaves both.
+
+    Attributes:
+        weights: Values of the parameters, by name.
+        programs: The loaded functions.
+    """
+
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    programs: Mapping[CompiledFunction, LoadedProgram] = field(default_factory=dict)
+
+
+class SharedData:
+    """The data that all entry points of a program share by name. Methods require the lock.
+
+    Attributes:
+        lock: Serialises calls and changes.
+        order: The order of the calls of `run_async`, once there is one.
+        params: The parameters, by name.
+        states: The states, with their values.
+        content: The weights, and the loaded functions.
+        ready: The functions that may be called directly: they have returned valid results before, and hold the newest
+            values of their states. At most one of those with states is ready.
+    """
+
+    def __init__(self, entries: Mapping[str | None, EntryPoint]):
+        self.lock = make_lock()
+        self.order: Order | None = None
+        together = shared_arguments({name or "": entry.signature.arguments for name, entry in entries.items()})
+        self.params: dict[str, Argument] = {name: a for name, a in together.items() if a.kind == "param"}
+        self.states = States({name: a for name, a in together.items() if a.kind == "state"})
+        self.content = Content()
+        self.ready: Mapping[CompiledFunction, Call] = {}
+
+    def settle(self) -> None:
+        """Wait for the calls of `run_async`, without the lock."""
+        if self.order is not None:
+            self.order.settle()
+
+    def begin_order(self) -> Order:
+        """Return the order of calls. It has no thread before the first call."""
+        if self.order is None:
+            self.order = Order()
+        return self.order
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def set_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Set weights. The functions that have them load them at their next run."""
+        before = self.content
+        leaving = {f: p for f, p in before.programs.items() if not arrays.keys().isdisjoint(f.params)}
+        self.ready = {f: call for f, call in self.ready.items() if f not in leaving}
+        self.states.leave(leaving.values())
+        staying = {f: p for f, p in before.programs.items() if f not in leaving}
+        self.content = Content({**before.weights, **arrays}, staying)
+
+    def write_states(self, values: Mapping[str, np.ndarray | None]) -> None:
+        """Set states; None is the initial value. The arrays must not be changed."""
+        self._hold_states()
+        self.states.write(values)
+
+    def values(
+        self, params: Iterable[str], states: Iterable[str]
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return the weights of some parameters that are set, and copies of the newest values of some states."""
+        weights = self.content.weights
+        return (
+            {name: weights[name] for name in params if name in weights},
+            {name: self.states.read(name) for name in states},
+        )
+
+    # --- functions --------------------------------------------------------------------------------
+
+    def check_weights(self, function: CompiledFunction) -> None:
+        """Check that all parameters of a function are set.
+
+        Raises:
+            Error: One is not.
+        """
+        weights = self.content.weights
+        if missing := [self.params[name] for name in function.params if name not in weights]:
+            raise unset_params(missing)
+
+    def load(self, function: CompiledFunction) -> LoadedProgram:
+        """Return a function on its device. It is loaded if it is not.
+
+        Raises:
+            Error: A parameter has not been set.
+            ExecutionError: The device is not available.
+        """
+        content = self.content
+        if function in content.programs:
+            return content.programs[function]
+        self.check_weights(function)
+        weights = {name: content.weights[name] for name in function.params}
+        target = function.artifact.target
+        with calling(backend_of(target), "load", ExecutionError):
+            program = runtime_of(target).load(function.artifact, weights, function.threads)
+        self.content = replace(content, programs={**content.programs, function: program})
+        self.states.adopt(program, function.states)
+        return program
+
+    def call(self, function: CompiledFunction, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """Call a function. Its results are checked if it is not ready; later calls save this time.
+
+        Raises:
+            Error: It cannot be loaded, or its results are not valid.
+        """
+        if function in self.ready:
+            return self.ready[function](arrays)
+        program, backend = self._current(function), backend_of(function.artifact.target)
+        with calling(backend, "call", ExecutionError):
+            results = program.call(arrays)
+        check_results(backend, results, function.artifact.signature.outputs)
+        self.ready = {**self.ready, function: program.call}
+        return results
+
+    def call_on_device(self, function: CompiledFunction, arrays: list[Any]) -> list[Any]:
+        """Call a function whose program implements `KeepingResults`.
+
+        Raises:
+            Error: It cannot be loaded, or the call failed.
+        """
+        program: Any = self._current(function)
+        with calling(backend_of(function.artifact.target), "call", ExecutionError):
+            return program.call_on_device(arrays)
+
+    def _current(self, function: CompiledFunction) -> LoadedProgram:
+        """Return a loaded function that holds the newest values of its states."""
+        program = self.load(function)
+        if function.states and function not in self.ready:
+            self._hold_states()
+            self.states.bring(program, function.states)
+        return program
+
+    def _hold_states(self) -> None:
+        """Let no function with states be called directly, before states move."""
+        self.ready = {f: call for f, call in self.ready.items() if not f.states}
