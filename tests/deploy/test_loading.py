@@ -205,6 +205,32 @@ def test_what_cannot_be_in_one_file(programs: dict[str, rlx.Program], tmp_path: 
             rlx.deploy.load(path, target=wrong)  # type: ignore[arg-type]
 
 
+def test_two_files_are_written_or_none(programs: dict[str, rlx.Program], tmp_path: Path) -> None:
+    """The file of weights is never the file of the program, and neither changes if the other cannot be written."""
+    program, path, beside = programs["x86-64-v2"], tmp_path / "p.rlxa", tmp_path / "p.irpa"
+    program.save(path, params_file=beside)
+    before = path.read_bytes(), beside.read_bytes()
+    (tmp_path / "symbolic.irpa").symlink_to(path)
+    (tmp_path / "hard.irpa").hardlink_to(path)
+    (tmp_path / "link.rlxa").symlink_to(beside)
+    (tmp_path / "folder").mkdir()
+    other = rlx.load(path)
+    other.set_param("w", W * 2)
+    cases = [
+        (path, tmp_path / "symbolic.irpa", "under another name"),
+        (path, tmp_path / "hard.irpa", "under another name"),
+        (tmp_path / "link.rlxa", beside, "under another name"),
+        (tmp_path / "folder", beside, "cannot write"),
+        (path, tmp_path / "folder", "cannot write"),
+    ]
+    for file, params_file, message in cases:
+        with pytest.raises(rlx.Error, match=message):
+            other.save(file, params_file=params_file)
+        assert (path.read_bytes(), beside.read_bytes()) == before
+    same(rlx.load(path))
+    assert not [p for p in tmp_path.iterdir() if "partial" in p.name]
+
+
 # --- damage ---------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.targets.compilation import Compilation
 from tests.drawing import drawn
 
 HEADS, HEAD_DIM, WIDTH, HIDDEN = 2, 4, 8, 12
@@ -126,20 +128,122 @@ def test_what_does_not_fit_says_so(sums: Any) -> None:
         sums.run(np.zeros((1, 2), np.float32))
 
 
+def doubled() -> rlx.Graph:
+    g = rlx.Graph("doubled")
+    g.set_outputs([g.input("x", ("n",)) * 2.0])
+    return g
+
+
 @pytest.mark.parametrize(
     ("buckets", "message"),
     [
         ({"m": [3]}, "the graph has no symbol 'm'; it has n"),
         ({"n": []}, "must be a list of integers"),
+        ({"n": iter([])}, "must be a list of integers"),
+        ({"n": {3: 4}}, "must be a list of integers"),
+        ({"n": np.array(3)}, "must be a list of integers"),
+        ({"n": "34"}, "must be a list of integers"),
         ({"n": [0]}, "must be a positive integer, got 0"),
         ({"n": [2.5]}, "must be a positive integer, got 2.5"),
+        ({"n": [True]}, "must be a positive integer, got True"),
+        ({3: [4]}, "the name of a symbol is a string, not 3"),
+        ({"n": itertools.count(1)}, "more than 64 sizes of 'n'"),
+        ({"n": range(1, 66)}, "more than 64 sizes of 'n'"),
     ],
 )
-def test_buckets_that_are_none(buckets: Any, message: str) -> None:
-    g = rlx.Graph()
-    g.set_outputs([g.input("x", ("n",)) * 2.0])
+def test_buckets_that_are_none(buckets: Any, message: str, uncompiled: None) -> None:
     with pytest.raises(rlx.Error, match=message):
-        rlx.Session().compile(g, buckets=buckets)
+        rlx.Session().compile(doubled(), buckets=buckets)
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if anything is compiled."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a program was compiled")
+
+    monkeypatch.setattr(Compilation, "artifact", refuse)
+
+
+def test_more_buckets_than_a_file_can_have(uncompiled: None) -> None:
+    g = rlx.Graph("two")
+    g.set_outputs([g.input("x", ("n", "m")) * 2.0])
+    with pytest.raises(rlx.Error, match="buckets: 72 programs; at most 64 are allowed"):
+        rlx.Session().compile(g, buckets={"n": range(1, 9), "m": range(1, 10)})
+
+
+@pytest.mark.parametrize("sizes", [iter([8, 3]), {8, 3}, np.array([3, 8]), (np.int64(8), 3, 3)])
+def test_sizes_are_any_iterable(sizes: Any) -> None:
+    program = rlx.Session().compile(doubled(), buckets={"n": sizes})
+    assert program.buckets == {"n": (3, 8)}
+    assert program.run({"x": [1, 2, 3, 4]})[0].tolist() == [2, 4, 6, 8]
+
+
+def test_sizes_of_program_for_are_checked(sums: Any) -> None:
+    for sizes, message in (
+        ({"n": 2.5}, "the size of 'n' must be an integer of at least 0, got 2.5"),
+        ({"n": True}, "must be an integer of at least 0, got True"),
+        ({"n": "3"}, "must be an integer of at least 0, got '3'"),
+        ({"n": -1}, "must be an integer of at least 0, got -1"),
+        ({"n": 9}, "n = 9 is larger than the largest bucket"),
+        ({}, "the size of 'n' is missing"),
+        ({"n": 3, "m": 3}, "there is no bucketed symbol 'm'"),
+    ):
+        with pytest.raises(rlx.Error, match=message):
+            sums.program_for(**sizes)
+    assert sums.program_for(n=np.int32(3)) is sums.program_for(n=3)
+    with pytest.raises(rlx.Error, match="the program has no buckets"):
+        sums.program_for(n=3).program_for(n=3)
+
+
+def test_calls_of_one_function_name_the_buckets(sums: Any) -> None:
+    for call in ("artifact", "cost", "profile"):
+        with pytest.raises(rlx.Error, match=rf"{call}: the program has the buckets n: 3, 8\n.*program_for\(n=3\)"):
+            getattr(sums, call)()
+    assert sums.program_for(n=8).cost().flops
+    assert "for cpu" in repr(sums) and "with buckets n: 3, 8>" in repr(sums) and "x: f32[n, 2]" in repr(sums)
+
+
+def weighted() -> Any:
+    g: Any = rlx.Graph("weighted")
+    x, w = g.input("x", ("n", 2)), g.param("w", (2,))
+    g.set_outputs({"y": x * w, "total": g.sum(x)})
+    return g
+
+
+@drawn("device", [rlx.Device.CPU, rlx.Device.XLA])
+def test_every_kind_of_run(device: Any) -> None:
+    w = np.array([2, 3], np.float32)
+    program = rlx.Session(device, threads=1).compile(weighted(), params={"w": w}, buckets={"n": [2, 4]})
+    futures, inputs = [], [np.full((n, 2), n, np.float32) for n in (1, 2, 3, 4)]
+    for x in inputs:
+        changed = x.copy()
+        futures.append(program.run_async({"x": changed}))
+        changed[...] = 0
+    for x, future in zip(inputs, futures, strict=True):
+        on_device = program.run_device({"x": x})
+        for y, total in (program.run({"x": x}), future.result(60), on_device, program.run_named({"x": x}).values()):
+            np.testing.assert_array_equal(y, x * w)
+            assert total == x.sum()
+        (again, _) = program.run({"x": on_device[0]})
+        np.testing.assert_array_equal(again, x * w * w)
+    with pytest.raises(rlx.ShapeError, match="n = 5 is larger"):
+        program.run_async({"x": np.ones((5, 2), np.float32)})
+    program.set_param("w", w * 2)
+    np.testing.assert_array_equal(program.run({"x": inputs[2]})[0], inputs[2] * w * 2)
+
+
+def test_an_error_of_loading_leaves_donated_arrays() -> None:
+    g: Any = rlx.Graph("donated")
+    g.set_outputs({"y": g.input("x", ("n",), donate=True) * g.param("w", ())})
+    program = rlx.Session().compile(g, buckets={"n": [2, 4]})
+    (x,) = rlx.Session().compile(doubled()).run_device({"x": [1, 2]})
+    with pytest.raises(rlx.Error, match="1 parameters are not set: 'w'"):
+        program.run({"x": x})
+    assert not x.is_donated
+    program.set_param("w", 3.0, cast=True)
+    assert program.run({"x": x})[0].tolist() == [6, 12] and x.is_donated
 
 
 def test_sizes_that_cannot_be_padded_are_refused() -> None:
@@ -153,4 +257,8 @@ def test_sizes_that_cannot_be_padded_are_refused() -> None:
     g.update(state, state + 1.0)
     g.set_outputs([g.input("x", ("n",))])
     with pytest.raises(rlx.Error, match=r"the graph has states \(s\)"):
+        rlx.Session().compile(g, buckets={"n": [4]})
+    g = rlx.Graph()
+    g.set_outputs([g.input("x", ("n",)) * g.param("w", ("n",))])
+    with pytest.raises(rlx.Error, match="param 'w' has the size n: only inputs can be padded"):
         rlx.Session().compile(g, buckets={"n": [4]})

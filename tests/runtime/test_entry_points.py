@@ -7,6 +7,7 @@ import gc
 import pickle
 import threading
 import weakref
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,29 @@ def test_as_a_mapping(made: rlx.Program) -> None:
     with pytest.raises(rlx.Error, match="there is no parameter 'v'"):
         made.set_param("v", 1.0)
     assert made["prefill"].cost().flops  # its source graph is known
+
+
+def test_a_program_with_several_entry_points_is_a_mapping(made: rlx.Program) -> None:
+    assert isinstance(made, Mapping)
+    assert dict(made) == dict(made.items()) and list(made.values()) == [made["prefill"], made["decode"]]
+    assert made.get("none") is None and made.get("decode") is made["decode"]
+    with pytest.raises(KeyError):
+        made["none"]
+    single = made["decode"]
+    assert len(single) == 0 and single and single.names == ()
+    with pytest.raises(rlx.Error, match="there is no entry point 'decode': the program is of a single graph"):
+        single["decode"]
+    assert single != made["prefill"] and len({single, made["prefill"], made}) == 3
+
+
+def test_calls_of_a_whole_program_name_the_entry_points(made: rlx.Program) -> None:
+    calls: dict[str, Any] = {name: getattr(made, name) for name in ("run", "run_named", "run_device", "run_async")}
+    calls |= {"profile": made.profile, "cost": made.cost, "program_for": made.program_for}
+    calls |= {name: partial(getattr, made, name) for name in ("inputs", "outputs", "artifact", "buckets")}
+    for name, call in calls.items():
+        message = rf"{name}: the program has the entry points prefill, decode\n.*program\['prefill'\]\.{name}"
+        with pytest.raises(rlx.Error, match=message):
+            call()
 
 
 def test_wrong_calls_change_nothing(programs_: rlx.Program) -> None:

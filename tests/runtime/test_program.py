@@ -301,6 +301,33 @@ def test_donated_input_gives_the_same_result(session: Any) -> None:
     assert float(compiled.run({"x": x})[0].min()) == 1
 
 
+@pytest.mark.parametrize("device", ["cpu", "xla"])
+def test_donated_memory_is_passed_once(device: str) -> None:
+    g: Any = rlx.Graph("summed")
+    a, b, c = g.input("a", (600,), donate=True), g.input("b", (600,), donate=True), g.input("c", (600,))
+    g.set_outputs({"y": a + b * c})
+    program = rlx.Session(device, threads=1).compile(g)
+    memory = np.ones(1200, np.float32)
+    x, y, view = memory[:600], memory[600:], memory[300:900]
+    for inputs, names in (
+        ({"a": x, "b": x, "c": y}, ("a", "b")),
+        ({"a": x, "b": y, "c": y}, ("b", "c")),
+        ({"a": x, "b": view, "c": y.copy()}, ("a", "b")),
+        ({"a": x.copy(), "b": x, "c": view}, ("b", "c")),
+    ):
+        for run in (program.run, program.run_async, program.run_device):
+            with pytest.raises(rlx.Error, match=f"input '{names[0]}' is donated, and input '{names[1]}' has the same"):
+                run(inputs)
+    assert memory.tolist() == [1] * 1200
+    (d,), (e,) = (program.run_device({"a": x.copy(), "b": y.copy(), "c": y}) for _ in range(2))
+    for run in (program.run, program.run_device):
+        with pytest.raises(rlx.Error, match="input 'a' is donated, and input 'c' has the same memory"):
+            run({"a": d, "b": e, "c": d})
+    assert not d.is_donated and not e.is_donated  # none is donated by a call that failed
+    assert np.asarray(program.run({"a": d, "b": e, "c": y})[0]).tolist() == [4] * 600
+    assert program.run({"a": x.copy(), "b": y.copy(), "c": y})[0].tolist() == [2] * 600  # neighbours in memory
+
+
 def test_symbols_are_checked_and_bound(session: Any) -> None:
     g = rlx.Graph("symbolic")
     a, b = g.input("a", ("n", 3)), g.input("b", ("n", 3))

@@ -69,6 +69,7 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         self._states = {name: a for name, a in data.states.arguments.items() if name in names}
         entry = next(iter(entries.values())) if len(entries) == 1 else None
         self._entry, self._function = entry, entry.function if entry is not None else None
+        self._functions = [function for each in entries.values() for function in each.functions.values()]
         self._parts = {name: self._part(part) for name, part in entries.items() if name is not None}
         self._sized: dict[Sizes, Program] = {}
         if entry is not None and entry.buckets is not None:
@@ -89,10 +90,9 @@ class Program(ProgramValues, Mapping[str, "Program"]):
             Error: The entry point does not exist.
         """
         if not isinstance(name, str) or name not in self._parts:
-            if not self._parts:
-                raise UnknownEntryPointError(f"there is no entry point {short_repr(name)}: this is a single graph")
-            problem = unknown_name("entry point", name, self._parts)
-            raise UnknownEntryPointError(problem.message)
+            unknown = unknown_name("entry point", name, self._parts).message
+            single = f"there is no entry point {short_repr(name)}: the program is of a single graph"
+            raise UnknownEntryPointError(unknown if self._parts else single)
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -135,12 +135,9 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         buckets = self._one(what).buckets
         if self._function is None:
             assert buckets is not None
-            sizes = ", ".join(f"{name}={steps[0]}" for name, steps in buckets.sizes.items())
-            hint = f"call it on one of them: program.program_for({sizes}).{what}"
+            hint = f"call it on one of them: program.program_for({buckets.example}).{what}"
             raise Error(f"{what}: the program has the buckets {buckets}", hint=hint)
         return self._function
-
-    # --- description ------------------------------------------------------------------------------
 
     @property
     def buckets(self) -> Mapping[str, tuple[int, ...]]:
@@ -168,15 +165,8 @@ class Program(ProgramValues, Mapping[str, "Program"]):
     @property
     def phases(self) -> Mapping[str, float]:
         """Seconds of each compile phase; empty for a program from a file."""
-        total: dict[str, float] = {}
-        for function in self._functions:
-            for name, seconds in (function.compilation.phases if function.compilation is not None else {}).items():
-                total[name] = total.get(name, 0) + seconds
-        return total
-
-    @property
-    def _functions(self) -> list[CompiledFunction]:
-        return [function for entry in self._entries.values() for function in entry.functions.values()]
+        each = [f.compilation.phases for f in self._functions if f.compilation is not None]
+        return {name: sum(phases.get(name, 0) for phases in each) for phases in each for name in phases}
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
@@ -306,8 +296,8 @@ class Program(ProgramValues, Mapping[str, "Program"]):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Remarks of the device about the last run, such as the cycles of a simulation; empty for most devices."""
-        programs = (self._data.content.programs.get(function) for function in self._functions)
-        return tuple(remark for p in programs if isinstance(p, Remarking) for remark in p.remarks())
+        loaded = (self._data.content.programs.get(function) for function in self._functions)
+        return tuple(remark for program in loaded if isinstance(program, Remarking) for remark in program.remarks())
 
     def profile(self, inputs: Mapping[str, Any] | None = None, *, runs: int = 20) -> ProfileReport:
         """Measure each kernel of the program: its time, and the user's lines that it computes.
@@ -327,8 +317,7 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         compilation = function.checked_compilation()
         from rlx.runtime.profiling import profile
 
-        weights = {name: w for name, w in self._data.content.weights.items() if name in self._params}
-        return profile(compilation, inputs, weights, runs=runs, threads=function.threads)
+        return profile(compilation, inputs, self._values()[0], runs=runs, threads=function.threads)
 
     def cost(self) -> Cost:
         """Return the work of one run, summed over the ops of the LIR: `flops`, and the `bytes` that each op reads and writes.
@@ -366,13 +355,12 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         Raises:
             Error: A file cannot be written, the programs have other inputs or outputs, or a weight has not been set.
         """
-        if wrong := next((other for other in others if not isinstance(other, Program)), None):
-            hint = "take what Session.compile gives"
-            raise Error(f"expected a compiled program, got {type(wrong).__name__:.200}", hint=hint)
+        if wrong := [type(other).__name__ for other in others if not isinstance(other, Program)]:
+            raise Error(f"expected a compiled program, got {wrong[0]:.200}", hint="take what Session.compile gives")
         archive = archive_of(self._entries, [other._entries for other in others])
         weights = None
         if params or params_file is not None:
-            weights, _ = self._values()
+            weights = self._values()[0]
             if missing := [argument for name, argument in self._params.items() if name not in weights]:
                 raise unset_params(missing)
         archive.save(file_name(path), weights, params_file)

@@ -55,6 +55,11 @@ class Buckets:
         """The sizes of each program."""
         return list(product(*self.sizes.values()))
 
+    @property
+    def example(self) -> str:
+        """The smallest sizes, as arguments of a call."""
+        return ", ".join(f"{name}={steps[0]}" for name, steps in self.sizes.items())
+
     def named(self, sizes: Sizes) -> dict[str, int]:
         """Return the sizes of a program by symbol."""
         return dict(zip(self.sizes, sizes, strict=True))
