@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rlx.support.errors import Error
-from rlx.support.files import file_name, replacing
+from rlx.support.files import check_writable, file_name, replacing
 from rlx.support.suggestions import suggestion
 from rlx.targets.artifacts import fields, parameters
 from rlx.targets.artifacts.artifact import Artifact
@@ -140,6 +140,7 @@ class Archive:
             self.with_parameters(arrays).save(path)
         else:
             name = check_beside(path, params_file)
+            check_writable(params_file)  # it is replaced last, after the program
             with replacing(params_file) as temporary:
                 stored = parameters.written(arrays, temporary, name)
                 replace(self, parameters=stored).save(path)
