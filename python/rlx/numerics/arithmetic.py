@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 V = TypeVar("V")
 Parts = tuple[V, V]
+
+
+class Products(Protocol[V]):
+    """Multiplication and addition in one step."""
+
+    def fma(self, a: V, b: V, c: V, /) -> V:
+        """a·b + c. Emitters whose compiler has a fused operation round once, others twice."""
+        ...
+
+
+class Multiplication(Products[V], Protocol[V]):
+    """`Products`, with constants."""
+
+    def like(self, x: V, value: float, /) -> V:
+        """A constant of the dtype, and for tensors of the shape, of another value."""
+        ...
 
 
 class Sums(Protocol[V]):
@@ -59,6 +77,99 @@ class Arithmetic(Sums[V], Protocol[V]):
         ...
 
 
+class Division(Arithmetic[V], Products[V], Protocol[V]):
+    """Arithmetic with quotients and roots, for complex numbers as pairs of their parts."""
+
+    @property
+    def magnitudes(self) -> Magnitudes:
+        """The magnitudes that formulas must treat specially."""
+        ...
+
+    def div(self, a: V, b: V, /) -> V:
+        """a/b."""
+        ...
+
+    def neg(self, a: V, /) -> V:
+        """-a."""
+        ...
+
+    def max(self, a: V, b: V, /) -> V:
+        """The maximum; NaN if an operand is NaN."""
+        ...
+
+    def min(self, a: V, b: V, /) -> V:
+        """The minimum; NaN if an operand is NaN."""
+        ...
+
+    def sqrt(self, a: V, /) -> V:
+        """√a, correctly rounded."""
+        ...
+
+    def kept(self, a: V, /) -> V:
+        """The same value, which the compiler may not combine with the operations on it."""
+        ...
+
+
+class Functions(Division[V], Protocol[V]):
+    """Arithmetic with elementary functions of real numbers."""
+
+    def exp(self, a: V, /) -> V:
+        """Exponential."""
+        ...
+
+    def expm1(self, a: V, /) -> V:
+        """`exp(a) - 1` without cancellation."""
+        ...
+
+    def log(self, a: V, /) -> V:
+        """Natural logarithm."""
+        ...
+
+    def log1p(self, a: V, /) -> V:
+        """`log(1 + a)` without cancellation."""
+        ...
+
+    def sin(self, a: V, /) -> V:
+        """Sine."""
+        ...
+
+    def cos(self, a: V, /) -> V:
+        """Cosine."""
+        ...
+
+    def tan(self, a: V, /) -> V:
+        """Tangent."""
+        ...
+
+    def atan2(self, y: V, x: V, /) -> V:
+        """The angle of (x, y), from -π to π."""
+        ...
+
+    def size_squared_less_one(self, a: V, b: V, /) -> V:
+        """a² + b² - 1 for a near 1 and b up to a, without cancellation of a² and 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """The magnitudes of a float format that formulas for complex numbers must treat specially.
+
+    Attributes:
+        safe: Magnitudes between 2^-safe and 2^safe can be squared. None: all operands can.
+        factor: Other magnitudes are multiplied by 2^factor or its inverse. It is even, so that the root is also a power of two.
+        far: From here on the real part of tanh is 1, and squares of exp(-x) are negligible relative to 1.
+    """
+
+    safe: int | None
+    factor: int
+    far: float
+
+
+MAGNITUDES = {"f32": Magnitudes(60, 66, 10.0), "f64": Magnitudes(500, 540, 20.0)}
+# Those of f64 for operands that are exact in f32.
+MAGNITUDES_OF_F32_IN_F64 = Magnitudes(None, 0, 20.0)
+
+
 def is_infinite(r: Arithmetic[V], x: V) -> V:
     """Return whether a number is infinite."""
     return r.compare("eq", r.absolute(x), r.like(x, math.inf))
@@ -69,51 +180,27 @@ def is_finite(r: Arithmetic[V], x: V) -> V:
     return r.compare("lt", r.absolute(x), r.like(x, math.inf))
 
 
+def is_endless(r: Arithmetic[V], x: V) -> V:
+    """Return whether a number is infinite or NaN."""
+    return r.either(is_infinite(r, x), r.compare("ne", x, x))
+
+
+def polynomial(r: Products[V], x: V, coefficients: Sequence[V]) -> V:
+    """Return the polynomial with these coefficients, the constant first, by Horner's scheme."""
+    value = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        value = r.fma(value, x, c)
+    return value
+
+
 def sum_error(r: Sums[V], a: V, b: V, total: V) -> V:
     """Return the rounding error of `total = a + b` (D. E. Knuth's two-sum)."""
     part = r.sub(total, a)
     return r.add(r.sub(a, r.sub(total, part)), r.sub(b, part))
 
 
-def with_infinite_quotients(r: Arithmetic[V], a: Parts[V], b: Parts[V], usual: Parts[V]) -> Parts[V]:
-    """Return the quotient a/b of complex numbers with the infinities and zeros of C99, G.5.1.
-
-    An infinite number over a finite one other than 0 is infinite, and a finite number over an infinite one is zero.
-
-    Args:
-        r: The arithmetic of the parts.
-        a: Real and imaginary part of the numerator.
-        b: Those of the divisor.
-        usual: The quotient in all other cases.
-    """
-    zero = r.like(a[0], 0.0)
-    a_finite, b_finite = (r.both(is_finite(r, z[0]), is_finite(r, z[1])) for z in (a, b))
-    a_infinite, b_infinite = (r.either(is_infinite(r, z[0]), is_infinite(r, z[1])) for z in (a, b))
-    not_zero = r.either(r.compare("ne", b[0], zero), r.compare("ne", b[1], zero))
-    vanishes = r.both(a_finite, b_infinite)
-    explodes = r.both(a_infinite, r.both(b_finite, not_zero))
-    (ar, ai), (br, bi) = _boxed(r, a, explodes), _boxed(r, b, vanishes)
-    half = r.like(a[0], 0.5)
-    ar, ai = r.mul(ar, half), r.mul(ai, half)  # prevents overflow of the sums; only their signs matter
-    factor = r.select(vanishes, zero, r.like(a[0], math.inf))
-    parts = r.add(r.mul(ar, br), r.mul(ai, bi)), r.sub(r.mul(ai, br), r.mul(ar, bi))
-    is_known = r.either(vanishes, explodes)
-    real, imaginary = (r.select(is_known, r.mul(factor, p), u) for p, u in zip(parts, usual, strict=True))
-    return real, imaginary
-
-
-def _boxed(r: Arithmetic[V], parts: Parts[V], condition: V) -> Parts[V]:
-    """Return parts that are, where the condition holds, ±1 for an infinite part and ±0 for another."""
-
-    def boxed(part: V) -> V:
-        size = r.select(is_infinite(r, part), r.like(part, 1.0), r.like(part, 0.0))
-        return r.select(condition, r.copysign(size, part), part)
-
-    return boxed(parts[0]), boxed(parts[1])
-
-
-class OperatorSums:
-    """`Sums` of anything with Python's operators, such as tensors of a graph."""
+class OperatorArithmetic:
+    """`Sums` and `Products` of anything with Python's operators, such as tensors of a graph."""
 
     def add(self, a: Any, b: Any) -> Any:
         return a + b
@@ -121,8 +208,11 @@ class OperatorSums:
     def sub(self, a: Any, b: Any) -> Any:
         return a - b
 
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        return a * b + c
 
-class NumpyArithmetic(OperatorSums):
+
+class NumpyArithmetic(OperatorArithmetic):
     """`Arithmetic` of NumPy arrays, for the evaluator."""
 
     def like(self, x: Any, value: float, /) -> Any:

@@ -127,6 +127,10 @@ class Scalars:
             return complex_functions.divide(self, a, b)
         return self._pick("divf", "divsi" if self.dtype.is_signed else "divui")(a, b)
 
+    def fma(self, a: mlir.Value, b: mlir.Value, c: mlir.Value) -> mlir.Value:
+        """a·b + c of floats, rounded once."""
+        return self.math.fma(a, b, c)
+
     def max(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         if self.dtype.is_bool:
             return self.arith.ori(a, b)

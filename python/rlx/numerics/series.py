@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 
-from rlx import mlir
-from rlx.numerics.scalars import Scalars
+from rlx.numerics.arithmetic import Multiplication, V, polynomial
 
 _Polynomial = list[Fraction]
 
@@ -69,9 +68,6 @@ def _chebyshev(count: int, interval: tuple[Fraction, Fraction]) -> list[_Polynom
     return found
 
 
-def horner(s: Scalars, x: mlir.Value, coefficients: Sequence[float]) -> mlir.Value:
-    """Emit the polynomial with these coefficients, the constant first."""
-    value = s.constant(coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        value = s.math.fma(value, x, s.constant(c))
-    return value
+def horner(r: Multiplication[V], x: V, coefficients: Sequence[float]) -> V:
+    """Return the polynomial with these coefficients, the constant first."""
+    return polynomial(r, x, [r.like(x, c) for c in coefficients])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from rlx.functions.elementwise.gamma_below import LOG_GAMMA_ROWS, digamma_below,
 from rlx.functions.elementwise.gamma_exact import bernoulli
 from rlx.ir.dtype import f32, f64
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.numerics.arithmetic import OperatorArithmetic, polynomial
 from rlx.ops.lift import cast, inexact, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
@@ -78,12 +80,9 @@ def _wide(b: Builder, value: Any) -> tuple[Tensor, Tensor]:
     return x, cast(b, x, f64)
 
 
-def _polynomial(coefficients: Any, x: Tensor) -> Any:
-    """Evaluate a polynomial by Horner's scheme, highest power first."""
-    result: Any = coefficients[0]
-    for coefficient in coefficients[1:]:
-        result = result * x + coefficient
-    return result
+def _polynomial(coefficients: Sequence[Any], x: Tensor) -> Any:
+    """Return the polynomial with these coefficients, the highest power first."""
+    return polynomial(OperatorArithmetic(), x, coefficients[::-1])
 
 
 def _zeta(s: int, q: float) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.numerics.arithmetic import OperatorSums, sum_error
+from rlx.numerics.arithmetic import OperatorArithmetic, polynomial, sum_error
 
 # Splits a float of 53 bits into two of 26: Dekker, A floating-point technique for extending the available precision,
 # 1971.
@@ -69,7 +69,7 @@ class Pair:
 def pair_sum(b: Builder, lhs: Any, rhs: Any) -> Pair:
     """Return lhs + rhs of two tensors, exactly (Knuth's two-sum)."""
     total = lhs + rhs
-    return Pair(b, total, b.stop_gradient(sum_error(OperatorSums(), lhs, rhs, total)))
+    return Pair(b, total, b.stop_gradient(sum_error(OperatorArithmetic(), lhs, rhs, total)))
 
 
 def _product(b: Builder, lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +110,4 @@ class PairTable:
 
     def polynomial(self, first: int, end: int, x: Tensor) -> Tensor:
         """Return Σ of the columns from `first` up to `end` (exclusive) times x^0, x^1, …."""
-        result = self[end - 1]
-        for column in range(end - 2, first - 1, -1):
-            result = result * x + self[column]
-        return result
+        return polynomial(OperatorArithmetic(), x, [self[column] for column in range(first, end)])

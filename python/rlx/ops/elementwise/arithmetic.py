@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rlx.numerics.arithmetic import NumpyArithmetic, with_infinite_quotients
+from rlx.numerics.arithmetic import NumpyArithmetic
+from rlx.numerics.division import with_infinite_quotients
 
 
 def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlx.ir.dtype import f64
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.numerics.arithmetic import OperatorSums, sum_error
+from rlx.numerics.arithmetic import OperatorArithmetic, sum_error
 from rlx.ops.lift import cast
 
 _Parts = tuple[Tensor, Tensor]
@@ -60,7 +60,7 @@ def _logarithm(base: float) -> Callable[[Builder, Tensor], Tensor]:
 def _sum_and_error(x: Any, y: Any) -> tuple[Any, Any]:
     """Return `x + y` and its rounding error (D. E. Knuth's two-sum)."""
     total = x + y
-    return total, sum_error(OperatorSums(), x, y, total)
+    return total, sum_error(OperatorArithmetic(), x, y, total)
 
 
 def _expm1(b: Builder, z: Tensor) -> Tensor:

@@ -138,8 +138,8 @@ def where(emit: HloEmitter, results: list[Shape], condition: Lowered, on_true: L
 def activation(emit: HloEmitter, results: list[Shape], x: Lowered, *, kind: str) -> Lowered:
     if kind == "abs":
         return _absolute(emit, x)
-    if x.dtype.is_complex and kind in _COMPLEX_FUNCTIONS:
-        return _COMPLEX_FUNCTIONS[kind](emit, x)
+    if x.dtype.is_complex and kind in complex_math.FUNCTIONS:
+        return complex_math.FUNCTIONS[kind](emit, x)
     return _in_wide(emit, x, _FUNCTIONS[kind])
 
 
@@ -222,15 +222,6 @@ _FUNCTIONS: dict[str, Callable[[HloEmitter, Lowered], Lowered]] = {
     "expm1": _named("exponential_minus_one"),
     "cbrt": lambda emit, x: emit.elementwise("cbrt", _without_denormals(emit, x)),
     **functions.FUNCTIONS,
-}
-
-_COMPLEX_FUNCTIONS = {
-    "exp": complex_math.exp,
-    "log": complex_math.log,
-    "sqrt": complex_math.sqrt,
-    "sin": complex_math.sin,
-    "cos": complex_math.cos,
-    "tanh": complex_math.tanh,
 }
 
 __all__ = ["emit_cast", "erf", "power"]

@@ -137,6 +137,10 @@ class HloEmitter:
     def div(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
         return self.elementwise("divide", a, b)
 
+    def fma(self, a: Lowered, b: Lowered | Scalar, c: Lowered | Scalar) -> Lowered:
+        """a·b + c, rounded twice: StableHLO lacks a fused operation."""
+        return self.add(self.mul(a, b), c)
+
     def max(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
         """The maximum; NaN if an operand is NaN; `or` of bools."""
         return self.elementwise("maximum", a, b)

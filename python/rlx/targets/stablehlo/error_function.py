@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from rlx.numerics.coefficients import (
     ERF_P,
     ERF_Q,
@@ -15,18 +12,11 @@ from rlx.numerics.coefficients import (
     ERFC_SHORT,
     ERFC_SLOPE,
 )
+from rlx.numerics.series import horner
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered
 
 _ERF_EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
-
-
-def horner(emit: HloEmitter, x: Lowered, coefficients: Sequence[float]) -> Lowered:
-    """The polynomial with these coefficients, the constant first."""
-    value: Any = emit.like(x, coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        value = emit.add(emit.mul(value, x), c)
-    return value
 
 
 def erf(emit: HloEmitter, x: Lowered) -> Lowered:
