@@ -3,7 +3,7 @@
 There is one composition for each function, or for each pair of functions that differ by a rotation. With
 `t(x + iy) = y + ix`, `sinh z` is `t(sin(t z))`. The same holds for `tan` and `tanh`, `asinh` and `asin`, `atan` and
 `atanh`. Functions that would lose digits in f32 are computed in f64, which holds the squares of f32 without rounding
-and overflow.
+and overflow. For c128, whose squares may overflow or vanish, some use limits of the functions from `_HUGE` on.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dtype import f64
+from rlx.ir.dtype import DType, c128, f64
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.numerics.arithmetic import OperatorArithmetic, sum_error
 from rlx.ops.lift import cast
 
 _Parts = tuple[Tensor, Tensor]
+
+# From here on 1 is negligible next to a square.
+_HUGE = 2.0**100
 
 
 def _wide(b: Builder, z: Tensor) -> _Parts:
@@ -85,15 +88,23 @@ def _log1p(b: Builder, z: Tensor) -> Tensor:
     """
     x, y = _wide(b, z)
     one_more, squared = x + 1.0, y * y
-    total, lost = _sum_and_error(2.0 * x, x * x)  # the products are exact
+    total, lost = _sum_and_error(2.0 * x, x * x)  # for c64 the products are exact
     total, lost_then = _sum_and_error(total, squared)
     size_squared = one_more * one_more + squared
     real = b.where(size_squared < 0.5, b.log(size_squared), b.log1p(total + (lost + lost_then))) * 0.5
+    if z.dtype is c128:  # the squares may overflow, or vanish near -1
+        other = b.real(b.log(b.complex(one_more, y)))
+        real = b.where((size_squared < _HUGE) & (size_squared > 1 / _HUGE), real, other)
     real = b.where(b.isinf(z), math.inf, real)
     return b.complex(_narrow(b, real, z), _narrow(b, b.atan2(y, one_more), z))
 
 
-def _inverse_sine_parts(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _distance(b: Builder, kind: DType, x: Tensor, y: Tensor) -> Tensor:
+    """Return √(x² + y²) of f64 parts of a dtype. The squares of c128 may overflow or vanish."""
+    return b.abs(b.complex(x, y)) if kind is c128 else b.sqrt(x * x + y * y)
+
+
+def _inverse_sine_parts(b: Builder, kind: DType, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """For nonnegative x and y, return two quantities for acos and asin.
 
     The first is the side whose angle to x is the real part. The second is the magnitude of the imaginary part.
@@ -101,30 +112,40 @@ def _inverse_sine_parts(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
     T. E. Hull, T. F. Fairgrieve and P. T. P. Tang, "Implementing the complex arcsine and arccosine functions using
     exception handling", 1997. Let r and s be the distances from -1 and 1, and `a = (r + s)/2`. The real part of the
     arcsine is the angle whose tangent is `x / √(a² - x²)`, and the imaginary part is `acosh a`. `a - x` and `a - 1` are
-    written so that nothing cancels.
+    written so that nothing cancels, and without the square of y, which may vanish.
     """
-    left, right, squared = x + 1.0, b.abs(x - 1.0), y * y
-    r, s = b.sqrt(left * left + squared), b.sqrt(right * right + squared)
+    left, right = x + 1.0, b.abs(x - 1.0)
+    r, s = _distance(b, kind, left, y), _distance(b, kind, right, y)
     a = (r + s) * 0.5
     inside = x < 1.0
-    near, far = squared / (r + left), squared / (s + right)
-    other = s + right  # s - (1 - x) is squared/other inside, s + (x - 1) outside
-    less_one = 0.5 * (near + b.where(inside, far, other))
-    within = b.sqrt(0.5 * (a + x) * (near + other))
+    other = s + right  # s - (1 - x) is y²/other inside, s + (x - 1) outside
+    near = y / (r + left)
+    steep = near + y / b.where(inside, other, 1.0)  # 2·(a - 1)/y inside
+    twice = y * near + other  # 2·(a - 1) outside
+    product = b.sqrt(b.where(inside, steep, twice) * (0.5 * (a + 1.0)))
+    root = b.where(inside, b.sqrt(y) * product, product)  # √(a² - 1)
+    within = b.sqrt(0.5 * (a + x) * twice)
     beyond = y * b.sqrt(0.5 * ((a + x) / (r + left) + (a + x) / other))
     side = b.where(x <= 1.0, within, beyond)
-    return side, b.log1p(less_one + b.sqrt(less_one * (a + 1.0)))
+    return side, b.log1p(0.5 * b.where(inside, y * steep, twice) + root)
 
 
 def _quadrant(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return real and imaginary part in f64, the side of `_inverse_sine_parts`, and acosh of a.
 
-    If a part of z is infinite, the side is the magnitude of the imaginary part, and acosh is infinite.
+    If a part of z is infinite, the side is the magnitude of the imaginary part, and acosh is infinite. So it is for c128 if
+    a part is huge, where acosh is `log 2|z|`.
     """
     x, y = _wide(b, z)
-    side, size = _inverse_sine_parts(b, b.abs(x), b.abs(y))
+    across, up = b.abs(x), b.abs(y)
+    side, size = _inverse_sine_parts(b, z.dtype, across, up)
     infinite = b.isinf(z)
-    return x, y, b.where(infinite, b.abs(y), side), b.where(infinite, math.inf, size)
+    size = b.where(infinite, math.inf, size)
+    if z.dtype is c128:
+        huge = b.maximum(across, up) > _HUGE
+        size = b.where(huge, b.real(b.log(z)) + math.log(2), size)
+        infinite = infinite | huge
+    return x, y, b.where(infinite, up, side), size
 
 
 def _asin(b: Builder, z: Tensor) -> Tensor:
@@ -158,6 +179,12 @@ def _atanh(b: Builder, z: Tensor) -> Tensor:
     real = 0.25 * b.log1p(4.0 * across / (less * less + squared))
     angle = 0.5 * b.atan2(2.0 * up, less * (1.0 + across) - squared)
     infinite = b.isinf(z)
+    if z.dtype is c128:  # squares may overflow, or vanish near 1
+        size, distance = b.abs(z), b.abs(b.complex(less, up))
+        real = b.where(distance < 1 / _HUGE, 0.5 * (math.log(2) - b.log(distance)), real)
+        huge = b.maximum(across, up) > _HUGE
+        real = b.where(huge, across / size / size, real)
+        angle = b.where(huge, math.pi / 2, angle)
     real = b.where(infinite | (x == 0.0), 0.0, real)
     angle = b.where(b.isinf(up) | (b.isinf(across) & (up == up)), math.pi / 2, angle)
     return b.complex(_narrow(b, b.copysign(real, x), z), _narrow(b, b.copysign(angle, y), z))
@@ -230,11 +257,13 @@ def _evaluated_expm1(z: np.ndarray) -> np.ndarray:
 
 
 def _evaluated_log1p(z: np.ndarray) -> np.ndarray:
-    x, y = np.real(z), np.imag(z)  # f32, so that the products below are exact
+    x, y = np.real(z), np.imag(z)  # of c64, the products below are exact
     total, lost = _sum_and_error(2 * x, x * x)
     total, lost_then = _sum_and_error(total, y * y)
     size_squared = (1 + x) * (1 + x) + y * y
     real = np.where(size_squared < 0.5, np.log(size_squared), np.log1p(total + (lost + lost_then))) / 2
+    squarable = (size_squared < _HUGE) & (size_squared > 1 / _HUGE)
+    real = np.where(squarable, real, np.real(np.log(_joined(1 + x, y))))
     return _joined(np.where(np.isinf(x) | np.isinf(y), np.inf, real), np.arctan2(y, 1 + x))
 
 
