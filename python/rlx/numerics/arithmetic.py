@@ -13,7 +13,7 @@ V = TypeVar("V")
 Parts = tuple[V, V]
 
 
-class Products(Protocol[V]):
+class FusedProducts(Protocol[V]):
     """Multiplication and addition in one step."""
 
     def fma(self, a: V, b: V, c: V, /) -> V:
@@ -21,8 +21,8 @@ class Products(Protocol[V]):
         ...
 
 
-class Multiplication(Products[V], Protocol[V]):
-    """`Products`, with constants."""
+class Multiplication(FusedProducts[V], Protocol[V]):
+    """`FusedProducts`, with constants."""
 
     def like(self, x: V, value: float, /) -> V:
         """A constant of the dtype, and for tensors of the shape, of another value."""
@@ -77,7 +77,7 @@ class Arithmetic(Sums[V], Protocol[V]):
         ...
 
 
-class Division(Arithmetic[V], Products[V], Protocol[V]):
+class Division(Arithmetic[V], FusedProducts[V], Protocol[V]):
     """Arithmetic with quotients and roots, for complex numbers as pairs of their parts."""
 
     @property
@@ -185,7 +185,7 @@ def is_endless(r: Arithmetic[V], x: V) -> V:
     return r.either(is_infinite(r, x), r.compare("ne", x, x))
 
 
-def polynomial(r: Products[V], x: V, coefficients: Sequence[V]) -> V:
+def polynomial(r: FusedProducts[V], x: V, coefficients: Sequence[V]) -> V:
     """Return the polynomial with these coefficients, the constant first, by Horner's scheme."""
     value = coefficients[-1]
     for c in reversed(coefficients[:-1]):
@@ -200,7 +200,7 @@ def sum_error(r: Sums[V], a: V, b: V, total: V) -> V:
 
 
 class OperatorArithmetic:
-    """`Sums` and `Products` of anything with Python's operators, such as tensors of a graph."""
+    """`Sums` and `FusedProducts` of anything with Python's operators, such as tensors of a graph."""
 
     def add(self, a: Any, b: Any) -> Any:
         return a + b
