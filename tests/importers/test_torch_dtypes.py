@@ -111,3 +111,26 @@ def test_a_module_with_a_dtype_that_rlx_lacks() -> None:
 
     with pytest.raises(rlx.UnsupportedError, match=r"'w' is a tensor of torch\.complex32(.|\n)*complex64"):
         rlx.from_torch(Halves(), torch.ones(3, dtype=torch.complex64))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_norms_of_narrow_floats_are_rounded_once(kind: str, training: bool) -> None:
+    """Results are the roundings of the exact ones. PyTorch rounds statistics of the input first; running ones it does not."""
+    narrow = TAKEN[rlx.dtype(kind)]
+    generator = torch.Generator().manual_seed(3)
+    x = (torch.randn(8, 5, 6, 7, generator=generator) * 2 + 0.7).to(narrow)
+    norm = torch.nn.BatchNorm2d(5).to(narrow).train(training)
+    with torch.no_grad():
+        for weight, low, high in (
+            (norm.weight, 0.3, 2),
+            (norm.bias, -1, 1),
+            (norm.running_mean, -1, 1),
+            (norm.running_var, 0.2, 3),
+        ):
+            weight.uniform_(low, high, generator=generator)
+    g = rlx.from_torch(norm, (x,))
+    (found,) = (r for r in rlx.evaluate(g, {g.inputs[0].name: x}) if r.ndim == 4)
+    exact = norm.double()(x.double()).detach()
+    assert found.dtype == rlx.dtype(kind).numpy
+    assert np.array_equal(found.astype(np.float64), exact.to(narrow).double().numpy())

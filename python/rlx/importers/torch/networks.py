@@ -182,21 +182,25 @@ def batch_norm_no_training(
 
 @aten("_native_batch_norm_legit_functional")
 def batch_norm_functional(
-    g: Graph, x: Tensor, tensors: BatchNormTensors, training: bool, momentum: float, eps: float
+    g: Graph, x: Tensor, tensors: BatchNormTensors, training: bool, momentum: float, eps: float, *, results: Results
 ) -> list[Tensor]:
     """Return the normalised tensor, its statistics and the running ones. The running variance is the unbiased one."""
     axes = tuple(a for a in range(x.rank) if a != 1)
     made, (mean, variance) = batch_norm(g, x, tensors, NormModes(training, momentum, eps)), tensors.running
     if not training:
-        empty = g.zeros((0,), dtype=mean.dtype)
-        return [made, empty, empty, mean, variance]
-    wide = as_tensor(g, x, mean.dtype)
+        empty = (g.zeros(r.dims, dtype=r.dtype) for r in results[1:3])
+        return [made, *empty, mean, variance]
+    wide = statistics_input(g, x)
     now, spread = g.mean(wide, axes), g.var(wide, axes)
     count = product(x.shape.dims[a] for a in axes)
-    size = as_tensor(g, count, mean.dtype)
+    size = as_tensor(g, count, wide.dtype)
     sample = g.mul(spread, g.div(size, g.sub(size, 1.0)))
-    running = [g.add(g.mul(old, 1 - momentum), g.mul(new, momentum)) for old, new in ((mean, now), (variance, sample))]
-    return [made, now, g.rsqrt(g.add(spread, eps)), *running]
+    running = [
+        g.add(g.mul(as_tensor(g, old, wide.dtype), 1 - momentum), g.mul(new, momentum))
+        for old, new in ((mean, now), (variance, sample))
+    ]
+    statistics = [now, g.rsqrt(g.add(spread, eps)), *running]
+    return [made, *(as_tensor(g, s, r.dtype) for s, r in zip(statistics, results[1:], strict=True))]
 
 
 @aten("instance_norm")
