@@ -81,6 +81,64 @@ def test_numbers_take_the_dtype_beside_them(dtype: str) -> None:
     assert scaled.graph_for(x, 0.1, 2**40, 0.5).outputs[2].shape.dtype is rlx.i64
 
 
+class Evaluated:
+    """A program that is evaluated, to save the time of compilers."""
+
+    def __init__(self, graph: rlx.Graph):
+        self.inputs, self.graph = graph.inputs, graph
+
+    def run(self, inputs: dict[str, Any]) -> list[np.ndarray]:
+        return rlx.evaluate(self.graph, inputs)
+
+
+WITH_NUMBER: list[Callable[..., Any]] = [
+    lambda x, n: x + n,
+    lambda x, n: n * x,
+    lambda x, n: x == n,
+    lambda x, n: rlx.ops.where(x == x, n, x),
+    lambda x, n: rlx.ops.concat([x, rlx.ops.add(x, n)], axis=0),
+]
+SAMPLE_NUMBERS = [True, 0, 7, -1, 127, 128, 255, 256, 70000, 2**31, 2**40, 0.0, 0.1, -3.5, 1e6, 1e39, 0.1 + 0.1j]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64", "c64", "c128"]
+)
+def test_a_number_means_the_same_whether_it_is_traced_or_not(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rlx.Session, "compile", lambda _, graph, **options: Evaluated(graph))
+    x = np.array([1, 0], rlx.dtype(dtype).numpy)
+
+    def outcome(call: Callable[..., Any], number: Any) -> str:
+        try:
+            result = call(x, number)
+        except rlx.Error as problem:
+            assert "fit" in problem.message or "lies outside" in problem.message
+            return "refused"
+        return f"{result.dtype} {result.tobytes().hex()}"
+
+    for function in WITH_NUMBER:
+        static, traced = rlx.jit(function, static="n"), rlx.jit(function)
+        for number in SAMPLE_NUMBERS:
+            expected = outcome(static, number)
+            assert outcome(traced, number) == expected, f"{number} is traced"
+            nested = rlx.jit(functools.partial(lambda inner, x, n: inner(x, n), traced))
+            assert outcome(nested, number) == expected, f"{number} is traced by an outer function"
+            with rlx.eager():
+                assert outcome(traced, number) == expected, f"{number} is eager"
+
+
+def test_numbers_of_derivatives_have_to_fit() -> None:
+    scaled = rlx.jit(lambda x, n: (x * n).sum()).grad()
+    x = np.ones(2, np.float16)
+    assert scaled(x, 2.0).tolist() == [2, 2]
+    g = rlx.Graph("outer")
+    for call in (lambda: scaled(x, 1e6), lambda: scaled(g.input("x", (2,), "f16"), 1e6)):
+        with pytest.raises(rlx.Error, match=r"argument 'n': .*does not fit f16"):
+            call()
+    with rlx.eager(), pytest.raises(rlx.Error, match=r"argument 'n': .*does not fit f16"):
+        scaled(x, 1e6)
+
+
 def test_numbers_are_passed_in_each_call() -> None:
     for scale in (0.5, 0.25):
         np.testing.assert_allclose(layer(PARAMS, X, scale)["result"].hidden, expected(X, scale), rtol=1e-5)

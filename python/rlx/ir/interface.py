@@ -220,3 +220,25 @@ def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, i
             if type(d) is not int:
                 bindings.add(d, int(size), f"{argument.kind} '{argument.name}' dimension {axis}")
     return bindings.solve()
+
+
+def check_tensors(pairs: Sequence[tuple[Argument, Shape]]) -> None:
+    """Check that the shapes of tensors fit arguments. A symbol fits any size, which is the same wherever it occurs.
+
+    Raises:
+        ShapeError: Rank, dtype or a size differs.
+    """
+    bindings, symbolic = SymbolBindings(), dict[str, Dim]()
+    for argument, shape in pairs:
+        if shape.rank != argument.rank or shape.dtype is not argument.dtype:
+            raise ShapeError(f"{argument.kind} '{argument.name}' must be {argument.shape}, got {shape}")
+        for axis, (declared, size) in enumerate(zip(argument.dims, shape.dims, strict=True)):
+            if isinstance(declared, DimExpr) and type(size) is int:
+                bindings.add(declared, size, f"{argument.kind} '{argument.name}' dimension {axis}")
+            elif isinstance(declared, DimExpr) and [*declared.symbols] == [str(declared)]:
+                symbolic.setdefault(str(declared), size)
+    sizes = {**symbolic, **bindings.solve(partial=True)}
+    for argument, shape in pairs:
+        expected = argument.shape.bind(sizes)
+        if shape != expected:
+            raise ShapeError(f"{argument.kind} '{argument.name}' must be {expected}, got {shape}")

@@ -103,7 +103,9 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     Raises:
         ShapeError: None of the values is a tensor or an array.
     """
-    dtypes = [v.dtype for v in values if isinstance(v, Tensor) and v.builder is b and v.beside is None]
+    dtypes = [
+        v.dtype for v in values if isinstance(v, Tensor) and v.builder is b and v.beside is None and v.number is None
+    ]
     if dtypes and len(dtypes) == len(values) and all(other is dtypes[0] for other in dtypes):
         return [*values]
     for value in values:

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import functools
-import sys
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.dtype import dtype
-from rlx.ir.graph.builder import Tensor
-from rlx.ir.graph.current import builder_of, emitting_into
-from rlx.ir.graph.eager import EAGER, is_eager, lifted
+from rlx.ir.fitting import as_array_of
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.eager import lifted
 from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.weak import NUMBERS, WeakTensor, dtypes_of, kind_of
+from rlx.ir.interface import Argument
 from rlx.ir.location import describe
 from rlx.ir.op.calls import with_call_errors
-from rlx.ir.pytree import Structure, flatten
+from rlx.ir.promotion import weak
+from rlx.ir.pytree import Structure
 from rlx.ir.shape import Shape
-from rlx.ops.lift import tensor_like
 from rlx.runtime.device import Device
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
-from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key, static_names
-from rlx.support.answers import answers
+from rlx.runtime.traced_function import CallArguments, Trace, TracedFunction, Variant, kind_name, paths_of
+from rlx.runtime.tracing import static_names
 from rlx.support.errors import Error
-from rlx.support.locks import holding
 from rlx.support.options import takes_options
 from rlx.targets.options import CompileKeywords, CompileOptions
 
@@ -42,7 +40,7 @@ class _PythonNumber:
     is_wide: bool
 
 
-class Traced(Graph):
+class TracedGraph(Graph):
     """The graph of a trace. Its arguments are those of the function. Other arguments cannot be declared."""
 
     def _refuse(self, kind: str, name: Any) -> Error:
@@ -57,195 +55,80 @@ class Traced(Graph):
         raise self._refuse("state", name)
 
 
-class Jit:
+class Jit(TracedFunction):
     """A function of arrays and pytrees of arrays that is traced and compiled once for each signature. Created by `@rlx.jit`.
 
     The signature consists of the shapes and dtypes of the arrays, the structure of their containers, and the values of
     static arguments. Called with tensors of a graph, the function is traced into that graph. Any thread may call it.
     """
 
+    decorator = "rlx.jit"
+    noun = "jit function"
+    static_hint = "an array is no static argument"
+
+    _session: Session
+
     def __init__(
         self,
         function: Callable[..., Any],
-        static: Any = (),
+        static: str | Iterable[str] = (),
         device: Any = Device.CPU,
-        threads: Any = None,
+        threads: int | None = None,
         options: CompileOptions | None = None,
     ):
-        self._signature = signature_of(function, "rlx.jit")
-        functools.update_wrapper(self, function)
-        self.__name__: str = name_of(function)
-        self._function = function
-        self._what = f"jit function '{self.__name__}'"
+        super().__init__(function, None, options)
         self._static = static_names(static, self._signature, self._what)
-        self._options = options or CompileOptions()
-        self._made_of: tuple[Any, ...] = (function, tuple(self._static), device, threads, self._options)
         self._session = Session(device, threads=threads)
+        self._init_arguments = (function, tuple(self._static), device, threads, self._options)
         self._unsupported = frozenset(getattr(self._session.target, "unsupported_dtypes", ()))
-        self._variants: dict[Any, Variant] = {}
 
-    # --- calling ----------------------------------------------------------------------------------
+    def _is_static(self, name: str) -> bool:
+        return name in self._static
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        dynamic, static = self._arguments(args, kwargs)
-        leaves, structure = flatten(dynamic)
-        builder = builder_of(leaves)
-        if builder is not None:
-            return self._inlined(builder, leaves, structure, static)
-        if is_eager():
-            return self._eagerly(leaves, structure, static)
-        arguments = TracedArguments(self._what, leaves, structure)
-        variant = self._variant(arguments, static)
-        return holding(variant.lock, self._run, variant, arguments, static)
+    def _call_arguments(self, leaves: list[Any], structure: Structure) -> CallArguments:
+        return array_arguments(self._what, leaves, structure)
 
-    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
-        """Return the graph for a call with these arguments, without running it.
+    def _new_graph(self) -> Graph:
+        return TracedGraph(self.__name__, stage="hir")
 
-        An array may be replaced by an `rlx.Shape`, also with symbols: `f.graph_for(rlx.Shape(("batch", 4)))`.
-        """
-        variant, arguments, static = self._of(args, kwargs)
-        return holding(variant.lock, self._trace, variant, arguments, static)[0]
-
-    def compiled_for(self, *args: Any, **kwargs: Any) -> Program:
-        """Return the compiled program for a call with these arguments, as for `graph_for`, without running it."""
-        variant, arguments, static = self._of(args, kwargs)
-        return holding(variant.lock, self._compile, variant, arguments, static)
-
-    @property
-    def num_traces(self) -> int:
-        """The number of signatures for which the function has been traced."""
-        return sum(variant.traced is not None for variant in list(self._variants.values()))
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(f"'Jit' object has no attribute '{name}'")
-        raise answers().attribute_problem(
-            "a function under rlx.jit", name, "functions", [n for n in dir(type(self)) if n[0] != "_"]
-        )
-
-    def __copy__(self) -> Jit:
-        return self  # like Python functions
-
-    def __deepcopy__(self, memo: object) -> Jit:
-        return self
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle by name if a module defines it, like Python functions; otherwise as the function and its options."""
-        name: str = getattr(self, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self, "__module__", ""))
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (type(self), self._made_of)
-
-    def clear_cache(self) -> None:
-        """Drop all traces and programs."""
-        self._variants.clear()
-
-    def _of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Variant, TracedArguments, dict[str, Any]]:
-        dynamic, static = self._arguments(args, kwargs)
-        arguments = TracedArguments(self._what, *flatten(dynamic))
-        return self._variant(arguments, static), arguments, static
-
-    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the traced arguments and the static ones. Arguments that have their defaults are in neither."""
-        bound = bound_to(self._signature, args, kwargs, self._what)
-        dynamic = {n: v for n, v in bound.items() if n not in self._static}
-        return dynamic, {n: v for n, v in bound.items() if n in self._static}
-
-    def _variant(self, arguments: TracedArguments, static: Mapping[str, Any]) -> Variant:
-        key = (
-            static_key(static, self._what, "an array is no static argument"),
-            arguments.structure,
-            arguments.signature,
-        )
-        variant = self._variants.get(key)
-        return self._variants.setdefault(key, Variant()) if variant is None else variant
-
-    def _run(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> Any:
-        graph, rebuild = self._trace(variant, arguments, static)
-        if not graph.results:
-            return rebuild([])
-        program = self._compile(variant, arguments, static)
-        names = [a.name for a in program.inputs]
-        arrays = [
-            np.asarray(leaf, a.shape.dtype.numpy) if isinstance(leaf, NUMBERS) else leaf
-            for leaf, a in zip(arguments.leaves, program.inputs, strict=True)
-        ]
-        return rebuild(program.run(dict(zip(names, arrays, strict=True))))
-
-    def _compile(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> Program:
-        if variant.program is None:
-            graph, _ = self._trace(variant, arguments, static)
-            variant.program = self._session.compile(graph, **self._options.keywords())
-        return variant.program
-
-    # --- tracing ----------------------------------------------------------------------------------
-
-    def _trace(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
-        if variant.traced is None:
-            variant.traced = self._traced(arguments, static)
-        return variant.traced
-
-    def _traced(self, arguments: TracedArguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
-        """Return the graph for a signature, and a function that builds the result of a call from the arrays of a run."""
-        graph = Traced(self.__name__, stage="hir")
-        tensors = [
-            self._argument(graph, name, spec) for name, spec in zip(arguments.paths(), arguments.signature, strict=True)
-        ]
-        with emitting_into(graph):
-            result = self._apply(arguments.structure.build(tensors), static)
-            leaves, structure = flatten(result)
-            names = list(structure.paths("out"))
-            outputs = {name: self._output(graph, name, leaf) for name, leaf in zip(names, leaves, strict=True)}
-        if outputs:
-            graph.set_outputs(outputs)
-        return graph, structure.build
-
-    def _argument(self, graph: Graph, name: str, spec: Shape | _PythonNumber) -> Tensor:
+    def _declare(self, graph: Graph, name: str, spec: Shape | _PythonNumber) -> Tensor:
         if isinstance(spec, Shape):
             return graph.input(name, spec)
         number = spec.kind()
         alone, wide = dtypes_of(2**40 if spec.is_wide else number, self._unsupported)
-        given = graph.input(name, (), wide)
-        return WeakTensor(graph, (given if wide is alone else graph.cast(given, alone)).value, given, number)
+        argument = graph.input(name, (), wide)
+        return WeakTensor(graph, (argument if wide is alone else graph.cast(argument, alone)).value, argument, number)
 
-    def _apply(self, dynamic: Mapping[str, Any], static: Mapping[str, Any]) -> Any:
-        bound = self._signature.bind_partial()
-        bound.arguments.update({**dynamic, **static})
-        # `args` and `kwargs` follow the order of the arguments.
-        order = [name for name in self._signature.parameters if name in bound.arguments]
-        bound.arguments = {name: bound.arguments[name] for name in order}
-        return self._function(*bound.args, **bound.kwargs)
-
-    def _output(self, builder: Any, name: str, leaf: Any) -> Any:
-        try:
-            if not isinstance(leaf, (Tensor, *NUMBERS)):
-                leaf = as_array(leaf, name)
-            return tensor_like(builder, leaf, dtypes_of(leaf)[0] if isinstance(leaf, NUMBERS) else dtype("f32"))
-        except Error as problem:
-            hint = "return tensors, in dictionaries, lists, tuples, dataclasses or alone"
-            message = f"{self._what} returned {_kind(leaf)} as {name}: {problem.message}"
-            raise Error(message, location=place_of(self._function), hint=hint) from None
-
-    def _inlined(self, builder: Any, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
-        """Call the function with tensors: the ops are inserted into their graph. Arrays become constants."""
-        values = [
+    def _inlined_values(self, builder: Builder, leaves: Sequence[Any], structure: Structure) -> list[Any]:
+        """Return the leaves with arrays as constants. Tensors and numbers stay."""
+        return [
             leaf if isinstance(leaf, (Tensor, *NUMBERS)) else builder.constant(as_array(leaf, f"{self._what}: {name}"))
             for name, leaf in zip(paths_of(structure), leaves, strict=True)
         ]
-        with emitting_into(builder), builder.named(self.__name__):
-            return self._apply(structure.build(values), static)
 
-    def _eagerly(self, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
-        """Call the function inside `rlx.eager()`, op by op. The results are arrays, as for a compiled program."""
-        paths = paths_of(structure)
-        values = [lifted(leaf, f"{self._what}: argument '{path}'") for leaf, path in zip(leaves, paths, strict=True)]
-        result = self._apply(structure.build(values), static)
-        leaves, structure = flatten(result)
-        names = structure.paths("out")
-        return structure.build(
-            [self._output(EAGER, name, leaf).numpy() for name, leaf in zip(names, leaves, strict=True)]
-        )
+    def _eager_values(self, arguments: CallArguments) -> list[Any]:
+        leaves = zip(arguments.leaves, arguments.paths(), strict=True)
+        return [lifted(leaf, f"{self._what}: argument '{path}'") for leaf, path in leaves]
+
+    def _inputs(self, variant: Variant, program: Program, arguments: CallArguments) -> dict[str, Any]:
+        assert variant.trace is not None
+        return self._inputs_of(variant.trace, program.inputs, arguments)
+
+    def _inputs_of(self, trace: Trace, inputs: Sequence[Argument], arguments: CallArguments) -> dict[str, Any]:
+        """Return the leaves by name, with numbers as arrays. A number must fit the dtypes that the trace casts it to."""
+        return {
+            a.name: self._number_array(leaf, a, trace) if isinstance(leaf, NUMBERS) else leaf
+            for leaf, a in zip(arguments.leaves, inputs, strict=True)
+        }
+
+    def _number_array(self, number: Any, argument: Argument, trace: Trace) -> np.ndarray:
+        try:
+            for kind in trace.number_dtypes[argument.name]:
+                as_array_of(number, weak(number, kind))
+        except Error as problem:
+            raise problem.moved(f"{self._what}: argument '{argument.name}': {problem.message}") from None
+        with np.errstate(over="ignore"):  # a target without f64 may return a number outside of f32
+            return np.asarray(number, argument.shape.dtype.numpy)
 
     # --- derivatives ------------------------------------------------------------------------------
 
@@ -270,39 +153,36 @@ class Jit:
 
         return Differentiated(self, wrt, with_value=False)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
-
     def __repr__(self) -> str:
         traced = f"{self.num_traces} signature{'' if self.num_traces == 1 else 's'} traced"
         return f"<rlx.jit {self.__name__}{self._signature} for {self._session.target.name}, {traced}>"
 
 
-class TracedArguments:
-    """The traced arguments of a call: leaves, their structure, and the signature of the trace.
+def array_arguments(what: str, leaves: Sequence[Any], structure: Structure) -> CallArguments:
+    """Return the traced arguments of a call as arrays and numbers, with their shapes and dtypes.
+
+    Args:
+        what: The function, for messages.
+        leaves: Arrays, numbers, and shapes in place of arrays.
+        structure: The containers of the leaves.
 
     Raises:
         Error: A leaf is neither an array nor a number.
     """
-
-    def __init__(self, what: str, leaves: list[Any], structure: Structure):
-        self.structure = structure
-        self.leaves, self.signature = leaves, ()
-        signature: list[Shape | _PythonNumber] = []
-        for i, leaf in enumerate(leaves):
-            if isinstance(leaf, Shape):
-                signature.append(leaf)
-            elif isinstance(leaf, NUMBERS):
-                with _naming(what, structure, i):
-                    signature.append(_PythonNumber(kind_of(leaf), dtypes_of(leaf)[0].name == "i64"))
-            else:
-                if type(leaf) is not np.ndarray:
-                    leaves[i] = leaf = _array(leaf, what, structure, i)
-                signature.append(_shape(leaf, what, structure, i))
-        self.signature = tuple(signature)
-
-    def paths(self) -> list[str]:
-        return paths_of(self.structure)
+    values: list[Any] = []
+    specs: list[Shape | _PythonNumber] = []
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, Shape):
+            specs.append(leaf)
+        elif isinstance(leaf, NUMBERS):
+            with _naming(what, structure, i):
+                specs.append(_PythonNumber(kind_of(leaf), dtypes_of(leaf)[0].name == "i64"))
+        else:
+            if type(leaf) is not np.ndarray:
+                leaf = _array(leaf, what, structure, i)
+            specs.append(_shape(leaf, what, structure, i))
+        values.append(leaf)
+    return CallArguments(values, structure, tuple(specs))
 
 
 class _naming:
@@ -321,17 +201,12 @@ class _naming:
             raise Error(message, location=problem.location, hint=problem.hint) from None
 
 
-def paths_of(structure: Structure) -> list[str]:
-    """Return the names of the leaves of all arguments."""
-    return [path for name, child in zip(structure.keys, structure.children, strict=True) for path in child.paths(name)]
-
-
 def _array(leaf: Any, what: str, structure: Structure, index: int) -> np.ndarray:
     if hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__"):
         with _naming(what, structure, index):
             return as_array(leaf, "the value")
     name = paths_of(structure)[index].partition(".")[0].partition("[")[0]
-    message = f"{what}: argument '{paths_of(structure)[index]}' is neither an array nor a number, but {_kind(leaf)}"
+    message = f"{what}: argument '{paths_of(structure)[index]}' is neither an array nor a number, but {kind_name(leaf)}"
     raise Error(message, hint=f'if the trace may depend on its value, rlx.jit(static="{name}")')
 
 
@@ -347,10 +222,6 @@ def _shape(array: np.ndarray, what: str, structure: Structure, index: int) -> Sh
 
 
 _shapes: dict[Any, Shape] = {}
-
-
-def _kind(value: Any) -> str:
-    return "None" if value is None else f"an object of {type(value).__qualname__}"
 
 
 @with_call_errors

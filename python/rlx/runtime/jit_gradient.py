@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.evaluate import evaluate
-from rlx.ir.graph.graph import Graph
-from rlx.ir.graph.weak import NUMBERS
 from rlx.ir.pytree import Structure
 from rlx.ir.shape import Shape
-from rlx.runtime.jit import Jit, TracedArguments, paths_of
+from rlx.runtime.jit import Jit
+from rlx.runtime.traced_function import CallArguments, Trace
 from rlx.runtime.tracing import place_of
 from rlx.support.errors import Error
 from rlx.transforms.call import call
@@ -31,7 +29,7 @@ class Differentiated(Jit):
 
     def __init__(self, of: Jit, wrt: Any, with_value: bool = True):
         self.__dict__.update(of.__dict__)
-        self._made_of = (of, wrt, with_value)
+        self._init_arguments = (of, wrt, with_value)
         self._variants = {}
         self._inner: Any = of
         self._with_value = with_value
@@ -48,9 +46,10 @@ class Differentiated(Jit):
             raise Error(f"{self._what}: wrt names {unknown[:1] or 'no argument'}; it takes {known}")
         self._wrt: tuple[str, ...] = tuple(chosen)
 
-    def _traced(self, arguments: TracedArguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
-        graph, rebuild = self._inner._traced(arguments, static)
-        names, structures = self._differentiated(arguments.structure, arguments.signature)
+    def _new_trace(self, arguments: CallArguments, static: Mapping[str, Any]) -> Trace:
+        trace = self._inner._new_trace(arguments, static)
+        graph, rebuild = trace.graph, trace.build
+        names, structures = self._differentiated(arguments)
         if not graph.results or graph.outputs[0].shape.rank or not graph.outputs[0].shape.dtype.is_float:
             got = graph.outputs[0].shape if graph.results else "nothing"
             message = (
@@ -59,18 +58,18 @@ class Differentiated(Jit):
             raise Error(message, location=place_of(self._function), hint="return its sum or its mean")
         tree = structures[0] if self._single else Structure(tuple, tuple(range(len(structures))), tuple(structures))
         if not self._with_value:  # drop unused outputs; a second derivative differentiates the first output
-            return grad(graph, names), tree.build
+            return replace(trace, graph=grad(graph, names), build=tree.build)
 
         def build(arrays: Sequence[Any]) -> Any:
             loss, gradients, others = arrays[0], arrays[1 : 1 + len(names)], arrays[1 + len(names) :]
             return rebuild([loss, *others]), tree.build(gradients)
 
-        return grad_with_loss(graph, names), build
+        return replace(trace, graph=grad_with_loss(graph, names), build=build)
 
-    def _differentiated(self, structure: Structure, signature: Sequence[Any]) -> tuple[list[str], list[Structure]]:
+    def _differentiated(self, arguments: CallArguments) -> tuple[list[str], list[Structure]]:
         """Return the graph's arguments to differentiate with respect to, and the structure of each of the user's arguments."""
-        leaves = dict(zip(paths_of(structure), signature, strict=True))
-        children = dict(zip(structure.keys, structure.children, strict=True))
+        leaves: dict[str, Any] = dict(zip(arguments.paths(), arguments.specs, strict=True))
+        children = dict(zip(arguments.structure.keys, arguments.structure.children, strict=True))
         for name in self._wrt:
             if name not in children:
                 raise Error(f"{self._what}: wrt names '{name}', which is not given in this call")
@@ -84,27 +83,17 @@ class Differentiated(Jit):
                 raise Error(f"{self._what}: wrt: argument '{path}' is {what}", hint=hint)
         return names, [children[name] for name in self._wrt]
 
-    def _inlined(self, builder: Any, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
+    def _inline(self, builder: Builder, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
         """Inline the graph of the derivative into the graph of the tensors."""
         specs = [leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        graph, build = self._trace(*self._for(TracedArguments(self._what, specs, structure), static))
-        names = [a.name for a in graph.inputs]
-        values = [
-            builder.constant(leaf, dtype=a.shape.dtype) if isinstance(leaf, NUMBERS) else leaf
-            for leaf, a in zip(leaves, graph.inputs, strict=True)
-        ]
-        results = call(graph, **dict(zip(names, values, strict=True)))
-        return build(results if isinstance(results, tuple) else [results])
+        arguments = self._call_arguments(specs, structure)
+        trace = self._trace_for(arguments, static)
+        values = [leaf if isinstance(leaf, Tensor) else a for leaf, a in zip(leaves, arguments.leaves, strict=True)]
+        inputs = self._inputs_of(trace, trace.graph.inputs, replace(arguments, leaves=values))
+        results = call(trace.graph, **inputs)
+        return trace.build(results if isinstance(results, tuple) else [results])
 
-    def _eagerly(self, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
+    def _run_eagerly(self, arguments: CallArguments, static: Mapping[str, Any]) -> Any:
         """Evaluate the graph of the derivative as a whole, because its ops are not the user's."""
-        arguments = TracedArguments(self._what, list(leaves), structure)
-        graph, build = self._trace(*self._for(arguments, static))
-        values = {
-            a.name: np.asarray(leaf, a.shape.dtype.numpy) if isinstance(leaf, NUMBERS) else leaf
-            for leaf, a in zip(arguments.leaves, graph.inputs, strict=True)
-        }
-        return build(evaluate(graph, values))
-
-    def _for(self, arguments: Any, static: Mapping[str, Any]) -> tuple[Any, Any, Mapping[str, Any]]:
-        return self._variant(arguments, static), arguments, static
+        trace = self._trace_for(arguments, static)
+        return trace.build(evaluate(trace.graph, self._inputs_of(trace, trace.graph.inputs, arguments)))

@@ -1,4 +1,4 @@
-"""Shared helpers of traced functions (`@rlx.model`, `@rlx.jit`): signatures, static arguments, one trace per key."""
+"""Signatures and static arguments of functions under `rlx.jit`, `rlx.model` and `rlx.jax_function`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlx.ir.graph.graph import Graph
 from rlx.ir.pytree import distinct
-from rlx.runtime.program import Program
 from rlx.support.errors import Error
-from rlx.support.locks import make_lock
 from rlx.support.short import short_repr
 from rlx.support.traces import defined_at
-
-
-class Variant:
-    """The trace and program of a function for one set of static arguments. They are created and used while holding the lock."""
-
-    def __init__(self) -> None:
-        self.lock = make_lock()
-        self.traced: tuple[Graph, Any] | None = None
-        self.program: Program | None = None
-        self.given: dict[str, Any] = {}
 
 
 def signature_of(function: Any, decorator: str) -> inspect.Signature:

@@ -20,11 +20,12 @@ from rlx import mlir
 from rlx.ir import dlpack
 from rlx.ir.arrays import as_array
 from rlx.ir.dtype import DType, dtype
+from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.current import current_builder, emitting_into
 from rlx.ir.graph.evaluate import evaluate_block, evaluated
 from rlx.ir.graph.regions import Region
-from rlx.ir.graph.weak import dtypes_of, kind_of
+from rlx.ir.graph.weak import dtypes_of
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op import attributes as attributes_module
 from rlx.ir.op import opview, registry, storage_dtypes
@@ -44,7 +45,7 @@ class EagerTensor(Tensor):
         builder: The eager builder.
         array: The value. It must not be changed.
         shape: Its shape.
-        number: A number of the same kind, if the tensor represents a Python number.
+        number: The number, if the tensor represents a Python number.
         wide: The same tensor with all digits of that number.
     """
 
@@ -85,7 +86,10 @@ class EagerTensor(Tensor):
         return "a value"
 
     def towards(self, kind: DType) -> Tensor:
-        return self if self._wide is None or kind is self.dtype else self._wide
+        if self._wide is None:
+            return self
+        as_array_of(self.number, kind)  # raises an error if the number does not fit
+        return self if kind is self.dtype else self._wide
 
     def item(self) -> Any:
         """Return the value as a Python number.
@@ -247,8 +251,9 @@ class EagerBuilder(threading.local, Builder):
 
     def of_number(self, number: bool | int | float | complex) -> EagerTensor:
         """Return a scalar for a Python number, with a weak dtype."""
-        alone, wide = (self.of(np.asarray(number, kind.numpy)) for kind in dtypes_of(number))
-        return EagerTensor(self, np.asarray(alone), alone.shape, kind_of(number)(), wide)
+        with np.errstate(over="ignore"):  # a number outside of f32 may be combined with f64
+            alone, wide = (self.of(np.asarray(number, kind.numpy)) for kind in dtypes_of(number))
+        return EagerTensor(self, np.asarray(alone), alone.shape, number, wide)
 
     def emit(
         self, name: str, operands: Sequence[Any], *, regions: Sequence[Region | None] = (), **attributes: Any

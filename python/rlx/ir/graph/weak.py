@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64
+from rlx.ir.dtype import DType, bool_, c64, c128, f32, f64, i32, i64
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import Error
 
@@ -24,15 +24,20 @@ class WeakTensor(Tensor):
         value: The scalar in its default dtype.
         wide: The scalar with all digits of the number.
         number: A number of the same kind.
+
+    Attributes:
+        used_dtypes: The dtypes that the scalar was cast to next to tensors, as keys. The number of each call must fit them.
     """
 
-    __slots__ = ("number", "wide")
+    __slots__ = ("number", "used_dtypes", "wide")
 
     def __init__(self, builder: Any, value: mlir.Value, wide: Tensor, number: Any):
         super().__init__(builder, value)
         self.wide, self.number = wide, number
+        self.used_dtypes: dict[DType, None] = {}
 
     def towards(self, kind: DType) -> Tensor:
+        self.used_dtypes[kind] = None
         return self if kind is self.dtype else self.wide
 
 
@@ -56,5 +61,5 @@ def dtypes_of(number: Any, unsupported: frozenset[str] = frozenset()) -> tuple[D
     elif isinstance(number, float):
         alone, wide = f32, f64
     else:
-        return c64, c64
+        alone, wide = c64, c128
     return alone, alone if wide.name in unsupported else wide
