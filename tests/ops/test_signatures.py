@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import rlx
 from rlx import ops
 from rlx.ir.op import registry
-from rlx.ops import surface
+from rlx.ops import manual, surface
+from rlx.ops.operators import methods_of_tensors
 
 PACKAGE = Path(rlx.__file__).parents[1]
 registry.load()
@@ -44,6 +49,64 @@ def _untyped(name: str) -> list[str]:
 def _unexplained(name: str) -> list[str]:
     said = re.findall(r"^    \*{0,2}(\w+): \S", _page(name).partition("Args:\n")[2], re.M)
     return [p for p in _signature(name).parameters if p != "self" and p not in said]
+
+
+def _documented(page: str) -> list[str]:
+    """Return the arguments in the section `Args:` of a page."""
+    section = re.search(r"^Args:\n((?:    .*\n|\n(?=    ))*)", f"{page}\n", re.M)
+    return re.findall(r"^    ((?:\*{0,2}\w+(?:, )?)+): ", section[1], re.M) if section else []
+
+
+@pytest.mark.parametrize("owner", [rlx.Graph, ops, rlx.Tensor])
+def test_pages_document_exactly_the_arguments(owner: Any) -> None:
+    """Also those of tensors, whose first operand is the tensor itself."""
+    wrong: dict[str, set[str]] = {}
+    names = METHODS if owner is not rlx.Tensor else methods_of_tensors(surface.methods())
+    for name in names:
+        function = getattr(owner, name)
+        documented = {n.strip("* ") for entry in _documented(inspect.getdoc(function) or "") for n in entry.split(",")}
+        if difference := documented ^ (set(inspect.signature(function).parameters) - {"self"}):
+            wrong[name] = difference
+    assert not wrong
+
+
+def test_pages_name_no_argument_that_only_the_record_has() -> None:
+    """A description of the record may be about attributes and regions that the method makes from other arguments."""
+    wrong: dict[str, set[str]] = {}
+    for op, card in registry.registered().items():
+        if op == "yield":
+            continue
+        name = surface.method_name(op)
+        record = {entry.name for entry in (*card.spec.operands, *card.spec.attributes, *card.spec.regions)}
+        prose = _page(name).partition("Args:\n")[0]
+        foreign = record & set(re.findall(r"`(\w+)", prose)) - set(_signature(name).parameters)
+        if foreign or (manual.foreign_names(card.spec, _signature(name)) and prose.count("\n\n") < 2):
+            wrong[name] = foreign
+    assert not wrong, "describe what the method takes in the docstring of `build`"
+
+
+def test_pages_name_every_mode() -> None:
+    """The cases of a text that are documented are those that the method takes."""
+    image, g = rlx.Shape((1, 2, 4, 4)), rlx.Graph("modes")
+    x, w = g.input("x", image), g.input("w", (2, 2, 3, 3))
+    calls: dict[tuple[str, str], Callable[[str], object]] = {
+        ("pad", "mode"): lambda mode: g.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode=mode),
+        ("resize", "mode"): lambda mode: g.resize(x, (2, 2), mode=mode),
+        ("conv", "padding"): lambda padding: g.conv(x, w, padding=padding),
+        ("conv_transpose", "padding"): lambda padding: g.conv_transpose(x, w, padding=padding),
+        ("avg_pool", "padding"): lambda padding: g.avg_pool(x, 2, padding=padding),
+    }
+    modes = {"constant", "reflect", "replicate", "circular", "nearest", "nearest_exact", "bilinear", "bicubic", "area"}
+    for (name, argument), call in calls.items():
+        said = re.search(rf"^    {argument}: (.*(?:\n {{8}}.*)*)", _page(name), re.M)
+        assert said is not None
+        for mode in modes | {"same", "valid"}:
+            try:
+                call(mode)
+                accepted = True
+            except rlx.Error:
+                accepted = False
+            assert accepted == bool(re.search(rf"['\"]{mode}['\"]", said[1])), (name, argument, mode)
 
 
 def test_parameters_have_names_and_types() -> None:

@@ -899,7 +899,7 @@ def optimization_barrier(inputs: Sequence[TensorLike], after: Sequence[TensorLik
 def outer(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
 
-def pad(x: TensorLike, padding: Padding, mode: str = ..., value: TensorLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def pad(x: TensorLike, padding: Size | Sequence[Size] | Sequence[Sequence[Size]], mode: str = ..., value: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Elements added before and after every axis."""
 
 def pad_last_axis_to_pow2(x: TensorLike) -> Tensor:
@@ -1016,7 +1016,7 @@ def reshape(x: TensorLike, shape: ShapeLike) -> Tensor:
 def residual_rms_norm(x: TensorLike, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """rms_norm(x + residual) along the last axis."""
 
-def resize(x: TensorLike, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def resize(x: TensorLike, size: ShapeLike | None = ..., scale: float | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Resampling of spatial axes to other sizes."""
 
 def resize_nearest2x(x: TensorLike) -> Tensor:

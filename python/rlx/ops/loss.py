@@ -284,7 +284,12 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         weight: Any = None,
         pos_weight: Any = None,
     ) -> Tensor:
-        """Operands broadcast. `weight` multiplies each loss, `pos_weight` the losses of targets 1."""
+        """Operands broadcast.
+
+        Own arguments:
+            weight: Multiplies each loss; or None.
+            pos_weight: Multiplies the losses of targets 1; or None.
+        """
         if weight is None and pos_weight is None:
             return b.emit("binary_cross_entropy_with_logits", together(b, logits, targets), reduction=reduction)
         logits, targets = together(b, logits, targets)

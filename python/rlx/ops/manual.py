@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import Any
@@ -85,7 +86,7 @@ _MEANINGS = {
     "eps": "Added to the variance, against division by 0.",
     "stride": "The step from one window to the next: one number, or one for each spatial axis.",
     "dilation": "The distance between neighbours in a window: one number, or one for each spatial axis.",
-    "padding": "One number, one for each spatial axis, (before, after) pairs, or 'same'.",
+    "padding": "One number, one for each spatial axis, or (before, after) pairs.",
     "args": "Tensors that are passed to the functions.",
     "then": "A function of tensors, called if the condition is true.",
     "els": "A function of tensors, called otherwise, with results like those of `then`.",
@@ -107,6 +108,8 @@ _MEANINGS = {
     "largest": "Whether the greatest elements come first, instead of the least.",
     "antialias": "When shrinking, whether to weight all covered elements instead of the nearest ones.",
     "dtype": "The dtype of the result; None to derive it from the values.",
+    "full_matrices": "Whether the orthogonal matrices are square.",
+    "n": "The number of elements along the axis: it is cut, or padded with zeros; or None.",
 }
 # Meanings that differ in some helpers, whose docstrings omit these arguments.
 _OF_HELPERS = {
@@ -158,7 +161,11 @@ def kind_summary(op: str, kind: str) -> str:
 
 
 def of_op(spec: OpSpec, signature: Signature, more: str = "") -> str:
-    """Return the docstring of an op's method. `more` documents arguments that go beyond the record."""
+    """Return the docstring of an op's method.
+
+    `more` documents arguments that differ from those of the record, in prose, in a section `Own arguments:`, or both. The
+    description of the record is left out if it is about operands, attributes or regions that the method does not have.
+    """
     return _page(spec.summary, spec, signature, more)
 
 
@@ -176,6 +183,15 @@ def of_helper(function: Callable[..., Any], signature: Signature) -> str:
         first = min(at for mark in ("\n\nReturns:", "\n\nRaises:", "") if (at := _place(text, mark)) >= 0)
         text = f"{text[:first]}\n\n{said}{text[first:]}"
     return text if "Raises:\n" in text else f"{text}\n\n{_RAISES}"
+
+
+def of_tensor(page: str, operand: str) -> str:
+    """Return the docstring of a tensor's method from that of the builder's method, whose first operand is the tensor."""
+    before, mark, section = page.partition("\nArgs:\n")
+    arguments, _, after = section.partition("\n\n")
+    others = re.sub(rf"^    {operand}: .*(?:\n {{8}}.*)*\n?", "", arguments, flags=re.M)
+    kept = f"{mark}{others}\n\n" if others else "\n"
+    return f"{before}\nThe operand `{operand}` is this tensor.\n{kept}{after}"
 
 
 def _place(text: str, mark: str) -> int:
@@ -197,14 +213,28 @@ def _of_helper(parameter: Parameter) -> str:
 
 
 def _page(summary: str, spec: OpSpec, signature: Signature, more: str = "") -> str:
-    sections = [f"{summary}.", inspect.cleandoc(spec.description), inspect.cleandoc(more)]
-    arguments = [f"    {p.name}: {_meaning(spec, p)}" for p in signature.parameters.values() if p.name != "self"]
+    prose, _, section = inspect.cleandoc(more).partition("Own arguments:\n")
+    own = {name: " ".join(text.split()) for name, text in _ARGUMENT.findall(section)}
+    description = "" if foreign_names(spec, signature) else inspect.cleandoc(spec.description)
+    sections = [f"{summary}.", description, prose.rstrip()]
+    parameters = [p for p in signature.parameters.values() if p.name != "self"]
+    arguments = [f"    {p.name}: {own.get(p.name) or _meaning(spec, p)}" for p in parameters]
     if arguments:
         sections.append("\n".join(["Args:", *arguments]))
     if results := [f"    {_value(result)}." for result in spec.results]:
         sections.append("\n".join(["Returns:", *(f"    {line.strip()}" for line in results)]))
     sections.append(_RAISES)
     return "\n\n".join(section for section in sections if section)
+
+
+# An entry of a section of arguments, with its continuation lines.
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.M)
+
+
+def foreign_names(spec: OpSpec, signature: Signature) -> set[str]:
+    """Return the names in the description of an op that are in its record, but are not parameters of its method."""
+    record = {entry.name for entry in (*spec.operands, *spec.attributes, *spec.regions)}
+    return record & {*re.findall(r"`(\w+)", spec.description)} - set(signature.parameters)
 
 
 def _meaning(spec: OpSpec, parameter: Parameter) -> str:
@@ -216,7 +246,7 @@ def _meaning(spec: OpSpec, parameter: Parameter) -> str:
         return "NumPy's spelling of `axes`."
     if parameter.name in _MEANINGS:
         return _MEANINGS[parameter.name]
-    return f"See above; {parameter.annotation}." if attribute is None else _attribute(attribute)
+    return _of_helper(parameter) if attribute is None else _attribute(attribute)
 
 
 def _attribute(attribute: AttributeSpec) -> str:

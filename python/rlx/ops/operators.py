@@ -12,7 +12,7 @@ import numpy as np
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import describe
 from rlx.ir.op.calls import with_call_errors
-from rlx.ops import numpy_functions
+from rlx.ops import manual, numpy_functions
 from rlx.ops.indexing import index_tensor
 from rlx.ops.update import At
 from rlx.parts import ARRAY_API
@@ -43,8 +43,9 @@ def _method(name: str, of_builder: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return getattr(self.builder, name)(self, *args, **kwargs)
 
-    method.__name__, method.__qualname__, method.__doc__ = name, f"Tensor.{name}", of_builder.__doc__
     parameters = list(inspect.signature(of_builder).parameters.values())
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    method.__doc__ = manual.of_tensor(of_builder.__doc__ or "", parameters[1].name)
     returned = inspect.signature(of_builder).return_annotation
     signature = inspect.Signature([parameters[0], *parameters[2:]], return_annotation=returned)
     method.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]

@@ -126,7 +126,7 @@ def method_name(op: str) -> str:
 
 
 def _own_text(card: Card) -> str:
-    """Return the docstring of a card's own `build`, if it has one."""
+    """Return the docstring of a card's own `build`, if it has one: see `manual.of_op`."""
     build = type(card).build
     return "" if build is Card.build else build.__doc__ or ""
 

@@ -688,7 +688,7 @@ class TensorMethods(Operators):
     def outer(self, rhs: TensorLike) -> Tensor:
         """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
 
-    def pad(self, padding: Padding, mode: str = ..., value: TensorLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def pad(self, padding: Size | Sequence[Size] | Sequence[Sequence[Size]], mode: str = ..., value: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Elements added before and after every axis."""
 
     def pad_last_axis_to_pow2(self) -> Tensor:
@@ -772,7 +772,7 @@ class TensorMethods(Operators):
     def residual_rms_norm(self, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """rms_norm(x + residual) along the last axis."""
 
-    def resize(self, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def resize(self, size: ShapeLike | None = ..., scale: float | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Resampling of spatial axes to other sizes."""
 
     def resize_nearest2x(self) -> Tensor:
@@ -1874,7 +1874,7 @@ class OpMethods:
     def outer(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/shape/make.py: outer
         """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
 
-    def pad(self, x: TensorLike, padding: Padding, mode: str = ..., value: TensorLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/padding.py: Pad
+    def pad(self, x: TensorLike, padding: Size | Sequence[Size] | Sequence[Sequence[Size]], mode: str = ..., value: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/padding.py: Pad
         """Elements added before and after every axis."""
 
     def pad_last_axis_to_pow2(self, x: TensorLike) -> Tensor:  # rlx/functions/signal/spectral.py: pad_last_axis_to_pow2
@@ -1991,7 +1991,7 @@ class OpMethods:
     def residual_rms_norm(self, x: TensorLike, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/linear.py: ResidualRmsNorm
         """rms_norm(x + residual) along the last axis."""
 
-    def resize(self, x: TensorLike, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/image.py: Resize
+    def resize(self, x: TensorLike, size: ShapeLike | None = ..., scale: float | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/image.py: Resize
         """Resampling of spatial axes to other sizes."""
 
     def resize_nearest2x(self, x: TensorLike) -> Tensor:  # rlx/functions/convolution/interpolation.py: resize_nearest2x

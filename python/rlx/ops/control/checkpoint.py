@@ -37,7 +37,11 @@ class Checkpoint(Card, op="checkpoint"):
         return tuple(b.inline(regions[0], []))
 
     def build(self, b: Builder) -> contextlib.AbstractContextManager[None]:
-        """`with g.checkpoint():` puts all ops that are built inside the block into one region."""
+        """`with g.checkpoint():` puts all ops that are built inside the block into one region.
+
+        Reverse mode stores only the values that the region uses from outside, and runs the region again (Griewank,
+        "Achieving logarithmic growth of temporal and spatial complexity in reverse automatic differentiation").
+        """
         return _checkpointed(b)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:

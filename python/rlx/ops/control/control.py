@@ -83,6 +83,10 @@ class If(IfRules, op="if"):
         return (RegionFlow((), wholes(results), repeats=False),) * 2
 
     def build(self, b: Builder, condition: Any, then: Callable[..., Any], els: Callable[..., Any], *args: Any) -> Any:
+        """Only one of the functions runs: `then(*args)` if `condition`, a scalar, is true, and `els(*args)` otherwise.
+
+        Both return tensors of the same shapes and dtypes, which are the results. They may also use tensors from outside.
+        """
         for name, branch in (("then", then), ("els", els)):
             check_takes(branch, len(args), name)
         regions = [b.region(lambda branch=branch: branch(*args), ()) for branch in (then, els)]
@@ -140,6 +144,13 @@ class While(WhileRules, op="while"):
         *init: Any,
         max_iterations: int | None = None,
     ) -> Any:
+        """`body(*carries)` returns the next carries, of the same shapes and dtypes, as long as `cond(*carries)` is true.
+
+        The results are the last carries. Both functions may also use tensors from outside.
+
+        Own arguments:
+            max_iterations: The largest number of steps, which reverse mode needs; or None.
+        """
         carries = [carry_like(b, value) for value in init]
         shapes = [c.shape for c in carries]
         for name, function in (("cond", cond), ("body", body)):
@@ -227,9 +238,18 @@ class Scan(ScanRules, op="scan"):
     ) -> tuple[Any, Any]:
         """`body(carry, x)` returns the next carry and the values to stack, as in JAX.
 
-        `init` and `xs` are a tensor, a tuple or list of tensors, or None; `carry` and `x` have the same structure. A
-        body may also take every tensor as its own argument, `body(*carries, *slices)`, and return a flat tuple with the
-        carries first.
+        `x` is a slice of `xs` along its leading axis. The results are the last carry, then the values stacked on a
+        leading axis. `init` and `xs` are a tensor, a tuple or list of tensors, or None; `carry` and `x` have the same
+        structure. A body may also take every tensor as its own argument, `body(*carries, *slices)`, and return a flat
+        tuple with the carries first. It may use tensors from outside.
+
+        Own arguments:
+            body: A function of the carry and a slice of `xs`: one step.
+            init: The initial carry.
+            xs: The tensors to loop over, along their leading axes; or None.
+            length: The number of steps, if `xs` is None.
+            reverse: Whether the loop runs from the end, for slices and stacked values alike.
+            num_checkpoints: The number of carries that the gradient keeps: it computes the others again. None keeps all.
         """
         carries = [carry_like(b, value) for value in flat(init)]
         inputs = [tensor_like(b, value, f32) for value in flat(xs)]

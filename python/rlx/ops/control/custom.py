@@ -17,7 +17,13 @@ class Custom(Card, op="custom"):
         raise ShapeError(f"no custom op '{name}' is registered")
 
     def build(self, b: Builder, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """`op` is the class or its name; the other arguments are those of the registered op."""
+        """`op` is the class or its name; the other arguments are those of the registered op.
+
+        Its card (`rlx.CustomOp`) defines inference, evaluator, decomposition or lowering, and rules.
+
+        Own arguments:
+            args: The operands of the op.
+        """
         if isinstance(op, type) and issubclass(op, CustomOp):
             if "spec" not in vars(op):
                 hint = f'class {op.__name__}(rlx.CustomOp, name="library.op")'

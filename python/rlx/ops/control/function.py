@@ -54,10 +54,13 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         jvp: Callable[..., Any] | None = None,
         no_derivative: str | None = None,
     ) -> Any:
-        """The functions are `fwd(*args)`, `vjp(args, results, cotangents)` and `jvp(args, tangents)`.
+        """The result is `fwd(*args)`, with the derivatives `vjp(args, results, cotangents)` and `jvp(args, tangents)`.
 
         `vjp` returns a cotangent of each argument, `jvp` a tangent of each result. `args`, `results`, `cotangents` and
-        `tangents` are tuples. `no_derivative` replaces the rules with the reason why there is no derivative.
+        `tangents` are tuples. The functions may use tensors from outside, which count as constants for the rules.
+
+        Own arguments:
+            no_derivative: The reason why there is no derivative, for the error message, in place of the rules; or None.
         """
         for name, function in (("fwd", fwd), ("vjp", vjp), ("jvp", jvp)):
             if not callable(function) and (name == "fwd" or function is not None):
@@ -141,6 +144,12 @@ class ElementwiseRegion(Card, op="elementwise_region"):
         return tuple(b.inline(regions[0], inputs))
 
     def build(self, b: Builder, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(*args)` computes the results, in one op.
+
+        It consists of elementwise ops (activation, cast, binary, compare, where, clamp, constant), which may be followed
+        by reductions of their results. The tensors broadcast as in NumPy wherever these ops do. It does not use tensors
+        from outside.
+        """
         inputs = [tensor_like(b, value, f32) for value in args]
         region = b.region(function, [t.shape for t in inputs])
         return unpacked(b.emit("elementwise_region", (inputs,), regions=[region]))

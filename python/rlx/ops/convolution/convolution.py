@@ -80,7 +80,11 @@ class Conv(Card, op="conv"):
         groups: int = 1,
         bias: Any = None,
     ) -> Tensor:
-        """`padding` is an integer, one per axis, (before, after) pairs, `"same"` or `"valid"`; `bias` is `[O]`."""
+        """`bias` is `[O]`.
+
+        Own arguments:
+            padding: One number, one for each spatial axis, (before, after) pairs, 'same' or 'valid'.
+        """
         x, w = common(b, x, w)
         count = max(x.rank - 2, 0)
         strides, dilations = per_axis(stride, count, "stride"), per_axis(dilation, count, "dilation")

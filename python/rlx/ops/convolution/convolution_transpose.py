@@ -99,7 +99,7 @@ class ConvTranspose(Card, op="conv_transpose"):
         groups: int = 1,
         bias: Any = None,
     ) -> Tensor:
-        """`padding` is an integer, one per axis, or (before, after) pairs; `bias` is `[O]`."""
+        """`bias` is `[O]`."""
         x, w = common(b, x, w)
         count = max(x.rank - 2, 0)
         attributes: dict[str, Any] = {

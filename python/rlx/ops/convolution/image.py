@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -90,7 +91,7 @@ class Resize(Card, op="resize"):
         b: Builder,
         x: Tensor,
         size: Any = None,
-        scale: Any = None,
+        scale: float | Sequence[float] | None = None,
         mode: Any = "nearest",
         align_corners: bool = False,
         antialias: bool = False,
@@ -102,6 +103,12 @@ class Resize(Card, op="resize"):
         pixels from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`. With `antialias`, bilinear and bicubic (here with
         slope -0.5) weight all pixels that a result pixel covers, as `jax.image.resize` does. All of these except
         `nearest_exact` need static sizes.
+
+        Own arguments:
+            size: The sizes of the spatial axes of the result; or None.
+            scale: The sizes of the result over those of `x`: one number, or one for each spatial axis; or None.
+            mode: 'nearest', 'nearest_exact', 'bilinear', 'bicubic' or 'area'.
+            align_corners: Whether the centres of the corner pixels of `x` and of the result coincide.
         """
         if (size is None) == (scale is None):
             raise ShapeError("give one of size and scale")

@@ -12,6 +12,7 @@ from rlx.ir.dims.dim import Dim, DimExpr, dim
 from rlx.ir.dtype import EVERY, WITH_ZERO
 from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Size
 from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
@@ -69,7 +70,25 @@ class Pad(Card, op="pad"):
             x = b.concat(nonempty, axis=axis)
         return x
 
-    def build(self, b: Builder, x: Tensor, padding: Any, mode: str = "constant", value: Any = 0) -> Tensor:
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        padding: Size | Sequence[Size] | Sequence[Sequence[Size]],
+        mode: str = "constant",
+        value: float = 0,
+    ) -> Tensor:
+        """`mode` selects the elements that are added.
+
+        These are `value` (`constant`), the tensor mirrored at the edge element (`reflect`, at most `dim - 1` elements),
+        the edge element (`replicate`), or the other side (`circular`, at most `dim` elements). Axes are padded one after
+        the other, as in NumPy.
+
+        Own arguments:
+            padding: The number of elements before and after every axis: a size, a pair (before, after) for all axes, or
+                one pair for each axis. Sizes may be symbolic.
+            value: The number that `constant` adds.
+        """
         low, high = zip(*_pairs(padding, x.rank), strict=True) if x.rank else ((), ())
         if isinstance(value, (bool, np.number, np.bool_)):
             value = float(value)
