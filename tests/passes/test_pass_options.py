@@ -178,6 +178,19 @@ def test_a_pass_is_found_by_name_and_an_unknown_one_is_not() -> None:
 
 
 def test_names_are_checked_when_a_pass_is_registered() -> None:
+    for bases, shown in (((Pass,), "Pass"), ((Everything,), "Everything")):
+        hint = rf'class FoldTwoHBMs\({shown}, name="rlx-fold-two-hbms"\); abstract=True for a base class'
+        with pytest.raises(rlx.Error, match=f"the pass FoldTwoHBMs has no name\n  hint: {hint}"):
+            type("FoldTwoHBMs", bases, {})
+
+    class Family(Pass, abstract=True):
+        """A base class."""
+
+    with pytest.raises(rlx.Error, match=r"the pass .*\.Member has no name"):
+
+        class Member(Family):
+            """A member without a name."""
+
     with pytest.raises(rlx.Error, match="'fast' is not a pass name"):
 
         class Fast(Pass, name="fast"):

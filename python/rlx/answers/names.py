@@ -10,6 +10,7 @@ from typing import Any
 from rlx.answers.reader import table
 from rlx.dialect.dtypes import ROWS
 from rlx.ir.location import asked_after
+from rlx.ir.op.custom import calls_named
 from rlx.ops import surface
 from rlx.ops.numpy_functions import METHOD_OF
 from rlx.support.suggestions import suggestion
@@ -55,7 +56,7 @@ def name_problem(owner: str, name: str, known: Iterable[str]) -> AttributeError:
         name: The name.
         known: The existing names.
     """
-    call = within(name) or call_for(name)
+    call = ", or ".join(filter(None, [*calls_named(name)[:1], within(name) or call_for(name)]))
     return AttributeError(f"{owner} has no '{name}'{f'; instead: {call}' if call else suggestion(name, known)}")
 
 

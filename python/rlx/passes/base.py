@@ -108,7 +108,11 @@ class Pass:
     """A transform that edits an MLIR module in place.
 
     A class declares its properties with its name, `class Simplify(Pass, name="rlx-simplify", exact=True,
-    idempotent=True)`. `tests/passes/test_random_graphs.py` checks them.
+    idempotent=True)`. `tests/passes/test_random_graphs.py` checks them. A base class of passes declares `abstract=True`. A
+    class with the attribute `name` is not registered: pipelines can run its instances, but text cannot name it.
+
+    Raises:
+        Error: The class has no name, or the name is not valid or taken.
     """
 
     name: ClassVar[str] = ""
@@ -123,7 +127,12 @@ class Pass:
     edits_ops: ClassVar[bool] = True
 
     def __init_subclass__(
-        cls, name: str | None = None, exact: bool | None = None, idempotent: bool | None = None, **kwargs: Any
+        cls,
+        name: str | None = None,
+        exact: bool | None = None,
+        idempotent: bool | None = None,
+        abstract: bool = False,
+        **kwargs: Any,
     ):
         super().__init_subclass__(**kwargs)
         if exact is not None:
@@ -131,6 +140,10 @@ class Pass:
         if idempotent is not None:
             cls.idempotent = idempotent
         if name is None:
+            if not abstract and "name" not in vars(cls):
+                words = "-".join(word.lower() for word in re.findall(r"[A-Z]*[a-z0-9]+|[A-Z]+", cls.__name__))
+                hint = f'class {cls.__name__}({cls.__bases__[0].__name__}, name="{PREFIX}{words or "example"}")'
+                raise Error(f"the pass {cls.__qualname__} has no name", hint=f"{hint}; abstract=True for a base class")
             return
         if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):
             raise Error(f"{cls.__qualname__}: '{name}' is not a pass name: '{PREFIX}' and words joined by '-'")

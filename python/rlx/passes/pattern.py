@@ -199,7 +199,7 @@ class Rewriter:
             self._builder.record(self.made)
         return self._builder
 
-    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+    def emit(self, name: str, operands: Sequence[Any], /, **attributes: Any) -> Any:
         """Emit an op. Returns its result, or a tuple of results.
 
         Args:

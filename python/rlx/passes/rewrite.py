@@ -85,7 +85,7 @@ def check_types(op: mlir.Operation, values: list[mlir.Value]) -> None:
         raise Error(message, location=describe(op.location))
 
 
-def replace_with(op: mlir.Operation, function: Callable[..., Any], note: str, **extra: Any) -> None:
+def replace_with(op: mlir.Operation, function: Callable[..., Any], note: str, /, **extra: Any) -> None:
     """Replace an op by the ops that a function of tensors emits before it.
 
     Args:

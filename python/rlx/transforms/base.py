@@ -34,7 +34,7 @@ _CLEAN_UP = (
 )
 
 
-class Transform(Pass):
+class Transform(Pass, abstract=True):
     """A pass that replaces the function of a module by a derivative, or by a batched function."""
 
     preserves_results: ClassVar[bool] = False

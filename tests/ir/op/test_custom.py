@@ -197,3 +197,85 @@ def test_a_class_without_a_name_is_no_op() -> None:
     x = g.input("x", (2,))
     with pytest.raises(rlx.Error, match=r"the class Nameless has no name=, so it is no op"):
         g.custom(op, x)
+
+
+ATTRIBUTES = [
+    "name",
+    "operands",
+    "operand",
+    "attributes",
+    "results",
+    "result",
+    "value",
+    "kind",
+    "dtype",
+    "card",
+    "args",
+    "kwargs",
+]
+ATTRIBUTES += [
+    "location",
+    "index",
+    "axis",
+    "axes",
+    "regions",
+    "shape",
+    "op",
+    "b",
+    "text",
+    "types",
+    "function",
+    "block",
+    "builder",
+]
+
+
+def _declared(attribute: str) -> Any:
+    """Return a class of an op with an attribute of this name."""
+    lines = [
+        "class Shifted(rlx.CustomOp, name=op_name):",
+        f"    def infer(self, x, *, {attribute}: int = 1): return x",
+        f"    def evaluate(self, x, *, {attribute}): return x + np.float32({attribute})",
+        f"    def decompose(self, b, x, *, {attribute}): return x + float({attribute})",
+    ]
+    scope: dict[str, Any] = {"rlx": rlx, "np": np, "op_name": f"tests.{attribute}_attribute", "__name__": __name__}
+    exec(compile("\n".join(lines), __file__, "exec"), scope)
+    return scope["Shifted"]
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_an_attribute_of_any_name_works_or_is_refused_in_the_class(attribute: str) -> None:
+    if attribute in ("op", "shape", "regions", "b"):
+        with pytest.raises(
+            (rlx.Error, SyntaxError), match=f"'{attribute}' is an argument of g.custom|duplicate argument"
+        ):
+            _declared(attribute)
+        return
+    shifted, array = _declared(attribute), np.ones(2, np.float32)
+    g = rlx.Graph("shifted")
+    x = g.input("x", (2,))
+    g.set_outputs([g.custom(shifted, x, **{attribute: 2}), g.custom(shifted, x)])
+    read = rlx.parse(str(g))
+    for graph in (g, read, rlx.passes.run(read, "rlx-decompose")):
+        assert [y.tolist() for y in rlx.evaluate(graph, {"x": array})] == [[3, 3], [2, 2]]
+    with rlx.eager():
+        assert rlx.ops.custom(shifted, rlx.ops.constant(array), **{attribute: 2}).tolist() == [3, 3]
+
+
+def test_wrong_calls_are_answered_with_the_right_one() -> None:
+    g = rlx.Graph("wrong")
+    x = g.input("x", (2,))
+    by_name = r"g\.custom\('example\.swish', x, beta=1\.0\)"
+    for call, kind in (
+        (lambda: custom_op.Swish(x), rlx.Error),
+        (lambda: custom_op.Swish()(x), rlx.Error),
+        (lambda: g.custom(custom_op.Swish), rlx.Error),
+        (lambda: g.custom(custom_op.Swish, x, gamma=2.0), rlx.Error),
+        (lambda: g.custom(custom_op.Swish, x, 1.0, 2.0), rlx.Error),
+        (lambda: g.custom(custom_op.Swish, x, x=x), rlx.Error),
+        (lambda: g.swish(x), AttributeError),
+        (lambda: g.example.swish(x), AttributeError),
+        (lambda: rlx.ops.swish(x), AttributeError),
+    ):
+        with pytest.raises(kind, match=f"{by_name}|" + r"g\.custom\(Swish, x, beta=1\.0\)"):
+            call()

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx.ir.location import describe
 from rlx.ir.op.calls import CallError
+from rlx.ir.op.custom import call_of
 from rlx.support.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -26,15 +27,20 @@ def bind_arguments(
         ShapeError: There are too many arguments, an operand is missing or passed twice, or a name is unknown.
     """
     spec = card.spec
+    hint = (
+        call_of(spec, repr(spec.name)) if spec.custom else None
+    )  # a custom op has no method that an answer could show
     names = [operand.name for operand in spec.operands]
     parameters = [*names, *(attribute.name for attribute in spec.attributes)]
     if len(args) > len(parameters):
-        raise b.problem(card, f"takes at most {len(parameters)} arguments ({', '.join(parameters)}), got {len(args)}")
+        raise b.problem(
+            card, f"takes at most {len(parameters)} arguments ({', '.join(parameters)}), got {len(args)}", hint
+        )
     arguments = dict(zip(parameters, args, strict=False))
     for name in kwargs:
         if name in arguments:
             count = _count_problem(spec, sum(hasattr(value, "shape") for value in args))
-            raise b.problem(card, f"'{name}' is given twice{count}")
+            raise b.problem(card, f"'{name}' is given twice{count}", hint)
     arguments |= kwargs
     attributes = {name: arguments.pop(name) for name in list(arguments) if name not in names}
     unknown = next((name for name in attributes if name not in parameters), "")
@@ -42,10 +48,10 @@ def bind_arguments(
     for operand in spec.operands:
         if operand.name not in arguments and operand.arity == "single":
             count = _count_problem(spec, sum(name in arguments for name in names))
-            raise b.problem(card, f"operand '{operand.name}' is missing{count}{suggestion(unknown, names)}")
+            raise b.problem(card, f"operand '{operand.name}' is missing{count}{suggestion(unknown, names)}", hint)
         operands.append(arguments.get(operand.name))
-    if unknown and spec.custom:  # `g.custom("library.op", …)` has no method that an answer could show
-        raise b.problem(card, f"unknown attribute '{unknown}'{suggestion(unknown, parameters)}")
+    if unknown and spec.custom:
+        raise b.problem(card, f"unknown attribute '{unknown}'{suggestion(unknown, parameters)}", hint)
     if unknown:
         reason = f"got an unexpected keyword argument '{unknown}'"
         raise CallError.of(f"rlx.{card.name}", reason, parameters, describe(b.location), args, kwargs)

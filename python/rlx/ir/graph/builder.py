@@ -211,7 +211,7 @@ class Builder(RegionBuilder, OpMethods):
         return operand.value
 
     def emit(
-        self, name: str, operands: Sequence[Any], *, regions: Sequence[Region | None] = (), **attributes: Any
+        self, name: str, operands: Sequence[Any], /, *, regions: Sequence[Region | None] = (), **attributes: Any
     ) -> Any:
         """Emit one op. Returns a tensor, or a tuple of tensors if the op has several or variadic results.
 
@@ -337,7 +337,7 @@ def method_of(card: Card) -> Any:
     operands = {operand.name for operand in card.spec.operands}
     named = card.named
 
-    def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Builder, /, *args: Any, **kwargs: Any) -> Any:
         expected = None if takes_shape else kwargs.pop("shape", None)
         mark = len(self._pending)
         try:

@@ -256,7 +256,7 @@ class EagerBuilder(threading.local, Builder):
         return EagerTensor(self, np.asarray(alone), alone.shape, number, wide)
 
     def emit(
-        self, name: str, operands: Sequence[Any], *, regions: Sequence[Region | None] = (), **attributes: Any
+        self, name: str, operands: Sequence[Any], /, *, regions: Sequence[Region | None] = (), **attributes: Any
     ) -> Any:
         if len(self._points) > 1 and (regions or f"rlx.{name}" in opview.TERMINATORS or _is_traced(operands)):
             return super().emit(name, operands, regions=regions, **attributes)

@@ -121,7 +121,7 @@ class Graph(Exports, CarriesValues, Builder):
         """Build a module at HIR with a function: see `GraphModule.define`."""
         return importlib.import_module(BLOCK_MODULES).GraphModule.define(name, build)
 
-    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+    def emit(self, name: str, operands: Sequence[Any], /, **attributes: Any) -> Any:
         if registry.card(name).spec.stage == "hir" and self.stage != "hir":
             raise StageError(
                 f"rlx.{name} is a block, and the graph '{self.name}' is at stage {self.stage}",

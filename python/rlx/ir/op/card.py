@@ -173,7 +173,7 @@ class Card:
         """Compute the same value with other ops. Returns a tensor, or a tuple for several results."""
         raise NotImplementedError(f"rlx.{self.name} is a primitive: it has no decomposition")
 
-    def build(self, b: Builder, *args: Any, **kwargs: Any) -> Any:
+    def build(self, b: Builder, /, *args: Any, **kwargs: Any) -> Any:
         """Emit the op for a call `Graph.<op>(…)`: convert the user's arguments to operands and canonical attributes.
 
         The default takes operands by position (or name) and attributes by keyword.

@@ -40,6 +40,8 @@ _OF_DEFAULT: dict[type, AttributeKind] = {
     list: "i64s",
     DType: "dtype",
 }
+# Arguments of `g.custom`, of `Builder.emit` and of rules, which attributes would clash with.
+_RESERVED = ("op", "shape", "regions", "b")
 _ANY = registry.SPECS["custom"].operands[0].dtypes
 
 
@@ -56,6 +58,8 @@ class CustomOp(Card):
             NumPy.
         num_results: The number of results.
 
+    A class is not called: `g.custom(Swish, x, beta=1.0)` emits its op.
+
     Raises:
         Error: The name has no dot or is taken, the signature of `infer` cannot be converted to a record, or `linear`
             names something that is not an operand.
@@ -64,6 +68,17 @@ class CustomOp(Card):
     dtypes: ClassVar[tuple[str, ...]] = _ANY
     elementwise: ClassVar[bool] = False
     num_results: ClassVar[int] = 1
+
+    def __init__(self, *args: object, **kwargs: object):
+        if args or kwargs:
+            raise self._misuse()
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        raise self._misuse()
+
+    def _misuse(self) -> Error:
+        shown = call_of(self.spec, type(self).__name__) if "spec" in vars(type(self)) else "g.custom(…)"
+        return Error(f"the class {type(self).__qualname__} is no function of tensors", hint=shown)
 
     def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -83,11 +98,32 @@ class CustomOp(Card):
         return ()
 
 
+def call_of(spec: OpSpec, op: str) -> str:
+    """Return the call that emits a custom op, for hints: `g.custom(Swish, x, beta=1.0)`.
+
+    Args:
+        spec: The record.
+        op: The class or the quoted name.
+    """
+    stars = {"variadic": "*", "single": "", "optional": ""}
+    operands = [f"{stars[o.arity]}{o.name}{'=None' if o.arity == 'optional' else ''}" for o in spec.operands]
+    attributes = [f"{a.name}={'…' if a.required else repr(a.default)}" for a in spec.attributes]
+    return f"g.custom({', '.join([op, *operands, *attributes])})"
+
+
+def calls_named(name: str) -> list[str]:
+    """Return the calls of registered custom ops whose name, or a part of it, is `name`."""
+    specs = [card.spec for card in registry.load().values() if card.spec.custom]
+    return [call_of(spec, repr(spec.name)) for spec in specs if name in (spec.name, *spec.name.split("."))]
+
+
 def _spec(cls: type[CustomOp], name: str) -> OpSpec:
     summary, _, description = (inspect.getdoc(cls) or name).partition("\n")
     operands: list[ValueSpec] = []
     attributes: list[AttributeSpec] = []
     for parameter in list(inspect.signature(cls.infer).parameters.values())[1:]:
+        if parameter.name in _RESERVED:
+            raise Error(f"{cls.__qualname__}.infer: '{parameter.name}' is an argument of g.custom", hint="rename it")
         if parameter.kind is parameter.KEYWORD_ONLY:
             attributes.append(_attribute(cls, parameter))
         elif parameter.kind is parameter.VAR_POSITIONAL:

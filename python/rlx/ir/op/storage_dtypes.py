@@ -16,7 +16,7 @@ from rlx.support.guards import is_list, is_tuple
 class OpEmitter(Protocol):
     """An object that emits ops: a graph builder, or the eager builder."""
 
-    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+    def emit(self, name: str, operands: Sequence[Any], /, **attributes: Any) -> Any:
         """Emit an op."""
         ...
 

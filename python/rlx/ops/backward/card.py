@@ -277,7 +277,7 @@ class _Recorder(Builder):
         self._b, self._op = b, op
         self.made: tuple[Sequence[Any], dict[str, Any]] | None = None
 
-    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+    def emit(self, name: str, operands: Sequence[Any], /, **attributes: Any) -> Any:
         if name != self._op:
             return super().emit(name, operands, **attributes)
         self.made = operands, attributes

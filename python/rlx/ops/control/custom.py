@@ -16,7 +16,7 @@ class Custom(Card, op="custom"):
     def infer(self, inputs: list[Shape], *, name: str, attributes: dict[str, Any]) -> Any:
         raise ShapeError(f"no custom op '{name}' is registered")
 
-    def build(self, b: Builder, op: Any, *args: Any, **kwargs: Any) -> Any:
+    def build(self, b: Builder, /, op: Any, *args: Any, **kwargs: Any) -> Any:
         """`op` is the class or its name; the other arguments are those of the registered op.
 
         Its card (`rlx.CustomOp`) defines inference, evaluator, decomposition or lowering, and rules.

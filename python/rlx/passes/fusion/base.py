@@ -31,7 +31,7 @@ from rlx.support.errors import PassError
 from rlx.support.suggestions import suggestion
 
 
-class Fusion(Pass, idempotent=True):
+class Fusion(Pass, idempotent=True, abstract=True):
     """A pass of patterns, run by `rlx-fuse` or `rlx-recognize`.
 
     Attributes:

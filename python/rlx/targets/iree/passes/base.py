@@ -17,7 +17,7 @@ RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 _VIEWS = (*RESHAPES, "tensor.extract_slice")
 
 
-class IreePass(Pass):
+class IreePass(Pass, abstract=True):
     """A pass that emits ops of IREE's dialects."""
 
     @property
