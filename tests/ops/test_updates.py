@@ -251,3 +251,39 @@ def test_values_that_do_not_fit_name_the_line(update: Callable[[Any], Any], mess
     with pytest.raises(rlx.Error, match=message) as caught:
         update(g.input("x", X.shape))
     assert "test_updates.py:" in str(caught.value)
+
+
+def test_symbolic_sizes_of_slices_are_checked() -> None:
+    """At once if a slice never fits, otherwise when sizes are known."""
+    calls: list[Callable[[Any, Any, Any, Any], Any]] = [
+        lambda g, x, i, u: g.dynamic_slice(x, (i, 0), (u.shape.dims[0], 2)),
+        lambda g, x, i, u: g.dynamic_slice_in_dim(x, i, u.shape.dims[0]),
+        lambda g, x, i, u: g.dynamic_update_slice(x, u, (i, 0)),
+        lambda g, x, i, u: g.dynamic_update_slice_in_dim(x, u, i),
+    ]
+    pairs: list[tuple[Any, Any, str]] = [
+        ("n", "k", ""),
+        ("n", 3, ""),
+        (3, "k", ""),
+        ("n", "k+n", ""),
+        ("n", "n+1", "a slice of n\\+1 does not fit an axis of size n"),
+        (2, "k+3", ""),
+    ]
+    for call in calls:
+        for whole, size, message in pairs:
+            g: Any = rlx.Graph("slices")
+            x, i, u = g.input("x", (whole, 2)), g.input("i", (), "i32"), g.input("u", (size, 2))
+            if message:
+                with pytest.raises(ShapeError, match=message):
+                    call(g, x, i, u)
+                continue
+            g.set_outputs([call(g, x, i, u)])
+            for n, k in ((3, 3), (3, 0), (2, 3), (5, 3)):
+                rows = {"n": n, "k": k, "k+n": n + k, "k+3": k + 3, 2: 2, 3: 3}
+                arrays = {"x": np.ones((rows[whole], 2)), "u": np.zeros((rows[size], 2))}
+                arrays = {name: array.astype(np.float32) for name, array in arrays.items()} | {"i": np.int32(1)}
+                if rows[size] > rows[whole]:
+                    with pytest.raises(ShapeError, match="does not fit"):
+                        rlx.evaluate(g, arrays)
+                else:
+                    assert rlx.evaluate(g, arrays)[0].shape == g.outputs[0].shape.bind({"n": n, "k": k}).dims

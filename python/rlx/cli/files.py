@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli.streams import standard_input, write
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from rlx.ir.graph.graph import Graph
     from rlx.targets.artifacts.archive import Archive
 
@@ -65,8 +69,6 @@ def read_graph(path: str, function: str | None = None, bind: list[str] | None = 
 
 def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Graph:
     """Return the graph of an ONNX model, with its weights. `bind` has sizes by their names in the model."""
-    import os
-
     from rlx.cli.pairs import size_of
     from rlx.importers import onnx
     from rlx.support.errors import Error
@@ -103,6 +105,52 @@ def _graph(data: Any, path: str, function: str | None) -> Graph:
         module = parse_module(decode_module(bytes(data), source.name), source.name)
     graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods exist
     return graph_of(module, function)
+
+
+# The arguments of commands that name files to read and files or folders to write. An entry may be NAME=FILE.
+INPUTS = ("file", "params", "data", "record", "input", "param", "load")
+OUTPUTS = ("output", "params_file", "output_params", "save_record", "svg", "html", "memory_svg", "trace", "save")
+
+
+def check_outputs(arguments: Namespace) -> None:
+    """Check that a command overwrites none of its input files, and writes no file twice.
+
+    Raises:
+        Error: It would.
+    """
+    from rlx.support.errors import Error
+
+    named = [
+        (name, path) for name in (*INPUTS, *OUTPUTS) for path in dict.fromkeys(_paths(getattr(arguments, name, None)))
+    ]
+    for i, (name, path) in enumerate(named):
+        for other, source in named[:i] if name in OUTPUTS else ():
+            if os.path.realpath(path) == os.path.realpath(source) or _is_same_file(path, source):
+                role = "is also an input" if other in INPUTS else "is written twice"
+                raise Error(f"--{name.replace('_', '-')}={path} {role}, {_option(other)}", hint="name another file")
+
+
+def _option(name: str) -> str:
+    return "FILE" if name == "file" else f"--{name.replace('_', '-')}"
+
+
+def _paths(value: object) -> Iterator[str]:
+    """Yield the files that the value of an argument names."""
+    if isinstance(value, list):
+        for entry in value:
+            yield from _paths(entry)
+    elif isinstance(value, str) and value != "-":
+        yield value
+        if "=" in value:
+            yield value.partition("=")[2]
+
+
+def _is_same_file(a: str, b: str) -> bool:
+    """Whether two paths are hard links to one file."""
+    try:
+        return os.path.samefile(a, b)
+    except (OSError, ValueError):
+        return False
 
 
 def output_file(path: str) -> str:

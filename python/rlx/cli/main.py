@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
+from rlx.cli.files import check_outputs
 from rlx.cli.parser import Parser
 from rlx.cli.streams import flush, prepare_streams, reader_has_gone, say
 from rlx.report.text import table
@@ -79,6 +80,7 @@ def _run(argv: Sequence[str]) -> int:
     )
     arguments = chosen.parse_intermixed_args(argv[1:])
     heed_interrupts()
+    check_outputs(arguments)
     if arguments.load:
         from rlx.cli.extensions import load
 

@@ -344,8 +344,8 @@ def dot_general(lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int]
 def dropout(x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
     """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
-def dynamic_slice(x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
-    """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors."""
+def dynamic_slice(x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Size]) -> Tensor:
+    """JAX's `dynamic_slice`: a slice whose starts may be tensors."""
 
 def dynamic_slice_in_dim(x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
     """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from rlx.functions.shape.arrange import moveaxis, ravel
-from rlx.ir.dims.dim import Dim, product
+from rlx.ir.dims.dim import Dim, dim, product
 from rlx.ir.dtype import f32, i32, i64
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Size, TensorLike
 from rlx.ops.indexing import from_the_end
 from rlx.ops.lift import axis_of, broadcast, cast, tensor_like
 from rlx.ops.shape.index import clamp_indices, extent
+from rlx.ops.shape.shape import check_range
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
@@ -146,9 +147,11 @@ def _starts(b: Builder, starts: Any, x: Tensor, sizes: Sequence[Dim]) -> list[Te
     if len(given) != x.rank or len(sizes) != x.rank:
         raise ShapeError(f"expected a start and a size for each axis of {x.shape}, got {len(given)} and {len(sizes)}")
     result: list[Tensor | None] = []
-    for start, size, whole in zip(given, sizes, x.shape.dims, strict=True):
-        if type(size) is int and type(whole) is int and not 0 <= size <= whole:
-            raise ShapeError(f"a slice of {size} does not fit an axis of size {whole}")
+    for axis, (start, size, whole) in enumerate(zip(given, sizes, x.shape.dims, strict=True)):
+        try:
+            check_range(0, size, whole, f"axis {axis}")
+        except ShapeError:
+            raise ShapeError(f"a slice of {size} does not fit an axis of size {whole}") from None
         if size == whole:
             result.append(None)
             continue
@@ -159,24 +162,37 @@ def _starts(b: Builder, starts: Any, x: Tensor, sizes: Sequence[Dim]) -> list[Te
     return result
 
 
+def _positions(b: Builder, dims: Sequence[Dim], axis: int, whole: Dim) -> Tensor:
+    """Return the position along an axis for each element of a slice.
+
+    They are the first positions of the whole axis, so that a symbolic size that exceeds the axis is an error when sizes
+    are known.
+    """
+    size = dims[axis]
+    if type(size) is int and type(whole) is int:
+        return b.iota(dims, axis=axis, dtype=i64)
+    all_positions = b.iota([whole if i == axis else d for i, d in enumerate(dims)], axis=axis, dtype=i64)
+    return b.narrow(all_positions, axis, 0, size)
+
+
 @helper
-def dynamic_slice(b: Builder, x: Any, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
-    """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors.
+def dynamic_slice(b: Builder, x: Any, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Size]) -> Tensor:
+    """JAX's `dynamic_slice`: a slice whose starts may be tensors.
 
     Args:
         b: The builder.
         x: Any tensor.
         starts: For each axis an integer or a scalar tensor, or one tensor with all starts. Negative ones count from the
             end. The slice is then moved so that it is in range.
-        sizes: The sizes of the result, one per axis.
+        sizes: The sizes of the result, one per axis; they may be symbolic.
 
     Raises:
         ShapeError: A size exceeds that of its axis.
     """
-    x = tensor_like(b, x, f32)
+    x, sizes = tensor_like(b, x, f32), [dim(size) for size in sizes]
     for axis, (start, size) in enumerate(zip(_starts(b, starts, x, sizes), sizes, strict=True)):
         if start is not None:
-            x = b.gather(x, start + b.iota((size,), dtype=i64), axis=axis)
+            x = b.gather(x, start + _positions(b, (size,), 0, x.shape.dims[axis]), axis=axis)
     return x
 
 
@@ -198,6 +214,9 @@ def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: TensorLike | S
         x: Any tensor.
         update: The new values of the slice, in the rank and dtype of `x`, and not larger than `x`.
         starts: As in `dynamic_slice`.
+
+    Raises:
+        ShapeError: A size of the update exceeds that of its axis.
     """
     x = tensor_like(b, x, f32)
     update = cast(b, tensor_like(b, update, x.dtype), x.dtype)
@@ -211,7 +230,7 @@ def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: TensorLike | S
     places = update.shape.dims[: sliced[-1] + 1]
     parts = []
     for axis, start in enumerate(starts_of_axes[: sliced[-1] + 1]):
-        number = b.iota(places, axis=axis, dtype=i64)
+        number = _positions(b, places, axis, x.shape.dims[axis])
         parts.append(number if start is None else number + start)
     return b.scatter_nd(x, b.stack(parts, axis=-1), update, reduction="set")
 

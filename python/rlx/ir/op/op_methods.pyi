@@ -259,8 +259,8 @@ class TensorMethods(Operators):
     def dropout(self, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
         """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
-    def dynamic_slice(self, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
-        """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors."""
+    def dynamic_slice(self, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Size]) -> Tensor:
+        """JAX's `dynamic_slice`: a slice whose starts may be tensors."""
 
     def dynamic_slice_in_dim(self, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
         """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
@@ -1319,8 +1319,8 @@ class OpMethods:
     def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:  # rlx/functions/layers.py: dropout
         """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
-    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:  # rlx/functions/shape/along.py: dynamic_slice
-        """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors."""
+    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Size]) -> Tensor:  # rlx/functions/shape/along.py: dynamic_slice
+        """JAX's `dynamic_slice`: a slice whose starts may be tensors."""
 
     def dynamic_slice_in_dim(self, x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:  # rlx/functions/shape/along.py: dynamic_slice_in_dim
         """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
