@@ -263,7 +263,8 @@ def test_an_attribute_of_any_name_works_or_is_refused_in_the_class(attribute: st
 
 
 def test_wrong_calls_are_answered_with_the_right_one() -> None:
-    g = rlx.Graph("wrong")
+    g: Any = rlx.Graph("wrong")
+    functions: Any = rlx.ops
     x = g.input("x", (2,))
     by_name = r"g\.custom\('example\.swish', x, beta=1\.0\)"
     for call, kind in (
@@ -275,7 +276,7 @@ def test_wrong_calls_are_answered_with_the_right_one() -> None:
         (lambda: g.custom(custom_op.Swish, x, x=x), rlx.Error),
         (lambda: g.swish(x), AttributeError),
         (lambda: g.example.swish(x), AttributeError),
-        (lambda: rlx.ops.swish(x), AttributeError),
+        (lambda: functions.swish(x), AttributeError),
     ):
         with pytest.raises(kind, match=f"{by_name}|" + r"g\.custom\(Swish, x, beta=1\.0\)"):
             call()

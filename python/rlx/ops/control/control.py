@@ -244,9 +244,7 @@ class Scan(ScanRules, op="scan"):
         tuple with the carries first. It may use tensors from outside.
 
         Own arguments:
-            body: A function of the carry and a slice of `xs`: one step.
-            init: The initial carry.
-            xs: The tensors to loop over, along their leading axes; or None.
+            xs: The tensors to loop over; or None.
             length: The number of steps, if `xs` is None.
             reverse: Whether the loop runs from the end, for slices and stacked values alike.
             num_checkpoints: The number of carries that the gradient keeps: it computes the others again. None keeps all.
