@@ -14,6 +14,7 @@ from rlx.ir import dlpack
 from rlx.ir.dtype import DTYPES, DType
 from tests.lenders import Lent, LentBefore2023
 
+NO_BOOL: Any = "no"
 MAKERS = {"asarray": array_api.asarray, "from_dlpack": array_api.from_dlpack}
 
 
@@ -78,8 +79,12 @@ def test_packed_elements_are_not_shared(kind: DType) -> None:
         (lambda: array_api.asarray(2.5, copy=False), ValueError, "asarray: a tensor of a float is a copy"),
         (lambda: array_api.asarray(array(rlx.f32), dtype="f64", copy=False), ValueError, "float32 as f64 is a copy"),
         (lambda: array_api.asarray(array_api.ones(2), dtype="f64", copy=False), ValueError, "f32 as f64 is a copy"),
-        (lambda: array_api.from_dlpack(array(rlx.f32), copy="no"), TypeError, "copy is None, True or False, got 'no'"),
-        (lambda: array_api.asarray(1, copy=1), TypeError, "copy is None, True or False, got 1"),
+        (
+            lambda: array_api.from_dlpack(array(rlx.f32), copy=NO_BOOL),
+            TypeError,
+            "copy is None, True or False, got 'no'",
+        ),
+        (lambda: array_api.asarray(1, copy=NO_BOOL), TypeError, "copy is None, True or False, got 'no'"),
     ],
 )
 def test_what_needs_a_copy(call: Callable[[], Any], kind: type[Exception], message: str) -> None:

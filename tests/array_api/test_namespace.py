@@ -135,6 +135,7 @@ VALUES = {
     "unique_values": (lambda xp, x: xp.sort(xp.unique_values(x)), INTEGERS % 3),
     "mask": (lambda xp, x: [x[x > 0], x[xp.any(x > 0)], x[xp.all(x > 0)], x[xp.asarray([], dtype=xp.bool)]], X),
     "repeat by a tensor": (lambda xp, x: xp.repeat(x, xp.asarray([2, 0], dtype=xp.int8), axis=0), X),
+    "repeat by a scalar tensor": (lambda xp, x: xp.repeat(x, xp.asarray(2), axis=0), X),
 }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.location import caller_location, describe
 from rlx.support.errors import Error
@@ -15,7 +13,7 @@ def devices_of() -> tuple[str, ...]:
     return ("graph",)
 
 
-def builder(*values: Any) -> Any:
+def builder(*values: object) -> Builder:
     """Return the builder of the tensors among the values, else the builder that is being traced or is eager.
 
     Raises:
@@ -31,7 +29,7 @@ def builder(*values: Any) -> Any:
     return found
 
 
-def as_tensor(x: Any) -> Tensor:
+def as_tensor(x: object) -> Tensor:
     """Return a tensor unchanged.
 
     Raises:
@@ -42,7 +40,7 @@ def as_tensor(x: Any) -> Tensor:
     return x
 
 
-def check_device(device: Any) -> None:
+def check_device(device: object) -> None:
     """Check a `device=` argument. Tensors have a single device.
 
     Raises:

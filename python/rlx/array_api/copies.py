@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rlx.array_api.arrays import builder
@@ -19,7 +17,7 @@ class CopyNeeded(Error, BufferError, ValueError):
     __str__ = Exception.__str__
 
 
-def check_copy(what: str, copy: Any) -> None:
+def check_copy(what: str, copy: object) -> None:
     """Check that `copy=` is None, True or False.
 
     Raises:

@@ -13,8 +13,10 @@ from rlx.ir.arrays import as_array, as_numbers
 from rlx.ir.dtype import DType, bool_, c64, c128, f32, f64, i32, i64, u64
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import DTypeLike, ShapeLike, TensorLike
 from rlx.ir.location import caller_location, describe
 from rlx.support.errors import Error
+from rlx.support.guards import is_array, is_integer, is_sequence, is_truth_value
 
 __all__ = [
     "arange",
@@ -36,15 +38,15 @@ __all__ = [
 ]
 
 
-def _kind(dtype: Any, default: DType = f32) -> DType:
+def _kind(dtype: DTypeLike | None, default: DType = f32) -> DType:
     return default if dtype is None else dtype_named(dtype)
 
 
 def _default_of(value: Any) -> DType:
     """Return the default dtype of a Python number, or of an array of Python numbers."""
-    if isinstance(value, (bool, np.bool_)):
+    if is_truth_value(value):
         return bool_
-    if isinstance(value, (int, np.integer)):
+    if is_integer(value):
         return _default_of_integers(int(value), int(value))
     return _default_of_inexact(np.asarray(value))
 
@@ -63,7 +65,9 @@ def _default_of_inexact(array: np.ndarray) -> DType:
     return wide if beyond.any() else narrow
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
+def asarray(
+    obj: object, /, *, dtype: DTypeLike | None = None, device: str | None = None, copy: bool | None = None
+) -> Tensor:
     """A tensor from a number, nested lists of numbers, an array or a tensor.
 
     With `copy=False` a tensor with a value shares the memory of the array, which must not change while the tensor is
@@ -81,11 +85,11 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
                 raise refuse("asarray", f"{obj.dtype} as {dtype_named(dtype)}")
             return obj.builder.cast(obj, dtype_named(dtype))
         return copied(obj) if copy else obj
-    if isinstance(obj, (np.ndarray, np.generic)) or hasattr(obj, "__array__"):
+    if hasattr(obj, "__array__"):
         return _of_array(obj, dtype, copy)
     if copy is False:
         raise refuse("asarray", f"a tensor of a {type(obj).__name__}")
-    if isinstance(obj, (list, tuple)) and any(isinstance(v, Tensor) for v in obj):
+    if is_sequence(obj) and any(isinstance(v, Tensor) for v in obj):
         return asarray(builder(obj).stack([asarray(v) for v in obj]), dtype=dtype)
     try:
         array = as_numbers(obj, "asarray")
@@ -103,7 +107,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
     return builder(obj).constant(array, kind)
 
 
-def _of_array(obj: Any, dtype: Any, copy: bool | None) -> Tensor:
+def _of_array(obj: object, dtype: DTypeLike | None, copy: bool | None) -> Tensor:
     try:
         array = np.asarray(obj, copy=False if copy is False else None)
     except ValueError as problem:
@@ -117,7 +121,7 @@ def _of_array(obj: Any, dtype: Any, copy: bool | None) -> Tensor:
         return builder(obj).constant(array.astype(kind.numpy))
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
+def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A constant from an array of another library.
 
     With `copy=False` a tensor with a value shares the memory of the array, which must not change while the tensor is
@@ -136,61 +140,75 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
             f"from_dlpack needs an object with __dlpack__, got {type(x).__name__}", location=describe(caller_location())
         )
     if copy is False:
-        return shared("from_dlpack", x if isinstance(x, np.ndarray) else dlpack.read(x, "from_dlpack", copy=False))
+        return shared("from_dlpack", x if is_array(x) else dlpack.read(x, "from_dlpack", copy=False))
     return asarray(as_array(x, "from_dlpack"))
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full(
+    shape: ShapeLike, fill_value: complex | np.generic, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """A tensor filled with one value."""
     check_device(device)
     return builder(fill_value).full(shape, fill_value, dtype=_kind(dtype, _default_of(fill_value)))
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros; f32 by default."""
     check_device(device)
     return builder().zeros(shape, dtype=_kind(dtype))
 
 
-def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def ones(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Ones; f32 by default."""
     check_device(device)
     return builder().ones(shape, dtype=_kind(dtype))
 
 
-def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def empty(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros, because tensors are never written to."""
     return zeros(shape, dtype=dtype, device=device)
 
 
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full_like(
+    x: Tensor, /, fill_value: complex | np.generic, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """A tensor filled with one value, in the shape and by default the dtype of another tensor."""
     check_device(device)
     return builder(x).full(x.shape.dims, fill_value, dtype=_kind(dtype, x.dtype))
 
 
-def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros in the shape of a tensor."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def ones_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Ones in the shape of a tensor."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
-def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def empty_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros in the shape of a tensor."""
     return zeros_like(x, dtype=dtype, device=device)
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """1 on a diagonal and 0 elsewhere."""
     check_device(device)
     return builder().eye(n_rows, n_cols, k, dtype=_kind(dtype))
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+def arange(
+    start: float,
+    /,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
     """The numbers from `start` (default 0) up to `stop` (exclusive); i32, or f32 if one is a float."""
     check_device(device)
     if stop is None:
@@ -203,8 +221,15 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
 
 
 def linspace(
-    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
-) -> Any:
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    endpoint: bool = True,
+) -> Tensor:
     """Equally spaced numbers."""
     check_device(device)
     default = c64 if isinstance(start, complex) or isinstance(stop, complex) else f32
@@ -212,16 +237,16 @@ def linspace(
     return builder().constant(np.array(array.astype(_kind(dtype, default).numpy)))
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
+def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinates of a grid."""
     return tuple(builder(arrays).meshgrid(*arrays, indexing=indexing))
 
 
-def tril(x: Any, /, *, k: int = 0) -> Any:
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     """0 above a diagonal."""
     return builder(x).tril(x, k)
 
 
-def triu(x: Any, /, *, k: int = 0) -> Any:
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """0 below a diagonal."""
     return builder(x).triu(x, k)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from rlx import ops
 from rlx.array_api.arrays import devices_of
 from rlx.ir.dtype import DTYPES, DType, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import DTypeLike
 from rlx.ir.promotion import promote, weak
 from rlx.support.errors import Error
 
@@ -64,11 +65,11 @@ class _IntegerLimits:
     dtype: DType
 
 
-def _dtype_of(x: Any) -> DType:
+def _dtype_of(x: Tensor | DTypeLike) -> DType:
     return x.dtype if isinstance(x, Tensor) else dtype_named(x)
 
 
-def finfo(type: Any) -> _FloatLimits:
+def finfo(type: Tensor | DTypeLike) -> _FloatLimits:
     """The limits of a float dtype, of the parts of a complex dtype, or of the dtype of a tensor."""
     kind = _dtype_of(type)
     part = kind.part
@@ -79,7 +80,7 @@ def finfo(type: Any) -> _FloatLimits:
     return _FloatLimits(part.bits, part.eps, float(part.max), float(part.min), layout.smallest_normal, part)
 
 
-def iinfo(type: Any) -> _IntegerLimits:
+def iinfo(type: Tensor | DTypeLike) -> _IntegerLimits:
     """The limits of an integer dtype, or of the dtype of a tensor."""
     kind = _dtype_of(type)
     if not kind.is_integer:
@@ -87,7 +88,7 @@ def iinfo(type: Any) -> _IntegerLimits:
     return _IntegerLimits(kind.bits, int(kind.max), int(kind.min), kind)
 
 
-def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
+def astype(x: Tensor, dtype: DTypeLike, /, *, copy: builtins.bool | None = True, device: str | None = None) -> Tensor:
     """A tensor in another dtype."""
     kind = dtype_named(dtype)
     if x.dtype.is_complex and not kind.is_complex:
@@ -95,12 +96,12 @@ def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> An
     return ops.cast(x, kind)
 
 
-def can_cast(from_: Any, to: Any, /) -> Any:
+def can_cast(from_: Tensor | DTypeLike, to: DTypeLike, /) -> builtins.bool:
     """Whether a dtype, or the dtype of a tensor, promotes to another dtype, which then represents all of its values."""
     return promote(_dtype_of(from_), dtype_named(to)) is dtype_named(to)
 
 
-def isdtype(dtype: Any, kind: Any) -> Any:
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> builtins.bool:
     """Whether a dtype equals another or is of a kind.
 
     Kinds are "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric",
@@ -121,7 +122,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     return kinds[kind] if isinstance(kind, str) and kind in kinds else own is dtype_named(kind)
 
 
-def result_type(*arrays_and_dtypes: Any) -> DType:
+def result_type(*arrays_and_dtypes: Tensor | DTypeLike | complex) -> DType:
     """The dtype that tensors, dtypes and Python numbers promote to."""
     numbers = [v for v in arrays_and_dtypes if isinstance(v, (int, float, complex))]
     strong = [_dtype_of(v) for v in arrays_and_dtypes if not isinstance(v, (int, float, complex))]
@@ -134,7 +135,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 class _Info:
     """The result of `__array_namespace_info__()`."""
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self) -> dict[str, builtins.bool | None]:
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": None}
 
     def default_device(self) -> str:
@@ -143,10 +144,12 @@ class _Info:
     def devices(self) -> tuple[str, ...]:
         return devices_of()
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         return {"real floating": f32, "complex floating": c64, "integral": i32, "indexing": i32}
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+    def dtypes(
+        self, *, device: str | None = None, kind: DTypeLike | tuple[DTypeLike, ...] | None = None
+    ) -> dict[str, DType]:
         return {name: d for name, d in _STANDARD.items() if kind is None or isdtype(d, kind)}
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from rlx.array_api.arrays import builder
-from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import common
 from rlx.ops.numpy_functions import METHOD_OF
 
@@ -41,10 +41,10 @@ _OWN = ("clip", "conj", "floor_divide", "imag", "positive", "real", "sign", "sig
 __all__ = [*_OWN, *_UNARY, *_ROUNDING, *_BINARY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def _unary(name: str) -> Callable[..., Any]:
+def _unary(name: str) -> Callable[[Tensor], Tensor]:
     own = METHOD_OF.get(name, name)
 
-    def function(x: Any, /) -> Any:
+    def function(x: Tensor, /) -> Tensor:
         return getattr(builder(x), own)(x)
 
     function.__name__ = function.__qualname__ = name
@@ -52,8 +52,8 @@ def _unary(name: str) -> Callable[..., Any]:
     return function
 
 
-def _rounding(name: str) -> Callable[..., Any]:
-    def function(x: Any, /) -> Any:
+def _rounding(name: str) -> Callable[[Tensor], Tensor]:
+    def function(x: Tensor, /) -> Tensor:
         return getattr(builder(x), name)(x) if x.dtype.is_inexact else x
 
     function.__name__ = function.__qualname__ = name
@@ -61,10 +61,10 @@ def _rounding(name: str) -> Callable[..., Any]:
     return function
 
 
-def _binary(name: str) -> Callable[..., Any]:
+def _binary(name: str) -> Callable[[TensorLike, TensorLike], Tensor]:
     own = METHOD_OF.get(name, name)
 
-    def function(x1: Any, x2: Any, /) -> Any:
+    def function(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         return getattr(builder(x1, x2), own)(x1, x2)
 
     function.__name__ = function.__qualname__ = name
@@ -77,7 +77,7 @@ globals().update({name: _rounding(name) for name in _ROUNDING})
 globals().update({name: _binary(name) for name in _BINARY})
 
 
-def floor_divide(x1: Any, x2: Any, /) -> Any:
+def floor_divide(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The quotient, rounded down: `rlx.ops.floor_divide`, but `divide` if an operand is infinite, as in the standard.
 
     For infinite operands NumPy, and the operator `//` of tensors, give NaN or -1.
@@ -90,18 +90,18 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
     return b.where(b.isinf(x1) | b.isinf(x2), b.stop_gradient(x1 / x2), quotient)
 
 
-def sign(x: Any, /) -> Any:
+def sign(x: Tensor, /) -> Tensor:
     """`rlx.ops.sign`, except that it is 0 for -0, where `rlx.ops.sign` is -0."""
     found = x.builder.sign(x)
     return x.builder.where(x == 0, 0.0, found) if x.dtype.is_float else found
 
 
-def signbit(x: Any, /) -> Any:
+def signbit(x: Tensor, /) -> Tensor:
     """Whether the sign bit is set, also for NaN, where `rlx.ops.signbit` is False."""
     return x.builder.bitcast(x, x.dtype.signed_word) < 0
 
 
-def tanh(x: Any, /) -> Any:
+def tanh(x: Tensor, /) -> Tensor:
     """`rlx.ops.tanh`, except that for ±∞ + iy the zero has the sign of y, as in the standard.
 
     In C99 it has the sign of sin 2y.
@@ -109,32 +109,32 @@ def tanh(x: Any, /) -> Any:
     found = x.builder.tanh(x)
     if not x.dtype.is_complex:
         return found
-    b: Any = x.builder
+    b: Builder = x.builder
     limit = b.complex(b.copysign(1.0, x.real), b.copysign(0.0, x.imag))
     return b.where(b.isinf(x.real) & b.isfinite(x.imag), b.stop_gradient(limit), found)
 
 
-def positive(x: Any, /) -> Any:
+def positive(x: Tensor, /) -> Tensor:
     """The tensor, unchanged."""
     return x
 
 
-def conj(x: Any, /) -> Any:
+def conj(x: Tensor, /) -> Tensor:
     """The conjugate; real numbers are unchanged."""
     return x.builder.conjugate(x) if x.dtype.is_complex else x
 
 
-def real(x: Any, /) -> Any:
+def real(x: Tensor, /) -> Tensor:
     """The real part."""
     return x.real
 
 
-def imag(x: Any, /) -> Any:
+def imag(x: Tensor, /) -> Tensor:
     """The imaginary part."""
     return x.imag
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+def clip(x: Tensor, /, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
     """Elements clamped to an interval, in the dtype of `x`."""
     b = builder(x)
     result: Tensor = x

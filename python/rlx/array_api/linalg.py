@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.array_api.arrays import builder
 from rlx.array_api.linear import matmul, matrix_transpose, tensordot, vecdot
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import Axes, DTypeLike, TensorLike
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op.results import EighResult, QRResult, SlogdetResult, SVDResult
 from rlx.support.errors import ShapeError
@@ -37,101 +37,101 @@ __all__ = [
 ]
 
 
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     """The cross product along an axis of size 3."""
     return builder(x1, x2).cross(x1, x2, axis)
 
 
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     """A diagonal of the matrices in the last two axes."""
     return builder(x).diagonal(x, offset, -2, -1)
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The sum of a diagonal of the matrices in the last two axes."""
     from rlx.array_api.reductions import sum as total
 
     return total(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The products of all elements of two vectors."""
     return builder(x1, x2).outer(x1, x2)
 
 
-def solve(x1: Any, x2: Any, /) -> Any:
+def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The solution of linear equations; `x2` is a vector or matrices."""
     return builder(x1, x2).solve(x1, x2)
 
 
-def inv(x: Any, /) -> Any:
+def inv(x: Tensor, /) -> Tensor:
     """The inverse of matrices."""
     return builder(x).inv(x)
 
 
-def det(x: Any, /) -> Any:
+def det(x: Tensor, /) -> Tensor:
     """The determinant of matrices."""
     return builder(x).det(x)
 
 
-def slogdet(x: Any, /) -> SlogdetResult:
+def slogdet(x: Tensor, /) -> SlogdetResult:
     """The sign of the determinant of matrices, and the logarithm of its magnitude."""
     return builder(x).slogdet(x)
 
 
-def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """The triangular factor of symmetric positive definite matrices."""
     factor = builder(x).cholesky(x)
     return matrix_transpose(factor) if upper else factor
 
 
-def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
     """Orthonormal and triangular factors; the mode is "reduced" or "complete"."""
     if mode not in ("reduced", "complete"):
         raise ShapeError(f"mode {mode!r} is neither reduced nor complete", location=describe(caller_location()))
     return builder(x).qr(x, full_matrices=mode == "complete")
 
 
-def eigh(x: Any, /) -> EighResult:
+def eigh(x: Tensor, /) -> EighResult:
     """Eigenvalues and eigenvectors of symmetric matrices."""
     return builder(x).eigh(x)
 
 
-def eigvalsh(x: Any, /) -> Any:
+def eigvalsh(x: Tensor, /) -> Tensor:
     """The eigenvalues of symmetric matrices, in ascending order."""
     return builder(x).eigvalsh(x)
 
 
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     """Singular values and singular vectors."""
     return builder(x).svd(x, full_matrices=full_matrices)
 
 
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: Tensor, /) -> Tensor:
     """The singular values, in descending order."""
     return builder(x).svdvals(x)
 
 
-def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+def pinv(x: Tensor, /, *, rtol: TensorLike | None = None) -> Tensor:
     """The pseudo-inverse."""
     return builder(x).pinv(x, rtol)
 
 
-def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+def matrix_rank(x: Tensor, /, *, rtol: TensorLike | None = None) -> Tensor:
     """The number of singular values that are not zero."""
     return builder(x).matrix_rank(x, rtol=rtol)
 
 
-def matrix_power(x: Any, n: int, /) -> Any:
+def matrix_power(x: Tensor, n: int, /) -> Tensor:
     """An integer power of matrices."""
     return builder(x).matrix_power(x, n)
 
 
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str = "fro") -> Tensor:
     """A norm of matrices: "fro", "nuc", 1, -1, 2, -2, inf, -inf."""
     return builder(x).matrix_norm(x, ord, keepdims)
 
 
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False, ord: float | str = 2) -> Tensor:
     """A norm of the elements along axes."""
     return builder(x).norm(x, ord, axis=axis, keepdims=keepdims)

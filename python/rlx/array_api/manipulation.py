@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from rlx.array_api.arrays import as_tensor, builder
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.eager import EagerTensor
+from rlx.ir.graph.typing import Axes, ShapeLike, Size, TensorLike
 from rlx.ops.lift import broadcast
 from rlx.support.errors import ShapeError
 
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+def broadcast_shapes(*shapes: Iterable[Dim]) -> tuple[Dim, ...]:
     """The broadcast shape of several shapes; raises `ValueError` if there is none."""
     try:
         return broadcast(*shapes) if shapes else ()
@@ -39,33 +41,33 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
         raise ValueError(str(problem)) from None
 
 
-def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     """Tensors broadcast to their common shape."""
     shape = broadcast(*(x.shape.dims for x in arrays))
     return tuple(x.builder.expand(x, shape) for x in arrays)
 
 
-def broadcast_to(x: Any, /, shape: Any) -> Any:
+def broadcast_to(x: Tensor, /, shape: ShapeLike) -> Tensor:
     """A tensor broadcast to a shape."""
     return builder(x).broadcast_to(x, shape)
 
 
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
     """Tensors joined along an axis; for None, their flattened elements."""
     return builder(arrays).concatenate(list(arrays), axis=axis)
 
 
-def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
+def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     """Tensors joined along a new axis."""
     return builder(arrays).stack(list(arrays), axis=axis)
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis."""
     return tuple(builder(x).unstack(x, axis))
 
 
-def expand_dims(x: Any, /, axis: Any = 0) -> Any:
+def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
     """A tensor with additional axes of size 1; raises `IndexError` for a position out of range."""
     try:
         return builder(x).expand_dims(x, axis)
@@ -73,7 +75,7 @@ def expand_dims(x: Any, /, axis: Any = 0) -> Any:
         raise IndexError(str(problem)) from None
 
 
-def squeeze(x: Any, /, axis: Any) -> Any:
+def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
     """A tensor without axes of size 1; raises `ValueError` for an axis of another size."""
     try:
         return builder(x).squeeze(x, axis)
@@ -81,50 +83,49 @@ def squeeze(x: Any, /, axis: Any) -> Any:
         raise ValueError(str(problem)) from None
 
 
-def flip(x: Any, /, *, axis: Any = None) -> Any:
+def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
     """A tensor in reverse order along axes."""
     return builder(x).flip(x, axis)
 
 
-def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
     """A tensor with axes moved to other positions."""
     return builder(x).moveaxis(x, source, destination)
 
 
-def permute_dims(x: Any, /, axes: Any) -> Any:
+def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
     """A tensor with its axes in another order."""
     return builder(x).transpose(x, tuple(axes))
 
 
-def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+def repeat(x: Tensor, repeats: EagerTensor | int | Sequence[int], /, *, axis: int | None = None) -> Tensor:
     """Each element repeated several times."""
-    if isinstance(repeats, EagerTensor):
-        repeats = repeats.numpy()
-    return builder(x).repeat(x, repeats, axis)
+    counts: int | Sequence[int] = repeats.tolist() if isinstance(repeats, EagerTensor) else repeats
+    return builder(x).repeat(x, counts, axis)
 
 
-def reshape(x: Any, /, shape: Any, *, copy: Any = None) -> Any:
+def reshape(x: Tensor, /, shape: Sequence[Size], *, copy: bool | None = None) -> Tensor:
     """The elements in another shape."""
     return builder(x).reshape(x, tuple(shape))
 
 
-def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: Axes | None = None) -> Tensor:
     """Elements shifted along axes; those shifted beyond the end reappear at the start."""
     return builder(x).roll(x, shift, axis)
 
 
-def tile(x: Any, repetitions: Any, /) -> Any:
+def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     """Repeated copies of a tensor."""
     return builder(x).tile(x, tuple(repetitions))
 
 
-def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+def take(x: Tensor, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:
     """The slices at positions of an axis."""
     if axis is None and as_tensor(x).rank != 1:
         raise ValueError("take needs an axis, unless the tensor has one only")
     return builder(x).take(x, indices, axis=axis)
 
 
-def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+def take_along_axis(x: Tensor, indices: TensorLike, /, *, axis: int = -1) -> Tensor:
     """Elements at positions that are given for each row."""
     return builder(x).take_along_axis(x, indices, axis=axis)

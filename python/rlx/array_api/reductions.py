@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.array_api.arrays import as_tensor, builder
 from rlx.ir.dtype import DType, bool_, i32, u32
 from rlx.ir.dtype import dtype as dtype_named
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import Axes, DTypeLike, TensorLike
 
 __all__ = [
     "all",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def _summed(x: Any, dtype: Any) -> Any:
+def _summed(x: Tensor, dtype: DTypeLike | None) -> Tensor:
     """Return a tensor in the dtype of sums and products in the standard: integers become at least the default integer dtype."""
     kind: DType = as_tensor(x).dtype
     if dtype is not None:
@@ -36,52 +36,52 @@ def _summed(x: Any, dtype: Any) -> Any:
     return builder(x).cast(x, kind)
 
 
-def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def sum(x: Tensor, /, *, axis: Axes | None = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
     """Sum over axes; integers are added in i32 or wider."""
     return builder(x).sum(_summed(x, dtype), axis, keepdims)
 
 
-def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def prod(x: Tensor, /, *, axis: Axes | None = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
     """Product over axes; integers are multiplied in i32 or wider."""
     return builder(x).prod(_summed(x, dtype), axis, keepdims)
 
 
-def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def mean(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
     """Mean over axes."""
     return builder(x).mean(x, axis, keepdims)
 
 
-def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def max(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
     """The largest element over axes."""
     return builder(x).max(x, axis, keepdims)
 
 
-def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def min(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
     """The smallest element over axes."""
     return builder(x).min(x, axis, keepdims)
 
 
-def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def var(x: Tensor, /, *, axis: Axes | None = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The mean squared deviation from the mean."""
     return builder(x).var(x, axis, ddof=correction, keepdims=keepdims)
 
 
-def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def std(x: Tensor, /, *, axis: Axes | None = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The square root of `var`."""
     return builder(x).std(x, axis, ddof=correction, keepdims=keepdims)
 
 
-def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def all(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
     """Whether all elements are true."""
     return builder(x).all(x, axis=axis, keepdims=keepdims)
 
 
-def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def any(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true."""
     return builder(x).any(x, axis=axis, keepdims=keepdims)
 
 
-def _running(name: str, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
+def _running(name: str, x: Tensor, axis: int | None, dtype: DTypeLike | None, include_initial: bool) -> Tensor:
     b = builder(x)
     if axis is None:
         if x.rank != 1:
@@ -95,28 +95,34 @@ def _running(name: str, x: Any, axis: int | None, dtype: Any, include_initial: b
     return b.concat([b.full(dims, 0 if name == "sum" else 1, dtype=x.dtype), result], axis)
 
 
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(
+    x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
     """The running sums along an axis."""
     return _running("sum", x, axis, dtype, include_initial)
 
 
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(
+    x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
     """The running products along an axis."""
     return _running("prod", x, axis, dtype, include_initial)
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: TensorLike | None = None, append: TensorLike | None = None
+) -> Tensor:
     """The differences of adjacent elements along an axis."""
     b = builder(x)
     parts = [v for v in (prepend, x, append) if v is not None]
     return b.diff(b.concat(parts, axis) if len(parts) > 1 else x, n, axis)
 
 
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Elements in order along an axis."""
     return builder(x).sort(x, axis, descending)
 
 
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The positions that sort an axis."""
     return builder(x).argsort(x, axis, descending)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from rlx.array_api.arrays import builder
 from rlx.array_api.creation import asarray
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.eager import EagerTensor
+from rlx.ir.graph.typing import Axes, TensorLike
 from rlx.ir.location import caller_location, describe
 from rlx.support.errors import Error
 
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 
-def _flat(name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
+def _flat(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
     b = builder(x)
     if axis is not None:
         return getattr(b, name)(x, axis, keep_dims=keepdims)
@@ -36,42 +37,42 @@ def _flat(name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
     return b.reshape(result, (1,) * x.rank) if keepdims else result
 
 
-def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The position of the largest element, i32."""
     return _flat("argmax", x, axis, keepdims)
 
 
-def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The position of the smallest element, i32."""
     return _flat("argmin", x, axis, keepdims)
 
 
-def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
     """The number of nonzero elements, i32."""
     return builder(x).count_nonzero(x, axis=axis, keepdims=keepdims)
 
 
-def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
+def searchsorted(x1: TensorLike, x2: TensorLike, /, *, side: str = "left", sorter: TensorLike | None = None) -> Tensor:
     """The positions at which elements of `x2` belong in the sorted row `x1`, i32."""
     b = builder(x1, x2)
     return b.searchsorted(x1 if sorter is None else b.gather(x1, sorter), x2, side=side)
 
 
-def where(condition: Any, x1: Any, x2: Any, /) -> Any:
+def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """Elements of `x1` where a condition is true, else those of `x2`."""
     b = builder(condition, x1, x2)
     return b.where(condition, x1, x2)
 
 
-def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     """Whether elements of `x1` are among those of `x2`."""
     b = builder(x1, x2)
     if not isinstance(x1, Tensor):
-        x1 = b.cast(asarray(x1), x2.dtype)
+        x1 = b.cast(asarray(x1), asarray(x2).dtype)
     return b.isin(x1, x2 if isinstance(x2, Tensor) else b.cast(asarray(x2), x1.dtype), invert=invert)
 
 
-def _value(x: Any, name: str) -> np.ndarray:
+def _value(x: Tensor, name: str) -> np.ndarray:
     """Return the value of a tensor that determines the size of a result."""
     if isinstance(x, EagerTensor):
         return x.numpy()
@@ -83,11 +84,11 @@ def _value(x: Any, name: str) -> np.ndarray:
     )
 
 
-def _of(x: Any, array: np.ndarray) -> Any:
+def _of(x: Tensor, array: np.ndarray) -> Tensor:
     return x.builder.constant(np.array(array))
 
 
-def nonzero(x: Any, /) -> tuple[Any, ...]:
+def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """The positions of the nonzero elements, for tensors with values only."""
     if not x.rank:
         raise ValueError("nonzero needs a tensor of rank 1 or more")
@@ -97,27 +98,27 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
 class UniqueAll(NamedTuple):
     """The result of `unique_all`."""
 
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
+    values: Tensor
+    indices: TensorLike
+    inverse_indices: Tensor
+    counts: Tensor
 
 
 class UniqueCounts(NamedTuple):
     """The result of `unique_counts`."""
 
-    values: Any
-    counts: Any
+    values: Tensor
+    counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
     """The result of `unique_inverse`."""
 
-    values: Any
-    inverse_indices: Any
+    values: Tensor
+    inverse_indices: Tensor
 
 
-def unique_all(x: Any, /) -> UniqueAll:
+def unique_all(x: Tensor, /) -> UniqueAll:
     """The distinct elements, their first positions, the index of each element among them, and their counts."""
     array = _value(x, "unique_all")
     values, first, inverse, counts = np.unique(array, True, True, True, equal_nan=False)
@@ -125,18 +126,18 @@ def unique_all(x: Any, /) -> UniqueAll:
     return UniqueAll(_of(x, values), *(_of(x, p.astype(np.int32)) for p in parts))
 
 
-def unique_counts(x: Any, /) -> UniqueCounts:
+def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The distinct elements and their counts."""
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
 
 
-def unique_inverse(x: Any, /) -> UniqueInverse:
+def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The distinct elements, and the index of each element among them."""
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
-def unique_values(x: Any, /) -> Any:
+def unique_values(x: Tensor, /) -> Tensor:
     """The distinct elements."""
     return unique_all(x).values

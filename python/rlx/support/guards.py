@@ -38,6 +38,10 @@ def is_iterable(value: object) -> TypeIs[Iterable[Any]]:
     return isinstance(value, Iterable) and not (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
+def is_dict(value: object) -> TypeIs[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
 def is_mapping(value: object) -> TypeIs[Mapping[Any, Any]]:
     return isinstance(value, Mapping)
 

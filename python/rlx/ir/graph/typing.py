@@ -20,6 +20,8 @@ DTypeLike: TypeAlias = DType | np.dtype[Any] | type | str
 Size: TypeAlias = int | str | DimExpr
 # `(1, "seq", 64)`
 ShapeLike: TypeAlias = Shape | Sequence[Size] | Size
+# One axis, or several.
+Axes: TypeAlias = int | Sequence[int]
 # One number for all spatial axes, or one per axis.
 Window: TypeAlias = int | Sequence[int]
 # One number for all borders, one per spatial axis, (before, after) pairs, or `"same"`, `"valid"`.
