@@ -194,6 +194,7 @@ class Outer(nn.Module):
 
 STRANGER = nn.Linear(4, 4)
 ONE_LIST: list[Any] = [[nn.Linear(1, 1)]]
+NO_SEED: Any = 0.5
 
 
 def linear(x: Any, inner: Any) -> Any:
@@ -217,7 +218,7 @@ MISTAKES: list[tuple[Callable[[Any, Any], Any], str]] = [
     (lambda g, x: nn.Linear(4, 2).apply(nn.Linear(4, 2).init(), X), "none of the arguments is a tensor\n  hint: .*rlx.jit"),
     (lambda g, x: nn.Linear(4, 2)(x, x), "module Linear.*takes 2 positional arguments but 3 were given"),
     (lambda g, x: nn.Dropout(0.5).apply({}, x, training=True), "random layers need a seed"),
-    (lambda g, x: nn.Dropout(0.5)(x, training=True, seed=0.5), "the seed must be an integer"),
+    (lambda g, x: nn.Dropout(0.5)(x, training=True, seed=NO_SEED), "the seed must be an integer"),
     (lambda g, x: (nn.Linear(4, 2)(x), nn.Linear(4, 2)(x)), "another module has declared a parameter 'weight' in the graph"),
     (lambda g, x: (lambda n: (n(x), n(x, training=True)))(nn.BatchNorm(4)),
      "buffer 'running_mean' is a parameter of the graph"),

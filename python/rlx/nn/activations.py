@@ -1,8 +1,9 @@
 """Activations as modules. `Sequential` also accepts functions such as `rlx.ops.relu`."""
 
-from __future__ import annotations
+# Users may pass values that the annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
 
-from typing import Any
+from __future__ import annotations
 
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import caller_location, describe
@@ -19,7 +20,7 @@ class Activation(Module):
         options: Keyword arguments of that function.
     """
 
-    def __init__(self, kind: str, **options: Any):
+    def __init__(self, kind: str, **options: object):
         self.kind, self.options = kind, options
 
     def forward(self, x: Tensor) -> Tensor:

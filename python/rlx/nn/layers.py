@@ -3,15 +3,20 @@
 Weights have PyTorch's names, layouts and initial distributions.
 """
 
+# Users may pass values that the annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar
 
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import DTypeLike, Padding, Window
 from rlx.ir.location import caller_location, describe
 from rlx.nn import init
+from rlx.nn.init import Initializer
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
 from rlx.nn.sizes import as_tuple, check_sizes
@@ -19,11 +24,15 @@ from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_real
 from rlx.support.short import short_repr
 
+Value = TypeVar("Value")
+# stride, padding, dilation, groups
+_WindowOptions: TypeAlias = tuple[Window, Padding, Window, int]
+
 
 class Identity(Module):
     """Returns its argument."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Value) -> Value:
         return x
 
 
@@ -41,20 +50,25 @@ class Linear(Module):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, dtype: Any = None, weight_init: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        dtype: DTypeLike | None = None,
+        weight_init: Initializer | None = None,
     ):
         check_sizes(in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
         bound = 1 / math.sqrt(in_features) if in_features else 0.0
         self.weight = Parameter((out_features, in_features), weight_init or init.within(bound), dtype)
-        self.bias: Any = Parameter((out_features,), init.within(bound), dtype) if bias else None
+        self.bias: Parameter | None = Parameter((out_features,), init.within(bound), dtype) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         expect(x, f"[…, {self.in_features}]", last=self.in_features)
         return _plus(x.builder.matmul(x, x.builder.transpose(self.weight)), self.bias)
 
 
-def _plus(y: Tensor, bias: Any) -> Any:
+def _plus(y: Tensor, bias: Parameter | None) -> Tensor:
     return y if bias is None else y + bias
 
 
@@ -70,7 +84,13 @@ class Embedding(Module):
     Parameters: `weight [num_embeddings, embedding_dim]`.
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, dtype: Any = None, weight_init: Any = None):
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        dtype: DTypeLike | None = None,
+        weight_init: Initializer | None = None,
+    ):
         check_sizes(num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.weight = Parameter((num_embeddings, embedding_dim), weight_init or init.normal(), dtype)
@@ -89,7 +109,13 @@ class _ConvLayer(Module):
     _first: int  # which channels are the first axis of the weight: 0 for those of the input, 1 for those of the result
 
     def _declare(
-        self, channels: tuple[int, int], kernel_size: Any, window: Any, bias: bool, dtype: Any, weight_init: Any
+        self,
+        channels: tuple[int, int],
+        kernel_size: Window,
+        window: _WindowOptions,
+        bias: bool,
+        dtype: DTypeLike | None,
+        weight_init: Initializer | None,
     ) -> None:
         """Set attributes and parameters; the weight is `[channels[first], those of the other side in a group, kernel…]`."""
         first = self._first
@@ -105,9 +131,9 @@ class _ConvLayer(Module):
         self.weight = Parameter(
             (channels[first], of_group, *self.kernel_size), weight_init or init.within(bound), dtype
         )
-        self.bias: Any = Parameter((self.out_channels,), init.within(bound), dtype) if bias else None
+        self.bias: Parameter | None = Parameter((self.out_channels,), init.within(bound), dtype) if bias else None
 
-    def _kernel(self, size: Any) -> tuple[int, ...]:
+    def _kernel(self, size: Window) -> tuple[int, ...]:
         kernel = as_tuple("kernel_size", size, self.dimensions or 2)
         check_sizes(1, **{f"kernel_size[{axis}]": entry for axis, entry in enumerate(kernel)})
         if len(kernel) not in ((1, 2, 3) if self.dimensions is None else (self.dimensions,)):
@@ -141,14 +167,14 @@ class Conv(_ConvLayer):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Window,
+        stride: Window = 1,
+        padding: Padding = 0,
+        dilation: Window = 1,
         groups: int = 1,
         bias: bool = True,
-        dtype: Any = None,
-        weight_init: Any = None,
+        dtype: DTypeLike | None = None,
+        weight_init: Initializer | None = None,
     ):
         window = stride, padding, dilation, groups
         self._declare((in_channels, out_channels), kernel_size, window, bias, dtype, weight_init)
@@ -185,15 +211,15 @@ class ConvTranspose(_ConvLayer):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: Window,
+        stride: Window = 1,
+        padding: Padding = 0,
+        output_padding: Window = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
-        dtype: Any = None,
-        weight_init: Any = None,
+        dilation: Window = 1,
+        dtype: DTypeLike | None = None,
+        weight_init: Initializer | None = None,
     ):
         self.output_padding = output_padding
         window = stride, padding, dilation, groups
@@ -304,7 +330,7 @@ class Sequential(Module):
                 raise Error(f"step {i} of Sequential is no module or function, but {type(step).__name__}", hint=hint)
         self.steps = steps
 
-    def members(self) -> Iterator[tuple[str, Any]]:
+    def members(self) -> Iterator[tuple[str, Module]]:
         yield from ((str(i), step) for i, step in enumerate(self.steps) if isinstance(step, Module))
 
     def forward(self, x: Any) -> Any:
@@ -315,8 +341,8 @@ class Sequential(Module):
     def __len__(self) -> int:
         return len(self.steps)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
         return iter(self.steps)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         return Sequential(*self.steps[index]) if isinstance(index, slice) else self.steps[index]

@@ -1,29 +1,31 @@
 """`Module`: a layer or a network, declared once, called on tensors of a graph."""
 
+# Users may pass values that the annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.arrays import as_array
-from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import is_count
-from rlx.ir.shape import Shape
 from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter, ParameterName
-from rlx.nn.scope import ModuleCall
+from rlx.nn.scope import ModuleCall, Seed
 from rlx.ops.lift import tensor_like
 from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
-from rlx.support.guards import is_integer
+from rlx.support.guards import is_array, is_dict, is_integer, is_sequence
 from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, open_parameters, safetensors
 
@@ -49,7 +51,7 @@ class Module(Answered):
 
     # --- attributes -------------------------------------------------------------------------------
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         declared = self.__dict__.setdefault("_declared", {})
         declared.pop(name, None)
         self.__dict__.pop(name, None)
@@ -126,19 +128,22 @@ class Module(Answered):
             source = {n: v for n, v in {**source.state(), **source.params()}.items() if n in names}
         values = open_parameters(source)
         first: dict[int, str] = {}
-        known, problems, result = set[str](), [], {}
+        known, problems = set[str](), list[str]()
+        result: dict[str, np.ndarray] = {}
         for name, member in self._walk():
             if isinstance(member, Parameter):
                 known.add(name)
                 if first.setdefault(id(member), name) == name:
-                    result[name] = _checked(name, member, values, problems)
+                    array = _checked(name, member, values, problems)
+                    if array is not None:
+                        result[name] = array
         problems += [
             f"'{n}' has no place here{suggestion(n, known)}" for n in values if n not in known and not is_count(n)
         ]
         _raise(problems, f"these are no parameters of {type(self).__name__}")
         return result
 
-    def save(self, path: str | os.PathLike[str], params: Mapping[str, Any]) -> None:
+    def save(self, path: str | os.PathLike[str], params: Mapping[str, object]) -> None:
         """Write values of all parameters to a safetensors file. The file appears only once it is complete.
 
         Raises:
@@ -152,7 +157,7 @@ class Module(Answered):
 
     # --- calling ----------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, training: bool | None = None, seed: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, training: bool | None = None, seed: Seed | None = None, **kwargs: object) -> Any:
         """Compute `forward` in the graph that the tensors belong to, and declare the parameters there.
 
         Args:
@@ -178,7 +183,12 @@ class Module(Answered):
         return self._rooted(b, None, bool(training), seed, args, kwargs)[0]
 
     def apply(
-        self, params: Mapping[str, Any], *args: Any, training: bool = False, seed: Any = None, **kwargs: Any
+        self,
+        params: Mapping[str, object],
+        *args: object,
+        training: bool = False,
+        seed: Seed | None = None,
+        **kwargs: object,
     ) -> Any:
         """Compute `forward` with given parameter values: under `rlx.jit`, inside `rlx.eager()`, or in a graph.
 
@@ -193,19 +203,31 @@ class Module(Answered):
         return self._applied(params, training, seed, args, kwargs)[0]
 
     def apply_and_update(
-        self, params: Mapping[str, Any], *args: Any, training: bool = True, seed: Any = None, **kwargs: Any
+        self,
+        params: Mapping[str, object],
+        *args: object,
+        training: bool = True,
+        seed: Seed | None = None,
+        **kwargs: object,
     ) -> tuple[Any, dict[str, Any]]:
         """Return `(result, params)`: the result of `apply`, and the parameters with the new values of buffers."""
         result, scope = self._applied(params, training, seed, args, kwargs)
         return result, {**params, **scope.updates}
 
-    def _applied(self, params: Any, training: bool, seed: Any, args: Any, kwargs: Any) -> tuple[Any, ModuleCall]:
+    def _applied(
+        self,
+        params: Mapping[str, object],
+        training: bool,
+        seed: Seed | None,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+    ) -> tuple[Any, ModuleCall]:
         if not isinstance(params, Mapping):
             raise Error(
                 f"apply takes the parameters first, arrays or tensors by name, got {type(params).__name__}",
                 location=describe(caller_location()),
             )
-        b: Any = builder_of((*args, *kwargs.values(), *params.values())) or current_builder()
+        b: Builder | None = builder_of((*args, *kwargs.values(), *params.values())) or current_builder()
         if b is None:
             raise Error(
                 f"apply of {type(self).__name__}: none of the arguments is a tensor",
@@ -214,21 +236,29 @@ class Module(Answered):
             )
         declared, problems = self.parameters(), list[str]()
         problems += [f"'{n}' has no place here{suggestion(n, declared)}" for n in params if n not in declared]
-        values = {}
+        values: dict[str, Tensor | np.ndarray] = {}
         for name, parameter in declared.items():
             value = params.get(name)
             if not isinstance(value, Tensor):
                 value = _checked(name, parameter, params, problems)
             elif value.shape != parameter.shape:
                 problems.append(f"'{name}' is {value.shape}, not {parameter.shape}")
-            values[name] = value
+            if value is not None:
+                values[name] = value
         _raise(problems, f"these are no parameters of {type(self).__name__}")
-        values = {name: tensor_like(b, value, declared[name].shape.dtype) for name, value in values.items()}
-        lift = lambda value: b.constant(value) if isinstance(value, np.ndarray) else value  # noqa: E731
-        lifted = {name: lift(value) for name, value in kwargs.items()}
-        return self._rooted(b, values, training, seed, tuple(map(lift, args)), lifted)
+        tensors = {name: tensor_like(b, value, declared[name].shape.dtype) for name, value in values.items()}
+        lifted = {name: _lift(b, value) for name, value in kwargs.items()}
+        return self._rooted(b, tensors, training, seed, [_lift(b, value) for value in args], lifted)
 
-    def _rooted(self, b: Any, values: Any, training: bool, seed: Any, args: Any, kwargs: Any) -> tuple[Any, ModuleCall]:
+    def _rooted(
+        self,
+        b: Builder,
+        values: Mapping[str, Tensor] | None,
+        training: bool,
+        seed: Seed | None,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+    ) -> tuple[Any, ModuleCall]:
         paths: dict[int, str] = {}
         names: dict[int, str] = {}
         is_random = False
@@ -244,7 +274,7 @@ class Module(Answered):
                 raise _in_module(problem, self._name(""), "") from None
             return self._forward(scope, args, kwargs, training), scope
 
-    def _forward(self, scope: ModuleCall, args: Any, kwargs: Any, training: bool) -> Any:
+    def _forward(self, scope: ModuleCall, args: Sequence[object], kwargs: Mapping[str, object], training: bool) -> Any:
         path = scope.paths.get(id(self))
         if path is None:
             raise Error(
@@ -302,7 +332,7 @@ class Module(Answered):
     # --- text -------------------------------------------------------------------------------------
 
     def _name(self, path: str) -> str:
-        values = {n: v for n, v in vars(self).items() if isinstance(v, (int, float, str, tuple))}
+        values: dict[str, object] = {n: v for n, v in vars(self).items() if isinstance(v, (int, float, str, tuple))}
         options = ", ".join(f"{n}={v!r}" for n, v in values.items() if not any(_modules_in(n, v)))
         own = f"{type(self).__name__}({options[:100]})"
         return f"module '{path}', {own}" if path else f"module {own}"
@@ -316,22 +346,31 @@ class Module(Answered):
         return "\n  ".join([own.removesuffix(")"), *lines]) + "\n)"
 
 
-def _modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:
+def _modules_in(name: str, value: object) -> Iterator[tuple[str, Module]]:
     """Yield the modules in a value: the value itself, or the entries of lists, tuples and dictionaries."""
     if isinstance(value, Module):
         yield name, value
-    elif isinstance(value, (list, tuple, dict)):
-        entries = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, entry in entries:
-            if isinstance(entry, Parameter):
-                raise Error(
-                    f"parameter '{name}.{key}' lies in a {type(value).__name__}",
-                    hint="make it an attribute of a module of its own",
-                )
-            yield from _modules_in(f"{name}.{key}", entry)
+        return
+    entries: Iterable[tuple[object, object]] = ()
+    if is_sequence(value):
+        entries = enumerate(value)
+    elif is_dict(value):
+        entries = value.items()
+    for key, entry in entries:
+        if isinstance(entry, Parameter):
+            raise Error(
+                f"parameter '{name}.{key}' lies in a {type(value).__name__}",
+                hint="make it an attribute of a module of its own",
+            )
+        yield from _modules_in(f"{name}.{key}", entry)
 
 
-def _checked(name: str, parameter: Parameter, values: Mapping[str, Any], problems: list[str]) -> Any:
+def _lift(b: Builder, value: object) -> object:
+    """Return an array as a constant, and other values unchanged."""
+    return b.constant(value) if is_array(value) else value
+
+
+def _checked(name: str, parameter: Parameter, values: Mapping[str, object], problems: list[str]) -> np.ndarray | None:
     """Return the array for a parameter; problems are appended to a list."""
     if name not in values:
         problems.append(f"'{name}' ({parameter.shape}) is missing")
@@ -362,26 +401,36 @@ def _in_module(problem: Error, name: str, path: str) -> Error:
     return error
 
 
-def expect(x: Any, what: str, **sizes: Any) -> None:
+def expect(
+    x: object,
+    what: str,
+    *,
+    rank: int | None = None,
+    last: int | None = None,
+    channels: int | None = None,
+    floats: bool = True,
+) -> None:
     """Check that an argument of a layer is a tensor with the expected rank and sizes.
 
     Args:
         x: The argument.
         what: The expected shape, for the message: `[…, 4]`.
-        sizes: `rank=3`, `last=4` (the size of the last axis), `channels=3` (the size of axis 1) or `floats=True`.
+        rank: The number of axes.
+        last: The size of the last axis.
+        channels: The size of axis 1.
+        floats: Whether the elements must be floats or complex numbers.
 
     Raises:
         ShapeError: It does not match.
     """
     if not isinstance(x, Tensor):
         raise ShapeError(f"takes a tensor {what}, got {type(x).__name__}")
-    shape: Shape = x.shape
-    ranks = sizes.get("rank")
-    wrong = ranks is not None and shape.rank not in (ranks if isinstance(ranks, tuple) else (ranks,))
-    for axis, key in ((-1, "last"), (1, "channels")):
-        if not wrong and key in sizes:
-            wrong = shape.rank < (1 if axis < 0 else 2) or shape.dims[axis] != sizes[key]
+    shape = x.shape
+    wrong = rank is not None and shape.rank != rank
+    for axis, size in ((-1, last), (1, channels)):
+        if not wrong and size is not None:
+            wrong = shape.rank < (1 if axis < 0 else 2) or shape.dims[axis] != size
     if wrong:
         raise ShapeError(f"takes {what}, got {shape}")
-    if sizes.get("floats", True) and not shape.dtype.is_inexact:
+    if floats and not shape.dtype.is_inexact:
         raise ShapeError(f"takes floats {what}, got {shape}", hint="cast it: x.astype(rlx.f32)")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import DTypeLike
 from rlx.nn import init
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Buffer, Parameter
@@ -28,12 +29,16 @@ class LayerNorm(Module):
     """
 
     def __init__(
-        self, normalized_shape: int | Sequence[int], eps: float = 1e-5, affine: bool = True, dtype: Any = None
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: DTypeLike | None = None,
     ):
         self.normalized_shape = as_tuple("normalized_shape", normalized_shape)
         self.eps = eps
-        self.weight: Any = Parameter(self.normalized_shape, init.ones, dtype) if affine else None
-        self.bias: Any = Parameter(self.normalized_shape, init.zeros, dtype) if affine else None
+        self.weight: Parameter | None = Parameter(self.normalized_shape, init.ones, dtype) if affine else None
+        self.bias: Parameter | None = Parameter(self.normalized_shape, init.zeros, dtype) if affine else None
 
     def forward(self, x: Tensor) -> Tensor:
         sizes = self.normalized_shape
@@ -57,7 +62,7 @@ class RMSNorm(Module):
     Parameters: `weight [size]`.
     """
 
-    def __init__(self, size: int, eps: float = 1e-5, dtype: Any = None):
+    def __init__(self, size: int, eps: float = 1e-5, dtype: DTypeLike | None = None):
         check_sizes(size=size)
         self.size, self.eps = size, eps
         self.weight = Parameter((size,), init.ones, dtype)
@@ -80,14 +85,16 @@ class GroupNorm(Module):
     Parameters: `weight [num_channels]`, `bias [num_channels]`.
     """
 
-    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: Any = None):
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: DTypeLike | None = None
+    ):
         check_sizes(1, num_groups=num_groups)
         check_sizes(num_channels=num_channels)
         if num_channels % num_groups:
             raise Error(f"{num_channels} channels do not divide into {num_groups} groups")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.weight: Any = Parameter((num_channels,), init.ones, dtype) if affine else None
-        self.bias: Any = Parameter((num_channels,), init.zeros, dtype) if affine else None
+        self.weight: Parameter | None = Parameter((num_channels,), init.ones, dtype) if affine else None
+        self.bias: Parameter | None = Parameter((num_channels,), init.zeros, dtype) if affine else None
 
     def forward(self, x: Tensor) -> Tensor:
         expect(x, f"[N, {self.num_channels}, …]", channels=self.num_channels)
@@ -95,7 +102,7 @@ class GroupNorm(Module):
         return x.builder.group_norm(x, *weights, num_groups=self.num_groups, eps=self.eps)
 
 
-def _in_dtype(x: Tensor, *weights: Any) -> list[Any]:
+def _in_dtype(x: Tensor, *weights: Parameter | None) -> list[Tensor | None]:
     """Return weights, where they are given, in the dtype of x."""
     return [weight if weight is None else x.builder.cast(weight, x.dtype) for weight in weights]
 
@@ -117,14 +124,19 @@ class BatchNorm(Module):
     """
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, dtype: Any = None
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        dtype: DTypeLike | None = None,
     ):
         check_sizes(num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.weight: Any = Parameter((num_features,), init.ones, dtype) if affine else None
-        self.bias: Any = Parameter((num_features,), init.zeros, dtype) if affine else None
-        self.running_mean: Any = Buffer((num_features,), 0.0, dtype)
-        self.running_var: Any = Buffer((num_features,), 1.0, dtype)
+        self.weight: Parameter | None = Parameter((num_features,), init.ones, dtype) if affine else None
+        self.bias: Parameter | None = Parameter((num_features,), init.zeros, dtype) if affine else None
+        self.running_mean = Buffer((num_features,), 0.0, dtype)
+        self.running_var = Buffer((num_features,), 1.0, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         expect(x, f"[N, {self.num_features}, …]", channels=self.num_features)
@@ -139,7 +151,7 @@ class BatchNorm(Module):
         mean = b.mean(wide, axes, keep_dims=True)
         variance = b.mean((wide - mean) * (wide - mean), axes)
         mean = b.reshape(mean, (self.num_features,))
-        count: Any = math.prod(x.shape.dims[axis] for axis in axes)
+        count: Dim = math.prod(x.shape.dims[axis] for axis in axes)
         if type(count) is int:
             if count < 2:
                 raise ShapeError(f"takes more than one value for each channel in training, got {x.shape}")

@@ -1,19 +1,24 @@
 """Declarations of the tensors of a module: parameters, which are trained, and buffers, which are not."""
 
+# Users may pass values that the annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import DTypeLike
 from rlx.ir.location import caller_location, describe
 from rlx.ir.python_values import type_description
-from rlx.ir.shape import Shape
+from rlx.ir.shape import Shape, ShapeLike
 from rlx.nn import init
 from rlx.nn.init import Initializer
 from rlx.support.answers import answers
 from rlx.support.errors import Error, ShapeError
+from rlx.support.guards import is_array
 from rlx.support.short import short_repr
 
 
@@ -28,8 +33,8 @@ class Parameter:
         dtype: Element type; f32 by default.
     """
 
-    def __init__(self, shape: Any, init: Initializer = init.zeros, dtype: Any = None):
-        if isinstance(shape, Tensor) or (isinstance(shape, np.ndarray) and shape.ndim != 1):
+    def __init__(self, shape: ShapeLike, init: Initializer = init.zeros, dtype: DTypeLike | None = None):
+        if _has_values(shape):
             raise Error(
                 f"a parameter is declared by its shape, got {type_description(shape)}",
                 location=describe(caller_location()),
@@ -65,6 +70,11 @@ class Parameter:
         return f"<{type(self).__name__} {self.shape}>"
 
 
+def _has_values(shape: object) -> bool:
+    """Whether an argument is a tensor or an array of values, and not a shape."""
+    return isinstance(shape, Tensor) or (is_array(shape) and shape.ndim != 1)
+
+
 class ParameterName(str):
     """The name of a parameter in `Module.parameters()`.
 
@@ -73,12 +83,12 @@ class ParameterName(str):
 
     __slots__ = ()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self._problem(name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
         raise self._problem(name)
 
     def _problem(self, name: str) -> AttributeError:
@@ -99,6 +109,6 @@ class Buffer(Parameter):
         dtype: Element type; f32 by default.
     """
 
-    def __init__(self, shape: Any, start: float = 0.0, dtype: Any = None):
+    def __init__(self, shape: ShapeLike, start: float = 0.0, dtype: DTypeLike | None = None):
         super().__init__(shape, init.constant(start), dtype)
         self.start = start

@@ -7,7 +7,9 @@ import weakref
 import zlib
 from collections.abc import Generator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TypeAlias, cast
+
+import numpy as np
 
 from rlx.ir.dtype import i64
 from rlx.ir.graph.builder import Builder, Tensor
@@ -16,6 +18,9 @@ from rlx.ir.location import caller_location, describe
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.ops.random import seed_tensor
 from rlx.support.errors import Error, ShapeError
+
+# A Python or NumPy integer, or a scalar integer tensor.
+Seed: TypeAlias = Tensor | np.ndarray | np.generic | int
 
 _active: ContextVar[ModuleCall | None] = ContextVar("rlx_nn_scope", default=None)
 # Parameters that modules have declared in each graph, by name. If a module is called twice in a graph, the second call
@@ -46,7 +51,7 @@ class ModuleCall:
         names: Mapping[int, str],
         values: Mapping[str, Tensor] | None,
         training: bool,
-        seed: Any,
+        seed: Seed | None,
     ):
         self.builder, self.paths, self.names, self.training = builder, paths, names, training
         self.path = ""
@@ -62,7 +67,7 @@ class ModuleCall:
         name = self.names[id(parameter)]
         if self._values is not None:
             return self._values[name]
-        graph: Any = self.builder
+        graph = cast(Graph, self.builder)
         declared = _declared.setdefault(graph, {})
         if declared.get(name) is parameter:
             return graph.argument(name)
@@ -85,7 +90,7 @@ class ModuleCall:
         if self._values is not None:
             self.updates[name] = value
             return
-        graph: Any = self.builder
+        graph = cast(Graph, self.builder)
         if name not in {a.name for a in graph.states}:
             raise Error(
                 f"buffer '{name}' is a parameter of the graph '{graph.name}', where the module was called without training",
@@ -98,7 +103,7 @@ class ModuleCall:
 
     def prepare_seed(self) -> None:
         """Create the seed of all random numbers of this call, outside all regions."""
-        b: Any = self.builder
+        b = cast(Graph, self.builder)
         seed = self._given_seed
         if self._values is not None:
             if seed is None:
@@ -123,7 +128,7 @@ class ModuleCall:
         return self._seed + (zlib.crc32(f"{path}#{number}".encode()) << 20)
 
 
-def _as_i64(b: Any, seed: Any) -> Tensor:
+def _as_i64(b: Builder, seed: Seed) -> Tensor:
     tensor = seed_tensor(b, seed)
     if tensor.rank or not tensor.dtype.is_integer:
         raise ShapeError(f"the seed must be an integer or a scalar integer tensor, got {tensor.shape}")

@@ -1,13 +1,16 @@
 """Layers over sequences `[batch, steps, features]`: attention and recurrent layers, with PyTorch's names and layouts."""
 
+# Users may pass values that the annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from rlx.functions.recurrent import stacked
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import DTypeLike, TensorLike
 from rlx.nn import init
 from rlx.nn.layers import Dropout, Linear
 from rlx.nn.module import Module, expect
@@ -31,19 +34,23 @@ class MultiHeadAttention(Module):
     `out_proj.bias [E]`.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, causal: bool = False, dtype: Any = None):
+    def __init__(
+        self, embed_dim: int, num_heads: int, bias: bool = True, causal: bool = False, dtype: DTypeLike | None = None
+    ):
         check_sizes(1, num_heads=num_heads)
         check_sizes(embed_dim=embed_dim)
         if embed_dim % num_heads:
             raise Error(f"embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
         self.embed_dim, self.num_heads, self.causal = embed_dim, num_heads, causal
         self.in_proj_weight = Parameter((3 * embed_dim, embed_dim), init.glorot_uniform(), dtype)
-        self.in_proj_bias: Any = Parameter((3 * embed_dim,), init.zeros, dtype) if bias else None
+        self.in_proj_bias: Parameter | None = Parameter((3 * embed_dim,), init.zeros, dtype) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias, dtype)
         if bias:
             self.out_proj.bias = Parameter((embed_dim,), init.zeros, dtype)
 
-    def forward(self, query: Tensor, key: Any = None, value: Any = None, mask: Any = None) -> Tensor:
+    def forward(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: TensorLike | None = None
+    ) -> Tensor:
         """Compute attention.
 
         Args:
@@ -77,7 +84,7 @@ class MultiHeadAttention(Module):
             return result
         return result + (self.in_proj_bias if whole else b.narrow(self.in_proj_bias, 0, start, length))
 
-    def _mask(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Any, str]:
+    def _mask(self, q: Tensor, k: Tensor, mask: TensorLike | None) -> tuple[Tensor | None, str]:
         """Return the mask of `attention` and its kind. An array becomes a constant."""
         b = q.builder
         mask = mask if mask is None else tensor_like(b, mask, q.dtype)
@@ -110,7 +117,7 @@ class _Recurrent(Module):
         bias: bool = True,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         check_sizes(input_size=input_size, hidden_size=hidden_size)
         check_sizes(1, num_layers=num_layers)
@@ -132,7 +139,7 @@ class _Recurrent(Module):
     def _directions(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
 
-    def _run(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Tensor]]:
+    def _run(self, x: Tensor, states: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor]]:
         """Return the sequence and the last states, each `[layers·directions, B, H]`.
 
         Args:
@@ -157,7 +164,7 @@ class _Recurrent(Module):
     def _layer(self, x: Tensor, states: list[Tensor], end: str, reverse: bool) -> tuple[Tensor, ...]:
         raise NotImplementedError
 
-    def _weights(self, x: Tensor, end: str) -> tuple[Any, ...]:
+    def _weights(self, x: Tensor, end: str) -> tuple[Tensor, ...]:
         """Return the weights of one layer as the ops take them, `[in, gates·H]`, and both biases; zeros if absent."""
         b = x.builder
         weights = (b.transpose(getattr(self, f"weight_{kind}{end}")) for kind in ("ih", "hh"))
@@ -185,7 +192,7 @@ class LSTM(_Recurrent):
 
     gates = 4
 
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, x: Tensor, state: Sequence[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return the sequence and the last states. `state` is `(h, c)`, each `[layers·directions, B, H]`; default zeros."""
         if state is not None and (not isinstance(state, (tuple, list)) or len(state) != 2):
             raise ShapeError(f"takes the states as (h, c), got {type(state).__name__}")
@@ -205,7 +212,7 @@ class GRU(_Recurrent):
 
     gates = 3
 
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the sequence and the last states. The initial state `[layers·directions, B, H]` defaults to zeros."""
         y, (h,) = self._run(x, [state])
         return y, h

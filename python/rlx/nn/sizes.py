@@ -6,13 +6,13 @@ from typing import Any
 
 from rlx.ir.location import caller_location, describe
 from rlx.support.errors import Error
-from rlx.support.guards import is_integer
+from rlx.support.guards import is_integer, is_sequence
 from rlx.support.short import short_repr
 
 _MOST = 2**40
 
 
-def check_sizes(least: int = 0, **sizes: Any) -> None:
+def check_sizes(least: int = 0, **sizes: int) -> None:
     """Check arguments of a layer that are sizes or counts.
 
     Args:
@@ -34,10 +34,9 @@ def as_tuple(name: str, value: Any, count: int = 1) -> tuple[int, ...]:
     Raises:
         Error: It is neither an integer nor a sequence of integers, or one of them is negative.
     """
-    if is_integer(value):
-        value = (value,) * count
-    if not isinstance(value, (tuple, list)) or not value:
-        raise Error(f"{name} must be an integer or a sequence of integers, got {short_repr(value)}")
-    for size in value:
+    sizes = (value,) * count if is_integer(value) else value
+    if not is_sequence(sizes) or not sizes:
+        raise Error(f"{name} must be an integer or a sequence of integers, got {short_repr(sizes)}")
+    for size in sizes:
         check_sizes(**{name: size})
-    return tuple(int(v) for v in value)
+    return tuple(int(size) for size in sizes)
