@@ -10,6 +10,7 @@ import rlx
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.op import registry
 from rlx.report import palette
+from rlx.report.collapse import overview
 from rlx.report.graph_svg import drawing
 from rlx.targets.compilation import Compilation
 from rlx.targets.registry import target_of
@@ -87,6 +88,23 @@ def test_what_regions_read_leads_to_the_box_that_holds_them() -> None:
     g.set_outputs([y])
     svg = drawing(inspect_graph(g))
     assert len(boxes(svg)) == 3 and lines(svg) == 2
+
+
+@pytest.mark.parametrize("most", [100, 4])
+def test_every_line_ends_in_a_visible_head_on_a_box(most: int) -> None:
+    """Heads are outside the outlines, which are drawn later, and no two are at the same point."""
+    svg = drawing(overview(inspect_graph(Compilation(encoder(), target_of("cpu")).at("mir")), most).listing)
+    root = ElementTree.fromstring(svg)
+    tips = [tuple(map(float, p.attrib["points"].split()[2].split(","))) for p in root.iter(f"{SVG}polygon")]
+    outlines = [
+        {k: float(r.attrib[k]) for k in ("x", "y", "width", "stroke-width")}
+        for r in root.iterfind(f".//{SVG}g/{SVG}rect")
+    ]
+    assert {r["stroke-width"] for r in outlines} == ({1.0} if most == 100 else {1.0, 2.5})
+    assert len(tips) == lines(svg) == len(set(tips)) > 5
+    for x, y in tips:
+        over = [r for r in outlines if r["x"] < x < r["x"] + r["width"]]
+        assert any(abs(r["y"] - r["stroke-width"] / 2 - y) < 0.1 for r in over), (x, y)
 
 
 def test_graphs_without_inputs_and_without_ops() -> None:

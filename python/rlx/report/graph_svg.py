@@ -14,6 +14,7 @@ from rlx.support.printable import printable
 # Sizes in pixels.
 _LINE, _PADDING = 15, 8
 _COLUMN_GAP, _LAYER_GAP, _MARGIN = 18, 34, 24
+_HEAD = 7.0  # length and width of an arrow head
 _SWEEPS = 8
 _LONGEST = 44
 
@@ -36,6 +37,10 @@ class _DrawnBox:
     @property
     def width(self) -> float:
         return max(map(len, self.lines)) * palette.CHARACTER + 2 * _PADDING if self.lines else 6.0
+
+    @property
+    def outline(self) -> float:
+        return 2.5 if self.op == GROUP else 1.0
 
     @property
     def height(self) -> float:
@@ -257,8 +262,8 @@ def _document(report: GraphReport, nodes: Sequence[_DrawnBox]) -> str:
 
 
 def _edges(nodes: Iterable[_DrawnBox]) -> list[str]:
-    """Return lines that bend between layers and are straight inside them, so that they cross no box."""
-    paths = []
+    """Return arrows that bend between layers and are straight inside them, so that they cross no box."""
+    arrows: list[str] = []
     for node in nodes:
         for below in node.below if node.lines else ():
             path = f"M{node.x:.1f},{node.y + node.height:.1f}"
@@ -266,25 +271,32 @@ def _edges(nodes: Iterable[_DrawnBox]) -> list[str]:
             while True:
                 (_, start), (end, _) = above.band, below.band
                 bend = (start + end) / 2
-                path += f" V{start:.1f} C{above.x:.1f},{bend:.1f} {below.x:.1f},{bend:.1f}"
-                path += f" {below.x:.1f},{end:.1f}"
+                x = _arrival(above, below)
+                path += f" V{start:.1f} C{above.x:.1f},{bend:.1f} {x:.1f},{bend:.1f} {x:.1f},{end:.1f}"
                 if below.lines:
                     break
                 above, below = below, below.below[0]
-            x, y = below.x, below.y
-            path += f" V{y:.1f} M{x - 3:.1f},{y - 5:.1f} L{x:.1f},{y:.1f} L{x + 3:.1f},{y - 5:.1f}"
-            paths.append(f'<path d="{path}" fill="none" stroke="{palette.FAINT}"/>')
-    return paths
+            tip = below.y - below.outline / 2
+            base = tip - _HEAD
+            arrows.append(f'<path d="{path} V{base:.1f}" fill="none" stroke="{palette.FAINT}"/>')
+            corners = f"{x - _HEAD / 2:.1f},{base:.1f} {x + _HEAD / 2:.1f},{base:.1f} {x:.1f},{tip:.1f}"
+            arrows.append(f'<polygon points="{corners}" fill="{palette.FAINT}"/>')
+    return arrows
+
+
+def _arrival(above: _DrawnBox, below: _DrawnBox) -> float:
+    """Return where an edge reaches a box. The edges of a box are side by side, so that each arrow head is visible."""
+    sources = sorted(dict.fromkeys(below.above), key=lambda source: source.x)
+    gap = min(2.0 * _HEAD, below.width / (len(sources) + 1))
+    return below.x + (sources.index(above) - (len(sources) - 1) / 2) * gap
 
 
 def _box(node: _DrawnBox) -> list[str]:
     left_edge, rounding = node.x - node.width / 2, 10 if node.op in ("input", "output") else 3
     place = f'x="{left_edge:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
     lines = [f"<g><title>{markup(node.title)}</title>"]
-    width = ' stroke-width="2.5"' if node.op == GROUP else ""
-    lines.append(
-        f'<rect {place} rx="{rounding}" fill="{palette.colour_of(node.op)}" stroke="{palette.OUTLINE}"{width}/>'
-    )
+    stroke = f'stroke="{palette.OUTLINE}" stroke-width="{node.outline}"'
+    lines.append(f'<rect {place} rx="{rounding}" fill="{palette.colour_of(node.op)}" {stroke}/>')
     for i, line in enumerate(node.lines):
         style = 'font-weight="bold"' if i == 0 else f'fill="{palette.MUTED}"'
         y = node.y + (i + 1) * _LINE - 1
