@@ -162,8 +162,8 @@ def targets_page() -> str:
             lines.append(f"| {' | '.join(cells)} |")
             lowering = backend.compiler.target(name, _ARCHS.get(name)).lowering(DEFAULT_LEVEL)
             of = f", for `{_ARCHS[name]}`" if name in _ARCHS else ""
-            pipelines += ["", f"## `{name}`", "", "```", target.pipeline, "```", "", f"From LIR on{of}:", ""]
-            pipelines += ["```", lowering, "```"]
+            pipelines += ["", f"## `{name}`", "", "```pipeline", target.pipeline, "```", "", f"From LIR on{of}:", ""]
+            pipelines += ["```pipeline", lowering, "```"]
     return "\n".join([*lines, *pipelines, ""])
 
 

@@ -54,7 +54,7 @@ def _section(op: DeclaredOp) -> str:
         )
     rows += [("region", r.name, r.arity, "") for r in spec.regions]
     rows += [("result", v.name, v.arity, " ".join(v.accepts)) for v in spec.results]
-    out += ["| | name | | |", "|---|---|---|---|"]
+    out += ["| kind | name | presence | type |", "|---|---|---|---|"]
     out += [f"| {kind} | `{name}` | {how.replace('single', '')} | {what} |" for kind, name, how, what in rows]
     return "\n".join([*out, "", f"Declared in `{spec.defined_at}`.", ""])
 

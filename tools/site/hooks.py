@@ -24,11 +24,17 @@ _PAGES = {
 }
 _LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 _SOURCES = "source"
-# Lines of code have up to 120 columns. If there is space, a name in the first column of a table is not wrapped.
+# Lines of code have up to 120 columns: between two sidebars they need small letters. Pipelines, which are one line, are
+# wrapped. If there is space, a name in the first column of a table is not wrapped. Headings without text are hidden.
 _STYLE = """.md-grid { max-width: 76rem; }
 @media screen and (min-width: 60em) {
   .md-typeset td:first-child code { word-break: normal; overflow-wrap: normal; }
 }
+@media screen and (min-width: 76.25em) and (max-width: 95em) {
+  .md-typeset pre > code { font-size: .56rem; }
+}
+.md-typeset .pipeline pre > code { white-space: pre-wrap; overflow-wrap: anywhere; }
+.md-typeset thead:not(:has(th:not(:empty))) { display: none; }
 """
 
 
@@ -66,7 +72,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         there = _PAGES.get(path) or (path.removeprefix("docs/") if _is_page(path) else f"{_SOURCES}/{path}.md")
         return f"]({os.path.relpath(there, posixpath.dirname(here) or '.')}{match.group(2) or ''})"
 
-    return _LINK.sub(moved, _with_wide_lists(markdown))
+    # Python's Markdown drops the name of a language that it does not know.
+    return _LINK.sub(moved, _with_wide_lists(markdown).replace("```pipeline\n", "```{ .text .pipeline }\n"))
 
 
 def _with_wide_lists(markdown: str) -> str:
