@@ -24,7 +24,7 @@ def RLX_ConvTransposeOp : RLX_Op<"conv_transpose", "convolution_transpose", [RLX
     The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O, out…]`
     with `out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists the
     positions cut before and after each spatial axis in order; `output_padding` adds positions at the end. `x` is
-    extended by zeros beyond its edges, which count as in `conv`. f16 and bf16 accumulate in f32.
+    extended by zeros beyond its edges, which are multiplied by weights as in `conv`. f16 and bf16 accumulate in f32.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_Steps:$stride,
                        RLX_Amounts:$padding, RLX_Amounts:$output_padding, RLX_Steps:$dilation,

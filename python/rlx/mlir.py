@@ -146,7 +146,7 @@ def _read_complex_constants() -> None:
 
 
 def _read_locations_as_attributes() -> None:
-    """Make the bindings return locations that are used as attributes, for which they raise an exception.
+    """Make the bindings return a location where an attribute is a location. By default they raise an exception.
 
     The caster must be a C function. The bindings also convert a location while MLIR holds the lock of its diagnostics;
     Python code would let another thread run there, which may wait for that lock, and both would deadlock.

@@ -220,7 +220,7 @@ def _is_folder(arguments: argparse.Namespace) -> bool:
 def compilation_of(
     graph: Graph, target: str, arguments: argparse.Namespace, other: tuple[str | None] | None = None
 ) -> Compilation:
-    """Return the compilation of a graph with the command's options. For `other`, an architecture, `--flag` is ignored."""
+    """Return the compilation of a graph with the command's options. `other` replaces the architecture and ignores `--flag`."""
     from rlx.targets.compilation import Compilation
     from rlx.targets.registry import target_of
 

@@ -1353,7 +1353,7 @@ OPS = (
         'convolution_transpose',
         'mir',
         'Transposed convolution in one, two or three dimensions',
-        'The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O, out…]`\nwith `out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists the\npositions cut before and after each spatial axis in order; `output_padding` adds positions at the end. `x` is\nextended by zeros beyond its edges, which count as in `conv`. f16 and bf16 accumulate in f32.',
+        'The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O, out…]`\nwith `out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists the\npositions cut before and after each spatial axis in order; `output_padding` adds positions at the end. `x` is\nextended by zeros beyond its edges, which are multiplied by weights as in `conv`. f16 and bf16 accumulate in f32.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),

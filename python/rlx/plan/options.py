@@ -17,7 +17,7 @@ class MemoryPlanOptions:
             in the caller's memory.
         allocate_params: Parameters and states have a place in the arena, which is not reused.
         allocate_constants: Constants have a place in the arena, which is not reused.
-        in_place: Values may be computed in the bytes of others: over an operand that dies, or within a later result.
+        in_place: A value may reuse the bytes of another: an operand that dies, or a later result that contains it.
         hoist_weights: Values that depend only on parameters and constants are outside the arena: a program that
             computes them once, at load time, needs them in every run.
         f32_uniform: Every element takes at least four bytes, as on devices without narrower arithmetic.

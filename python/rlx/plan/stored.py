@@ -280,7 +280,7 @@ class _PlanReader:
         return through[storage][0] if storage in through else storage.members[0].step
 
     def _check_places(self, plan: MemoryPlan) -> None:
-        """Check that places are aligned and in the arena, and that those in use together do not overlap."""
+        """Check that offsets are aligned, that values are inside the arena, and that values in use together do not overlap."""
         offsets, alignment = plan.layout.offsets, plan.options.alignment
         through = {storage: key for key, storage in plan.layout.scratch.items()}
         for storage, offset in offsets.items():

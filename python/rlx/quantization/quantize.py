@@ -40,7 +40,7 @@ def quantize(
     params: Mapping[str, Any] | None = None,
     **options: Unpack[SchemeKeywords],
 ) -> Graph:
-    """Round weights, and activations, of products to integers of few bits.
+    """Round the weights of products to integers of few bits, and optionally their activations.
 
     Args:
         graph: A `Graph` or `GraphModule` that computes in f32; it is not changed.

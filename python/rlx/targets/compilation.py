@@ -103,7 +103,7 @@ class Compilation:
         """The passes from LIR to the input of the target's compiler, as text; empty where the compiler reads LIR.
 
         Raises:
-            CompileError: The back end gives something else than the text of passes.
+            CompileError: The back end does not return the text of passes.
         """
         with calling(self.backend, "lowering"):
             text = self.target.lowering(self.options.opt)

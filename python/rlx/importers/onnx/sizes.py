@@ -45,7 +45,7 @@ class UndecidedError(Exception):
 
 
 def sign(value: Dim) -> int | None:
-    """Return 1, 0 or -1 if a dimension is positive, 0 or negative for all sizes of at least 1; None if that is open."""
+    """Return 1, 0 or -1 if a dimension is positive, 0 or negative for all sizes of at least 1; None if that is unknown."""
     if isinstance(value, int):
         return (value > 0) - (value < 0)
     # For `seq - 1`, bounds are more precise if the smallest size is 1.
@@ -57,7 +57,7 @@ def sign(value: Dim) -> int | None:
 
 
 def is_negative(value: Dim) -> bool | None:
-    """Return whether a dimension is negative; None if that is open."""
+    """Return whether a dimension is negative; None if that is unknown."""
     if isinstance(value, int):
         return value < 0
     if value.bounds[0] >= 0:

@@ -28,7 +28,7 @@ class PlanMemory(Pass, name="rlx-plan-memory", exact=True, idempotent=True):
     inputs: bool = option(True, "whether inputs have a place, which is reused after their last reader")
     params: bool = option(False, "whether parameters and states have a place, which is not reused")
     constants: bool = option(False, "whether constants have a place, which is not reused")
-    in_place: bool = option(True, "whether values may be computed in the bytes of others")
+    in_place: bool = option(True, "whether a value may reuse the bytes of another")
     hoist_weights: bool = option(False, "leave out values that depend only on parameters and constants")
     f32_uniform: bool = option(False, "every element takes at least four bytes")
     sizes: Mapping[str, int] = option({}, "the size of a symbol that the plan is made for", rest=True)

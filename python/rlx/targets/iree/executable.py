@@ -343,8 +343,8 @@ def _make_instance() -> Any:
 def _after_fork_in_child() -> None:
     """Make programs raise errors if they would otherwise hang: a fork does not copy threads.
 
-    This affects all programs on devices with threads. It affects all programs if another thread was running one: the program's
-    context and the locks of the device, which all programs share, are in the state of that thread.
+    All programs on devices with threads raise errors. If another thread was running a program during the fork, programs on
+    all devices do: that thread may hold the locks of the device, which all programs share, and no thread releases them.
     """
     abandon_devices()
     executables = list(_executables)

@@ -151,7 +151,7 @@ def _while(op: Any, block: Any, inner: Sequence[Any], following_block: Any) -> N
 
 def _if(op: Any, block: Any, inner: Sequence[Any], following_block: Any) -> None:
     number = []
-    if _are_several(op.results):  # `_branch` then needs a number, which becomes an argument of the following block
+    if _are_several(op.results):  # `_branch` then needs an integer, which becomes an argument of the following block
         with mlir.ir.InsertionPoint(block):
             number = [_index(0)]
         with mlir.ir.InsertionPoint.at_block_begin(following_block):
