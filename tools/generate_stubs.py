@@ -102,6 +102,7 @@ def op_views() -> str:
         "class View:",
         "    operation: mlir.Operation",
         "    spec: ClassVar[OpSpec]",
+        "    op_name: ClassVar[str]",
         "    operands: list[mlir.Value]",
         "    attributes: dict[str, Any]",
         "    def __init__(self, operation: mlir.Operation) -> None: ...",

@@ -65,9 +65,33 @@ MUTATIONS = (
     ),
     Mutation(
         "simplify: 0 - x is x",
-        '_is(splat(op.lhs), neutral) and op.has_trait("commutative")',
-        "_is(splat(op.lhs), neutral)",
+        "identity(x - 0, x, REAL)",
+        "identity(0 - x, x, REAL)",
         "test_special_values or passes",
+    ),
+    Mutation(
+        "simplify: x + 0 is x for floats",
+        "identity(x + 0, x, (*INTEGERS, *BOOL))",
+        "identity(x + 0, x, (*REAL, *BOOL))",
+        "test_algebra or test_special_values",
+    ),
+    Mutation(
+        "simplify: operands of all ops match in both orders",
+        "commutes = trait is not None and part.kind in trait.cases",
+        "commutes = trait is not None",
+        "test_algebra",
+    ),
+    Mutation(
+        "simplify: numbers are merged beyond the range of their dtype",
+        "if not math.isfinite(nearest) or layout is None or 0 < abs(value) < layout.smallest_normal:",
+        "if layout is None:",
+        "test_algebra",
+    ),
+    Mutation(
+        "simplify: a repeated variable matches two tensors",
+        "return self.values.setdefault(part, value) == value",
+        "return self.values.setdefault(part, value) is not None",
+        "test_algebra",
     ),
     Mutation(
         "simplify: an integer fits a float that is one bit too narrow",

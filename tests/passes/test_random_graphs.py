@@ -299,6 +299,18 @@ def test_fast_math_is_right_for_real_numbers(number: int, seed: int) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-5)
 
 
+def test_fast_math_keeps_sums_of_f16_in_range() -> None:
+    """A sum that is finite stays finite: it is not scaled afterwards, nor by a number of elements that f16 lacks."""
+    g: Any = rlx.Graph("main")
+    x, zero = g.input("x", (1000,), "f16"), g.input("zero", (1,), "f16")
+    g.set_outputs([g.sum(x * 0.001), g.sum(g.expand(zero, (100_000, 1)))])
+    inputs = {"x": np.full(1000, 100, np.float16), "zero": np.zeros(1, np.float16)}
+    expected = rlx.evaluate(g, inputs)
+    for a, b in zip(expected, rlx.evaluate(rlx.passes.run(g, "rlx-simplify{fast-math}"), inputs), strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_allclose(a, b, rtol=2e-3)
+
+
 def test_the_size_of_a_negated_unsigned_integer() -> None:
     check(_Maker(894).g, 894, *_PIPELINES)
 

@@ -13,7 +13,7 @@ from rlx.ir.dims.dim import product
 from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import producer
-from rlx.passes.simplification.simplify_rules import splat
+from rlx.passes.simplification.values import splat
 
 
 @dataclass(frozen=True)

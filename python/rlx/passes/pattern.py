@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from rlx import mlir
 from rlx.ir.graph.builder import Builder, Tensor
@@ -50,20 +50,33 @@ class Pattern:
     """A rewrite of one op.
 
     Attributes:
-        name: The name of the function.
+        name: Its name in statistics, in bisection and in errors.
         roots: The classes of `rlx.ir.op.views` that it matches; `View` matches every op.
         function: Called with a view and a `Rewriter`; returns a value for each result of the op, or None.
+        place: Where it is defined, as `file:line`.
     """
 
     name: str
     roots: tuple[type[View], ...]
     function: Callable[[Any, Rewriter], Any]
+    place: str
+
+    def candidates(self, op: View) -> Sequence[Pattern]:
+        """Return the patterns to try on an op of one of the classes: this one."""
+        return (self,)
+
+
+class PatternSource(Protocol):
+    """What the driver takes: a pattern, or a table of many that selects those that may match an op."""
 
     @property
-    def place(self) -> str:
-        """Where it is defined, as `file:line`."""
-        code = self.function.__code__
-        return f"{code.co_filename}:{code.co_firstlineno}"
+    def roots(self) -> tuple[type[View], ...]:
+        """The classes of ops that its patterns match."""
+        ...
+
+    def candidates(self, op: View) -> Sequence[Pattern]:
+        """Return the patterns to try on an op of one of the classes, in order."""
+        ...
 
 
 def pattern(function: Callable[[Any, Rewriter], Any]) -> Pattern:
@@ -75,10 +88,11 @@ def pattern(function: Callable[[Any, Rewriter], Any]) -> Pattern:
     code = function.__code__
     hint = typing.get_type_hints(function).get(code.co_varnames[0]) if code.co_argcount == 2 else None
     roots: tuple[Any, ...] = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    place = f"{code.co_filename}:{code.co_firstlineno}"
     if not all(isinstance(root, type) and issubclass(root, View) for root in roots):
         message = f"pattern '{function.__name__}' must take (op: views.SomeOp, rewriter: Rewriter)"
-        raise Error(message, location=f"{code.co_filename}:{code.co_firstlineno}")
-    return Pattern(function.__name__, roots, function)
+        raise Error(message, location=place)
+    return Pattern(function.__name__, roots, function, place)
 
 
 def patterns_in(module: types.ModuleType) -> tuple[Pattern, ...]:
@@ -127,9 +141,9 @@ def producer(value: mlir.Value, view: type[View] | None = None) -> View | None:
     if not isinstance(value, mlir.ir.OpResult):
         return None
     op = value.owner.operation
-    if view is None or not hasattr(view, "spec"):
+    if view is None or not view.op_name:
         return View(op) if registry.is_ours(op) else None
-    return view(op) if op.name == f"rlx.{view.spec.name}" else None
+    return view(op) if op.name == view.op_name else None
 
 
 def has_one_use(value: mlir.Value) -> bool:
@@ -220,17 +234,17 @@ class Rewriter:
 # --- the driver ---------------------------------------------------------------------------------------
 
 
-Tried = list[tuple[Pattern, type[View]]]
+Tried = list[tuple[PatternSource, type[View]]]
 
 
-def by_root(patterns: Iterable[Pattern]) -> tuple[dict[str, Tried], Tried]:
+def by_root(patterns: Iterable[PatternSource]) -> tuple[dict[str, Tried], Tried]:
     """Return the patterns to try on an op by its name, and those for ops without an entry."""
     by_op: dict[str, Tried] = {}
     everywhere: Tried = []
     for entry in patterns:
         for root in entry.roots:
-            if hasattr(root, "spec"):
-                by_op.setdefault(f"rlx.{root.spec.name}", [*everywhere]).append((entry, root))
+            if root.op_name:
+                by_op.setdefault(root.op_name, [*everywhere]).append((entry, root))
                 continue
             everywhere.append((entry, root))
             for others in by_op.values():
@@ -241,7 +255,9 @@ def by_root(patterns: Iterable[Pattern]) -> tuple[dict[str, Tried], Tried]:
 Standing = dict[Any, tuple[str, "mlir.Location"]]
 
 
-def rewrite(scope: Any, patterns: Iterable[Pattern], note: str, standing: Standing | None = None) -> RewriteCounts:
+def rewrite(
+    scope: Any, patterns: Iterable[PatternSource], note: str, standing: Standing | None = None
+) -> RewriteCounts:
     """Apply patterns to the ops of a module, including regions, to a fixpoint, and erase ops without uses.
 
     Ops are visited in program order, and again when a neighbour has changed: an op that reads a changed value, or that
@@ -250,7 +266,7 @@ def rewrite(scope: Any, patterns: Iterable[Pattern], note: str, standing: Standi
 
     Args:
         scope: A module or function.
-        patterns: The patterns; those for the same op are tried in this order.
+        patterns: The patterns and tables of patterns; those for the same op are tried in this order.
         note: The name in the locations of new ops, such as the name of the pass.
         standing: Filled with each rewrite whose result has not been replaced by a later one: value -> (pattern,
             location of the op).
@@ -272,7 +288,7 @@ def rewrite(scope: Any, patterns: Iterable[Pattern], note: str, standing: Standi
 
 
 class _PatternDriver:
-    def __init__(self, scope: Any, patterns: Iterable[Pattern], note: str, standing: Standing | None):
+    def __init__(self, scope: Any, patterns: Iterable[PatternSource], note: str, standing: Standing | None):
         self.note, self.standing = note, standing
         self.counts = RewriteCounts()
         self.by_op, self.everywhere = by_root(patterns)
@@ -297,20 +313,22 @@ class _PatternDriver:
             elif patterns := by_op.get(op.name, everywhere):
                 self._visit(op, patterns)
 
-    def _visit(self, op: mlir.Operation, patterns: Sequence[tuple[Pattern, type[View]]]) -> None:
+    def _visit(self, op: mlir.Operation, patterns: Tried) -> None:
         rewriter, view = Rewriter(op, self.note), patterns[0][1](op)
-        for entry, root in patterns:
+        for source, root in patterns:
             if type(view) is not root:
                 view = root(op)
-            self.counts.visits += 1
-            given = apply_pattern(entry, view, rewriter)
-            if given is not None:
-                together = [(view, given), *rewriter.replaced]
-                self._replace(entry, op, [(v.operation, _values(entry, v, g)) for v, g in together], rewriter.new_ops)
-                return
-            if rewriter.made or rewriter.replaced:
-                rewriter.clear()
-                rewriter = Rewriter(op, self.note)
+            for entry in source.candidates(view):
+                self.counts.visits += 1
+                result = apply_pattern(entry, view, rewriter)
+                if result is not None:
+                    results = [(view, result), *rewriter.replaced]
+                    values = [(v.operation, _values(entry, v, r)) for v, r in results]
+                    self._replace(entry, op, values, rewriter.new_ops)
+                    return
+                if rewriter.made or rewriter.replaced:
+                    rewriter.clear()
+                    rewriter = Rewriter(op, self.note)
 
     def _replace(
         self,

@@ -21,6 +21,7 @@ class View:
     """
 
     spec: ClassVar[OpSpec]
+    op_name: ClassVar[str] = ""  # the name in MLIR; empty for `View`
 
     def __init__(self, operation: mlir.Operation):
         self.operation = operation
@@ -95,7 +96,7 @@ class _Attribute(_Member):
 
 
 def _make_class(name: str, spec: OpSpec) -> type[View]:
-    members: dict[str, Any] = {"spec": spec, "__doc__": spec.summary}
+    members: dict[str, Any] = {"spec": spec, "op_name": f"rlx.{spec.name}", "__doc__": spec.summary}
     names = member_names(spec)
     members |= {names[a.name]: _Attribute(a) for a in spec.attributes}
     members |= {names[o.name]: _OperandMember(spec, i) for i, o in enumerate(spec.operands)}

@@ -12,6 +12,7 @@ from rlx.ir.dtype import DType
 class View:
     operation: mlir.Operation
     spec: ClassVar[OpSpec]
+    op_name: ClassVar[str]
     operands: list[mlir.Value]
     attributes: dict[str, Any]
     def __init__(self, operation: mlir.Operation) -> None: ...

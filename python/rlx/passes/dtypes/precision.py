@@ -18,7 +18,7 @@ from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.precision_classes import OpClass, class_of
 from rlx.passes.pattern import producer
 from rlx.passes.rewrite import builder_before, collect, decompose
-from rlx.passes.simplification.simplify_rules import lossless
+from rlx.passes.simplification.simplify_cast_rules import lossless
 from rlx.support.errors import PassError, ShapeError
 from rlx.support.guards import is_list
 from rlx.support.suggestions import suggestion

@@ -16,7 +16,7 @@ from rlx.passes.dtypes.quantize_insert import LARGEST_BIAS
 from rlx.passes.integer.operands import constant
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer, rewrite
 from rlx.passes.simplification.invariants import depends_on_weights
-from rlx.passes.simplification.simplify_rules import splat
+from rlx.passes.simplification.values import splat
 
 
 def _bytes(value: mlir.Value, axis: int | None) -> views.Dequantize | None:

@@ -9,7 +9,7 @@ from rlx import mlir
 from rlx.ir.op import opview, views
 from rlx.passes.base import Pass
 from rlx.passes.pattern import Rewriter, has_one_use, pattern, producer, rewrite
-from rlx.passes.simplification.simplify_rules import splat
+from rlx.passes.simplification.values import splat
 
 
 def same_number(a: mlir.Value, b: mlir.Value) -> bool:

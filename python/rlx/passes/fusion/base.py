@@ -25,7 +25,7 @@ from rlx.passes.claims import fusions_of_target
 from rlx.passes.fusion.cost import Estimate, only_where_it_pays
 from rlx.passes.fusion.explain import explain
 from rlx.passes.packages import PREFIX
-from rlx.passes.pattern import Pattern, Rewriter, Standing, rewrite
+from rlx.passes.pattern import Pattern, PatternSource, Rewriter, Standing, rewrite
 from rlx.passes.simplification.invariants import is_parameter
 from rlx.support.errors import PassError
 from rlx.support.suggestions import suggestion
@@ -44,7 +44,7 @@ class Fusion(Pass, idempotent=True, abstract=True):
 
     makes: ClassVar[str]
     patterns: ClassVar[tuple[Pattern, ...]]
-    helpers: ClassVar[tuple[Pattern, ...]] = ()
+    helpers: ClassVar[tuple[PatternSource, ...]] = ()
     weighed: ClassVar[bool] = False
 
     @classmethod

@@ -10,7 +10,7 @@ only on weights are free.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlx import mlir
@@ -144,4 +144,4 @@ def only_where_it_pays(pattern: Pattern, costs: Costs) -> Pattern:
         given = pattern.function(op, rewriter)
         return given if given is None or estimate(op, rewriter, costs).pays else None
 
-    return Pattern(pattern.name, pattern.roots, function)
+    return replace(pattern, function=function)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rlx import mlir
 from rlx.ir.op.costs import Costs
+from rlx.ir.op.views import View
 from rlx.passes.fusion.cost import Estimate, estimate
 from rlx.passes.pattern import Pattern, Rewriter, apply_pattern, by_root
 from rlx.passes.rewrite import collect, is_unread
@@ -45,14 +46,20 @@ def explain(module: mlir.Module, patterns: Iterable[Pattern], costs: Costs | Non
     for op in collect(module):
         if is_unread(op):
             continue
-        for entry, root in by_op.get(op.name, everywhere):
-            misses: list[tuple[str, str]] = []
-            rewriter = Rewriter(op, "explain", misses)
+        for source, root in by_op.get(op.name, everywhere):
             view = root(op)
-            given = apply_pattern(entry, view, rewriter)
-            weighed = None if given is None or costs is None else estimate(view, rewriter, costs)
-            rewriter.clear()
-            if given is not None:
-                yield FusionFinding(entry, op, estimate=weighed)
-            elif misses:
-                yield FusionFinding(entry, op, *misses[0])
+            for entry in source.candidates(view):
+                yield from _findings(entry, view, costs)
+
+
+def _findings(entry: Pattern, view: View, costs: Costs | None) -> Iterator[FusionFinding]:
+    """Yield the result of a pattern on an op if it matches or nearly matches."""
+    misses: list[tuple[str, str]] = []
+    rewriter = Rewriter(view.operation, "explain", misses)
+    result = apply_pattern(entry, view, rewriter)
+    weighed = None if result is None or costs is None else estimate(view, rewriter, costs)
+    rewriter.clear()
+    if result is not None:
+        yield FusionFinding(entry, view.operation, estimate=weighed)
+    elif misses:
+        yield FusionFinding(entry, view.operation, *misses[0])

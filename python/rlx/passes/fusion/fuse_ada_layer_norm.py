@@ -11,7 +11,7 @@ from rlx.ir.shape import shape_of
 from rlx.ops.lift import broadcasts_to
 from rlx.passes.fusion.base import ELSEWHERE, USE_RESULT, Fusion, operand_pairs
 from rlx.passes.pattern import Rewriter, feeder, has_one_use, pattern, producer
-from rlx.passes.simplification.simplify_rules import splat
+from rlx.passes.simplification.values import splat
 
 
 @pattern

@@ -25,7 +25,7 @@ from rlx.passes.integer.value_ranges import ValueRange, ValueRanges
 from rlx.passes.pattern import has_one_use, producer
 from rlx.passes.rewrite import builder_before
 from rlx.passes.simplification.invariants import WeightValues, depends_on_weights
-from rlx.passes.simplification.simplify_rules import splat
+from rlx.passes.simplification.values import splat
 from rlx.support.errors import PassError
 
 # The fixed scales and zero points of values in [0, 1) and in [-1, 1), which do not depend on calibration.

@@ -12,7 +12,7 @@ from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import operand_pairs
 from rlx.passes.origins import Origin, origin_of
 from rlx.passes.pattern import producer
-from rlx.passes.simplification.simplify_rules import splat
+from rlx.passes.simplification.values import splat
 
 
 @dataclass(frozen=True)

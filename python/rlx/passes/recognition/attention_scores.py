@@ -12,7 +12,7 @@ from rlx.passes.fusion.base import operand_pairs
 from rlx.passes.origins import origin_of, without_scale
 from rlx.passes.pattern import producer
 from rlx.passes.recognition.attention_masks import Mask
-from rlx.passes.simplification.simplify_rules import splat
+from rlx.passes.simplification.values import splat
 
 
 @dataclass(frozen=True)

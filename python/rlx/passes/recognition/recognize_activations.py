@@ -11,7 +11,8 @@ from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import Fusion, operand_pairs
 from rlx.passes.pattern import Rewriter, pattern, producer
-from rlx.passes.simplification.simplify_rules import known_condition, splat
+from rlx.passes.simplification.identities import KNOWN_CHOICES
+from rlx.passes.simplification.values import splat
 
 _DEEPEST = 6  # maximum depth of ops in a product or polynomial
 _GELU = math.sqrt(2 / math.pi)
@@ -145,4 +146,4 @@ class RecognizeActivations(Fusion, name="rlx-recognize-activations"):
 
     makes = "activation"
     patterns = (sigmoid, silu, relu, gelu_by_tanh)
-    helpers = (known_condition,)
+    helpers = (KNOWN_CHOICES,)

@@ -15,7 +15,7 @@ from rlx.passes.pattern import Rewriter, pattern
 from rlx.passes.recognition.attention_masks import Mask, is_causal
 from rlx.passes.recognition.attention_scores import Contraction, Scores, contraction_of, scores_of
 from rlx.passes.recognition.recognize_heads import grouped_heads, packed_heads, scaled_operands
-from rlx.passes.simplification.simplify_rules import known_condition
+from rlx.passes.simplification.identities import KNOWN_CHOICES
 from rlx.passes.simplification.simplify_shape_rules import shape_chain, transpose_chain
 
 # Scores as low as this have weight 0 next to any other score, for all realistic added values.
@@ -237,4 +237,4 @@ class RecognizeAttention(Fusion, name="rlx-recognize-attention"):
 
     makes = "attention"
     patterns = (attention_of_primitives, scaled_operands, grouped_heads, packed_heads)
-    helpers = (known_condition, transpose_chain, shape_chain)
+    helpers = (KNOWN_CHOICES, transpose_chain, shape_chain)

@@ -15,7 +15,8 @@ from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import Fusion, operand_pairs
 from rlx.passes.origins import Origin, mean_of, origin_of, stands_beside
 from rlx.passes.pattern import Rewriter, has_one_use, pattern, producer
-from rlx.passes.simplification.simplify_rules import known_condition, splat
+from rlx.passes.simplification.identities import KNOWN_CHOICES
+from rlx.passes.simplification.values import splat
 
 
 @pattern
@@ -275,4 +276,4 @@ class RecognizeNorms(Fusion, name="rlx-recognize-norms"):
 
     makes = "layer_norm"
     patterns = (normalised, scaled_norm, shifted_norm, grouped_norm, weighted_groups)
-    helpers = (known_condition,)
+    helpers = (KNOWN_CHOICES,)

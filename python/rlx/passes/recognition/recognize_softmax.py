@@ -11,7 +11,8 @@ from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import Fusion, operand_pairs
 from rlx.passes.origins import origin_of, stands_beside, statistic_of
 from rlx.passes.pattern import Rewriter, pattern, producer
-from rlx.passes.simplification.simplify_rules import known_condition, splat
+from rlx.passes.simplification.identities import KNOWN_CHOICES
+from rlx.passes.simplification.values import splat
 
 
 @pattern
@@ -63,4 +64,4 @@ class RecognizeSoftmax(Fusion, name="rlx-recognize-softmax"):
 
     makes = "softmax"
     patterns = (softmax,)
-    helpers = (known_condition,)
+    helpers = (KNOWN_CHOICES,)

@@ -11,7 +11,7 @@ from rlx.ir.op import opview, views
 from rlx.ir.shape import shape_of
 from rlx.ops.lift import broadcast
 from rlx.passes.pattern import Rewriter, feeder, has_one_use, pattern, producer
-from rlx.passes.simplification.simplify_rules import if_alike, scalar
+from rlx.passes.simplification.values import if_alike, scalar
 
 # --- chains -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,436 @@
+"""Algebraic identities: each row holds in each of its dtypes, `rlx-simplify` applies it, and nothing else matches it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx import mlir
+from rlx.ir.dtype import FLOATS, INTEGERS, REAL, DType, dtype
+from rlx.ir.op import attributes, registry
+from rlx.passes.pattern import count_rewrites, rewrite
+from rlx.passes.rewrite import collect
+from rlx.passes.runner import clone_module
+from rlx.passes.simplification.algebra import AlgebraicIdentity, IdentityTable, approximation, identity
+from rlx.passes.simplification.expressions import (
+    AnyNumber,
+    Application,
+    Expression,
+    Limit,
+    Literal,
+    Variable,
+    any_numbers,
+    binary,
+    equal,
+    represent,
+    value_in,
+    variables,
+)
+from rlx.passes.simplification.identities import EXACT, FAST, KNOWN_CHOICES
+from tests.bit_patterns import bit_patterns
+
+# Pairs of numbers for rows with two of them: the first pair is small enough for every row to match.
+_PAIRS = [(3.0, 2.0), (1.0, 0.0), (0.25, -8.0), (2.0, 2.0)]
+x, y, z = variables("x", "y", "z")
+a, b = any_numbers("a", "b")
+
+every_row = pytest.mark.parametrize("row", FAST.rows, ids=str)
+
+
+# --- graphs of a side -----------------------------------------------------------------------------------
+
+
+def conditions(side: Expression) -> set[Expression]:
+    return {part.operands[0] for part in side.parts if isinstance(part, Application) and part.op == "where"}
+
+
+class Sides:
+    """Graphs that compute expressions of the same variables and numbers in a dtype."""
+
+    def __init__(self, row: AlgebraicIdentity, kind: DType, numbers: Mapping[str, float]):
+        self.kind, self.numbers = kind, numbers
+        self.conditions = conditions(row.left)
+
+    def graph(self, *sides: Expression, shapes: Mapping[str, tuple[int, ...]] | None = None) -> rlx.Graph:
+        """Return a graph with the value of each expression. Without shapes, all variables are vectors of the same size."""
+        g: Any = rlx.Graph("main")
+        parts = [part for side in sides for part in side.parts if isinstance(part, Variable)]
+        names = {part.name: part in self.conditions for part in parts}
+        inputs = {
+            name: g.input(name, (shapes or {}).get(name, ("n",)), "bool" if is_bool else self.kind)
+            for name, is_bool in names.items()
+        }
+        results = [(self._built(g, side, inputs), side) for side in sides]
+        g.set_outputs([g.stop_gradient(r) if isinstance(side, Variable) else r for r, side in results])
+        return g
+
+    def _built(self, g: Any, part: Expression, inputs: dict[str, Any]) -> Any:
+        if isinstance(part, Variable):
+            return inputs[part.name]
+        if isinstance(part, Application):
+            operands = [self._built(g, operand, inputs) for operand in part.operands]
+            return g.emit(part.op, operands, **({"kind": part.kind} if part.kind else {}))
+        if isinstance(part, Literal):
+            is_condition = isinstance(part.value, bool)
+            return g.constant(np.array(part.value).astype(np.bool_ if is_condition else self.kind.numpy))
+        assert isinstance(part, (AnyNumber, Limit))
+        number = self.numbers[part.name] if isinstance(part, AnyNumber) else part.of(self.kind)
+        return g.constant(np.array(number).astype(self.kind.numpy))
+
+
+def bindings(row: AlgebraicIdentity, kind: DType) -> list[dict[str, float]]:
+    """Return values of the row's numbers that exist in a dtype."""
+    names = sorted({part.name for part in row.left.parts if isinstance(part, AnyNumber)})
+    pairs = _PAIRS if names else [(1.0, 1.0)]
+    bound: list[dict[str, float]] = [dict(zip(names, pair, strict=False)) for pair in pairs]
+    if not kind.is_float:
+        bound = [{name: int(v) for name, v in numbers.items()} for numbers in bound]
+        bound = [n for n in bound if kind.is_signed or min(n.values(), default=0) >= 0]
+    return bound
+
+
+def applied(graph: rlx.Graph, *rows: AlgebraicIdentity) -> tuple[rlx.Graph, Counter[str]]:
+    """Return the graph after these rows alone, and the number of applications of each."""
+    module = clone_module(graph.module)
+    with mlir.entered():
+        counts = rewrite(module, [IdentityTable(rows)], "test")
+        assert module.operation.verify()
+    return rlx.Graph.from_module(module, graph.name_symbol), counts.rewrites
+
+
+# --- values ------------------------------------------------------------------------------------------------
+
+
+def edge_values(kind: DType) -> np.ndarray:
+    """Return the special values of a dtype, and ordinary ones."""
+    if kind.storage:
+        return bit_patterns(kind, 16)
+    if kind.is_bool:
+        return np.array([False, True])
+    if kind.is_complex:
+        parts = [0.0, -0.0, 1.0, -2.5, math.inf, -math.inf, math.nan, float(kind.part.max)]
+        return np.array([complex(p, q) for p in parts for q in parts], kind.numpy)
+    if kind.is_integer:
+        low, high = int(kind.min), int(kind.max)
+        return np.array(sorted({low, low + 1, *(v for v in (-1, 0, 1, 2, 7) if v >= low), high - 1, high}), kind.numpy)
+    layout = kind.float_format
+    assert layout is not None
+    normal = layout.smallest_normal
+    sizes = [0.0, normal * 2.0**-layout.mantissa, normal, 0.7, 1.0, 1 + kind.eps, 2.0, float(kind.max), math.inf]
+    return np.array([s * size for size in sizes for s in (1, -1)] + [math.nan]).astype(kind.numpy)
+
+
+def arrays(graph: rlx.Graph, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Return inputs with all combinations of values."""
+    grids = [np.array([False, True]) if arg.dtype.is_bool else values for arg in graph.arguments]
+    points = [grid.ravel() for grid in np.meshgrid(*grids, indexing="ij")]
+    return {argument.name: point for argument, point in zip(graph.arguments, points, strict=True)}
+
+
+def bits(array: np.ndarray) -> bytes:
+    """Return the bits of all elements, with one NaN for all."""
+    parts: Any = np.array(array).view(dtype(array.dtype).part.numpy)
+    parts[parts != parts] = math.nan if dtype(array.dtype).is_inexact else 0
+    return parts.tobytes()
+
+
+def filled(result: np.ndarray, size: int) -> np.ndarray:
+    return np.ascontiguousarray(np.broadcast_to(result, (size,)))
+
+
+# --- every row ---------------------------------------------------------------------------------------------
+
+
+def test_rows_have_different_names_and_dtypes() -> None:
+    assert len({str(row) for row in FAST.rows}) == len(FAST.rows)
+    assert all(row.dtypes for row in FAST.rows)
+    assert {row.is_exact for row in EXACT.rows} == {True}
+
+
+@pytest.mark.parametrize("row", EXACT.rows, ids=str)
+def test_both_sides_of_an_identity_have_the_same_bits(row: AlgebraicIdentity) -> None:
+    for kind in map(dtype, sorted(row.dtypes)):
+        matches = 0
+        for numbers in bindings(row, kind):
+            if row.when is not None and not row.when(**numbers):
+                continue
+            sides = Sides(row, kind, numbers)
+            both, left = sides.graph(row.left, row.right), sides.graph(row.left)
+            inputs = arrays(both, edge_values(kind))
+            size = len(next(iter(inputs.values())))
+            with np.errstate(all="ignore"):
+                expected, other = rlx.evaluate(both, inputs)
+                rewritten, counts = applied(left, row)
+                (result,) = rlx.evaluate(rewritten, {arg.name: inputs[arg.name] for arg in left.arguments})
+            where = f"{row} in {kind} with {numbers}"
+            assert expected.dtype == other.dtype == result.dtype, where
+            assert bits(filled(other, size)) == bits(expected), where
+            assert bits(result) == bits(expected), where
+            matches += counts[str(row)]
+        assert matches, f"{row} was never applied in {kind}"
+
+
+@pytest.mark.parametrize("row", [row for row in FAST.rows if not row.is_exact], ids=str)
+def test_both_sides_of_an_approximation_are_close(row: AlgebraicIdentity) -> None:
+    """Elements where a part of a side is NaN or infinite are not compared."""
+    for kind in map(dtype, sorted(row.dtypes)):
+        eps, matches = kind.eps, 0
+        values = np.array([0.0, -0.0, 0.25, 0.7, 1.0, 1.5, 2.0, -0.6, -1.9]).astype(kind.numpy)
+        for numbers in bindings(row, kind):
+            sides = Sides(row, kind, numbers)
+            parts = list(dict.fromkeys([row.left, row.right, *row.left.parts, *row.right.parts]))
+            every = sides.graph(*parts)
+            inputs = arrays(every, values)
+            size = len(next(iter(inputs.values())))
+            left = sides.graph(row.left)
+            rewritten, counts = applied(left, row)
+            with np.errstate(all="ignore"):
+                results = [filled(r, size).astype(np.complex128) for r in rlx.evaluate(every, inputs)]
+                (result,) = rlx.evaluate(rewritten, inputs)
+                usable = np.isfinite(results).all(0)
+                scale = np.max(np.abs(results), 0) * 16 * eps
+            expected, other = results[0], results[1]
+            for value in (other, filled(result, size).astype(np.complex128)):
+                error = np.abs(value[usable] - expected[usable])
+                assert (error <= scale[usable]).all(), f"{row} in {kind} with {numbers}"
+            assert usable.any()
+            matches += counts[str(row)]
+        assert matches, f"{row} was never applied in {kind}"
+
+
+@every_row
+def test_the_pass_applies_the_row(row: AlgebraicIdentity) -> None:
+    for kind in map(dtype, sorted(row.dtypes)):
+        graph = Sides(row, kind, bindings(row, kind)[0]).graph(row.left)
+        with count_rewrites() as counts:
+            rlx.passes.run(graph, "rlx-simplify" if row.is_exact else "rlx-simplify{fast-math}")
+        assert counts.rewrites[str(row)], f"{row} in {kind}: {dict(counts.rewrites)}"
+
+
+@every_row
+def test_other_dtypes_do_not_match(row: AlgebraicIdentity) -> None:
+    for kind in (k for k in map(dtype, (*REAL, "bool", "c64")) if k.name not in row.dtypes):
+        try:
+            graph = Sides(row, kind, {"a": 3, "b": 2}).graph(row.left)
+        except rlx.Error:
+            continue  # the op does not take the dtype
+        same_name = [r for r in FAST.rows if str(r) == str(row)]
+        if not any(kind.name in r.dtypes for r in same_name) and not (kind.is_complex and "abs(abs(x))" in str(row)):
+            assert not applied(graph, row)[1], f"{row} in {kind}"
+
+
+# --- neighbours --------------------------------------------------------------------------------------------
+
+
+def renamed(side: Expression) -> str:
+    """Return the text of an expression with its variables numbered in order."""
+    names: dict[Expression, Expression] = {}
+
+    def number(part: Expression) -> Expression:
+        if isinstance(part, Application):
+            return Application(part.op, part.kind, tuple(map(number, part.operands)))
+        if isinstance(part, (Variable, AnyNumber)):
+            return names.setdefault(part, Variable(f"{type(part).__name__}{len(names)}"))
+        return part
+
+    return str(number(side))
+
+
+def neighbours(part: Expression, once: frozenset[Expression]) -> Iterator[Expression]:
+    """Yield expressions that differ in one place: a number, one occurrence of a variable, a kind, the order of operands."""
+    if isinstance(part, Literal) and not isinstance(part.value, bool):
+        for value in (part.value + 1, -part.value, 0.5 * part.value):
+            if not equal(value, part.value):
+                yield Literal(value, repr(value))
+    elif isinstance(part, Literal) or (isinstance(part, Variable) and part not in once):
+        yield Variable("other")
+    elif isinstance(part, Application):
+        for index, operand in enumerate(part.operands):
+            for changed in neighbours(operand, once):
+                yield Application(part.op, part.kind, (*part.operands[:index], changed, *part.operands[index + 1 :]))
+        if part.op == "binary":
+            yield Application(part.op, part.kind, part.operands[::-1])
+        if part.kind:
+            for kind in registry.card(part.op).kinds:  # type: ignore[attr-defined]
+                if kind != part.kind:
+                    yield Application(part.op, kind, part.operands)
+
+
+@every_row
+def test_neighbours_do_not_match(row: AlgebraicIdentity) -> None:
+    occurrences = Counter(part for part in row.left.parts if isinstance(part, Variable))
+    once = frozenset(part for part, count in occurrences.items() if count == 1)
+    orders, kind = {renamed(order) for order in row.orders}, dtype(min(row.dtypes & {*REAL} or row.dtypes))
+    tried = 0
+    for other in neighbours(row.left, once):
+        assert isinstance(other, Application)
+        literals = [part for part in other.parts if isinstance(part, Literal)]
+        if renamed(other) in orders or any(value_in(part, kind, {}) is None for part in literals):
+            continue
+        sides = Sides(row, kind, bindings(row, kind)[0])
+        sides.conditions |= conditions(other)
+        try:
+            graph = sides.graph(other)
+        except rlx.Error:
+            continue  # the op does not take the dtype
+        tried += 1
+        assert not applied(graph, row)[1], f"{row} matches {other}"
+    assert tried or row.left.op == "where"
+
+
+def test_zeros_match_with_their_sign() -> None:
+    row = identity(x + -0.0, x, FLOATS)
+    for kind in map(dtype, FLOATS):
+        sides = Sides(row, kind, {})
+        assert applied(sides.graph(x + -0.0), row)[1] and applied(sides.graph(-0.0 + x), row)[1]
+        assert not applied(sides.graph(x + 0.0), row)[1]
+
+
+def test_a_repeated_number_matches_equal_numbers_only() -> None:
+    row = identity(x * a - y * a, (x - y) * a, INTEGERS)
+    for second, matches in ((3, True), (2, False)):
+        graph = Sides(row, dtype("i32"), {"a": 3, "b": second}).graph(x * a - y * b)
+        assert bool(applied(graph, row)[1]) == matches
+
+
+def test_numbers_in_other_forms_match() -> None:
+    """A constant of several equal elements, an expanded one, and not one of different elements."""
+    row = identity(x * 1, x, FLOATS)
+    for number, matches in ((np.ones(3), True), (np.ones((1, 3)), False), (np.array([1.0, 1.0, 2.0]), False)):
+        g: Any = rlx.Graph("main")
+        g.set_outputs([g.input("x", (3,)) * g.constant(number.astype(np.float32))])
+        assert bool(applied(g, row)[1]) == matches
+    g = rlx.Graph("main")
+    g.set_outputs([g.input("x", (2, 3)) * g.expand(g.constant(np.ones(3, np.float32)), (2, 3))])
+    assert applied(g, row)[1]
+
+
+# --- shapes ------------------------------------------------------------------------------------------------
+
+_SHAPES = [(2, 3), (3,), (2, 1), ()]
+
+
+@every_row
+def test_operands_that_broadcast_keep_the_type_of_the_result(row: AlgebraicIdentity) -> None:
+    kind = dtype(min(row.dtypes & {"f32", "i32"}) if row.dtypes & {"f32", "i32"} else min(row.dtypes))
+    names = sorted({part.name for part in row.left.parts if isinstance(part, Variable)})
+    rng = np.random.default_rng(0)
+    for shapes in itertools.product(_SHAPES, repeat=len(names)):
+        sides = Sides(row, kind, bindings(row, kind)[0])
+        graph = sides.graph(row.left, shapes=dict(zip(names, shapes, strict=True)))
+        inputs = {arg.name: rng.uniform(0.5, 3, arg.shape.static).astype(arg.dtype.numpy) for arg in graph.arguments}
+        rewritten, counts = applied(graph, row)
+        assert counts[str(row)] and [str(t.shape) for t in rewritten.outputs] == [str(t.shape) for t in graph.outputs]
+        for old, new in zip(rlx.evaluate(graph, inputs), rlx.evaluate(rewritten, inputs), strict=True):
+            np.testing.assert_allclose(new, old, *((0, 0) if row.is_exact else (1e-5, 1e-5)))
+
+
+def test_a_number_that_widens_a_variable_does_not_match() -> None:
+    g: Any = rlx.Graph("main")
+    g.set_outputs([g.input("x", (3,)) * g.constant(np.ones((2, 3), np.float32))])
+    assert not applied(g, *EXACT.rows)[1]
+
+
+# --- numbers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*map(dtype, FLOATS)], ids=str)
+def test_new_numbers_are_finite_and_normal(kind: DType) -> None:
+    layout = kind.float_format
+    assert layout is not None
+    large, small = float(kind.max), layout.smallest_normal
+    rows = [row for row in FAST.rows if any(isinstance(part, AnyNumber) for part in row.left.parts)]
+    assert rows
+    for row, first, second in itertools.product(rows, (large, small, 0.0, 3.0), (large, -large, small, 0.0, 3.0)):
+        if kind.name not in row.dtypes:
+            continue
+        graph = Sides(row, kind, {"a": first, "b": second}).graph(row.left)
+        rewritten, _ = applied(graph, row)
+        for op in collect(rewritten.module, ("constant",)):
+            number = float(attributes.read(registry.card("constant").spec, op)["value"])
+            assert number == 0 or small <= abs(number) <= large, f"{row} with {first} and {second}: {number}"
+
+
+@pytest.mark.parametrize(("kind", "numbers"), [("f16", (200, 400)), ("f32", (1e30, 1e30)), ("f16", (1e-4, 1e-4))])
+def test_products_of_numbers_stay_where_they_leave_the_range(kind: str, numbers: tuple[float, float]) -> None:
+    row = approximation(x * a * b, x * (a * b), FLOATS)
+    graph = Sides(row, dtype(kind), dict(zip("ab", numbers, strict=True))).graph(x * a * b)
+    assert not applied(graph, row)[1]
+
+
+def test_an_identity_does_not_round_or_wrap_a_number() -> None:
+    row = identity(x + a + b, x + (a + b), (*INTEGERS, *FLOATS))
+    for kind, numbers, matches in (
+        *(("f32", (2.0**24, 1.0), False), ("f32", (2.0**24, 2.0), True), ("f16", (65504.0, 32.0), False)),
+        *(("i8", (100, 27), True), ("i8", (100, 28), False), ("u8", (200, 55), True), ("u8", (200, 56), False)),
+    ):
+        graph = Sides(row, dtype(kind), dict(zip("ab", numbers, strict=True))).graph(x + a + b)
+        assert bool(applied(graph, row)[1]) == matches, (kind, numbers)
+
+
+def test_numbers_are_represented_as_they_are_or_not_at_all() -> None:
+    for kind in map(dtype, (*INTEGERS, "bool")):
+        assert represent(Fraction(int(kind.max)), kind, True) == kind.max
+        assert represent(Fraction(int(kind.max) + 1), kind, True) is None
+        assert represent(Fraction(1, 2), kind, True) is None
+    for kind in map(dtype, FLOATS):
+        assert represent(Fraction(10) ** 400, kind, True) is None
+        assert represent(Fraction(1, 3), kind, False) is None
+        assert represent(Fraction(1, 3), kind, True) == float(np.array(1 / 3).astype(kind.numpy))
+
+
+# --- ops with other users ------------------------------------------------------------------------------------
+
+
+def test_work_is_not_repeated() -> None:
+    """`exp(x)·exp(y)` stays where one of the functions has another user; a row with one op on the right applies."""
+    g: Any = rlx.Graph("main")
+    u, v = g.input("u", (3,)), g.input("v", (3,))
+    e, n = g.exp(u), g.neg(v)
+    g.set_outputs([e * g.exp(v), e, u + n, n])
+    names = [str(row) for row in FAST.rows]
+    assert {"exp(x) * exp(y) -> exp(x + y)", "x + -y -> x - y"} <= {*names}
+    assert dict(applied(g, *FAST.rows)[1]) == {"x + -y -> x - y": 1}
+
+
+# --- rows ----------------------------------------------------------------------------------------------------
+
+
+def test_a_row_with_an_unknown_name_is_an_error() -> None:
+    with pytest.raises(rlx.Error, match="uses y, which its left side lacks"):
+        identity(x + 0, y, INTEGERS)
+    with pytest.raises(rlx.Error, match="uses b, which its left side lacks"):
+        identity(x + a, x, INTEGERS, when=lambda b: b == 0)
+
+
+def test_a_condition_reads_the_numbers() -> None:
+    row = identity(x + a, x, INTEGERS, when=lambda a: a == 0)
+    for number, matches in ((0, True), (1, False)):
+        assert bool(applied(Sides(row, dtype("i32"), {"a": number}).graph(x + a), row)[1]) == matches
+
+
+def test_the_text_of_a_row_reads_as_mathematics() -> None:
+    shift = binary("shift_left")
+    texts = {
+        "x - (y - z) -> x": identity(x - (y - z), x, INTEGERS),
+        "(x + y) * z -> x * z + y * z": identity((x + y) * z, x * z + y * z, INTEGERS),
+        "-(x + -y) -> y - x": identity(-(x + -y), y - x, INTEGERS),
+        "shift_left(x, 0) -> x": identity(shift(x, 0), x, INTEGERS),
+    }
+    assert [str(row) for row in texts.values()] == [*texts]
+
+
+def test_tables_are_patterns_in_other_passes() -> None:
+    g: Any = rlx.Graph("main")
+    u = g.input("u", (3,))
+    g.set_outputs([g.where(np.array(True), u, g.neg(u))])
+    with mlir.entered():
+        assert rewrite(g.module, [KNOWN_CHOICES], "test").rewrites == {"where(True, x, y) -> x": 1}
