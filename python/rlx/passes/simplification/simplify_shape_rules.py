@@ -26,17 +26,26 @@ def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> mlir.Va
 
 
 @pattern
-def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: Rewriter) -> mlir.Value | None:
-    """An expanded operand of an op that broadcasts its operands to the same shape anyway."""
-    values = op.operands
+def expanded_operand(
+    op: views.Binary | views.Compare | views.Where | views.Matmul, rewriter: Rewriter
+) -> mlir.Value | None:
+    """An expanded operand of an op that broadcasts its operands to the same shape anyway; a matmul does for batch axes."""
+    values, fixed = op.operands, 2 if isinstance(op, views.Matmul) else 0
     for i, value in enumerate(values):
         inner = producer(value, views.Expand)
-        if inner is None:
+        if inner is None or _last_dims(inner.x, fixed) != _last_dims(value, fixed):
             continue
         changed = [*values[:i], inner.x, *values[i + 1 :]]
-        if broadcast(*(shape_of(v).dims for v in changed)) == shape_of(op.result).dims:
+        shapes = [shape_of(v) for v in (*changed, op.result)]
+        *batches, result = (shape.dims[: shape.rank - fixed] for shape in shapes)
+        if broadcast(*batches) == result:
             return rewriter.emit(op.spec.name, changed, **op.attributes)
     return None
+
+
+def _last_dims(value: mlir.Value, count: int) -> tuple[Dim, ...]:
+    dims = shape_of(value).dims
+    return dims[len(dims) - count :] if count <= len(dims) else ()
 
 
 @pattern
@@ -238,19 +247,6 @@ def transposed_factor(op: views.DotGeneral, rewriter: Rewriter) -> mlir.Value | 
 
 
 # --- broadcasts ---------------------------------------------------------------------------------------
-
-
-@pattern
-def expanded_factor(op: views.Matmul, rewriter: Rewriter) -> mlir.Value | None:
-    """An operand of a product that is expanded along batch axes. The product broadcasts these anyway."""
-    for i, value in enumerate(op.operands):
-        inner = producer(value, views.Expand)
-        if inner is None or shape_of(inner.x).rank < 2 or shape_of(inner.x).dims[-2:] != shape_of(value).dims[-2:]:
-            continue
-        operands = [inner.x if i == k else v for k, v in enumerate(op.operands)]
-        if broadcast(*(shape_of(v).dims[:-2] for v in operands)) == shape_of(op.result).dims[:-2]:
-            return rewriter.emit("matmul", operands)
-    return None
 
 
 @pattern
