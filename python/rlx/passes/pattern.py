@@ -67,7 +67,7 @@ class Pattern:
 
 
 class PatternSource(Protocol):
-    """What the driver takes: a pattern, or a table of many that selects those that may match an op."""
+    """A pattern, or a table that selects those of its patterns that may match an op."""
 
     @property
     def roots(self) -> tuple[type[View], ...]:

@@ -272,9 +272,9 @@ class IdentityTable:
         self.rows = tuple(rows)
         self.roots = tuple(dict.fromkeys(root for row in self.rows for root in row.pattern.roots))
         self._patterns = [row.pattern for row in self.rows]
-        self._by_kind: dict[tuple[str, str], _Selection] = {}
+        self._by_kind: dict[tuple[str, str], _RowsOfKind] = {}
         for number, row in enumerate(self.rows):
-            self._by_kind.setdefault((row.left.op, row.left.kind), _Selection()).add(number, row)
+            self._by_kind.setdefault((row.left.op, row.left.kind), _RowsOfKind()).add(number, row)
 
     def candidates(self, op: View) -> Sequence[Pattern]:
         """Return the rows that may match an op, in the order of the table."""
@@ -284,7 +284,7 @@ class IdentityTable:
         return [self._patterns[number] for number in selection.numbers(op.operation.operands)]
 
 
-class _Selection:
+class _RowsOfKind:
     """The numbers of the rows for ops of one kind, by what an operand has to be, or by two operands that are the same."""
 
     def __init__(self) -> None:

@@ -215,7 +215,7 @@ def value_in(number: Expression, dtype: DType, bindings: Bindings, rounds: bool 
     Args:
         number: The expression.
         dtype: A dtype that is not complex.
-        bindings: The numbers that its `AnyNumber`s stand for.
+        bindings: The numbers of its `AnyNumber`s, by name.
         rounds: Whether the value may be rounded to a number of the dtype, which is finite, and not a subnormal.
     """
     if isinstance(number, Limit):
