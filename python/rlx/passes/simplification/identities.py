@@ -27,6 +27,11 @@ neg, relu, round_, exp, log, sqrt, rsqrt = map(activation, ("neg", "relu", "roun
 abs_, maximum, minimum = activation("abs"), binary("max"), binary("min")
 shift_left, shift_right = binary("shift_left"), binary("shift_right")
 
+
+def _not_negative(a: float, b: float) -> bool:
+    return a >= 0 and b >= 0
+
+
 # --- exact ------------------------------------------------------------------------------------------------
 
 # Choices by a known condition, and between equal values.
@@ -65,8 +70,8 @@ _EXACT_ROWS = (
     identity(relu(relu(x)), relu(x), REAL),
     identity(round_(round_(x)), round_(x), FLOATS),
     # Shifts in a row. A shift by a negative number gives 0 or -1, as one by all bits does.
-    identity(shift_left(shift_left(x, a), b), shift_left(x, a + b), INTEGERS, when=lambda a, b: a >= 0 and b >= 0),
-    identity(shift_right(shift_right(x, a), b), shift_right(x, a + b), INTEGERS, when=lambda a, b: a >= 0 and b >= 0),
+    identity(shift_left(shift_left(x, a), b), shift_left(x, a + b), INTEGERS, when=_not_negative),
+    identity(shift_right(shift_right(x, a), b), shift_right(x, a + b), INTEGERS, when=_not_negative),
     # Choices. IREE 3.13 gives `where(c, where(c, x, y), y)` the value of `y` if a third choice reads `y` in a kernel.
     *KNOWN_CHOICES.rows,
     identity(where(c, where(c, x, y), z), where(c, x, z), EVERY),
