@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.drawing import SEED, command, draw, is_drawn, number_of_seed
+from tests.drawing import SEED, Call, command, draw, is_drawn, number_of_seed
 
 # Compiled programs are cached in the build folder of the tree, not in the user's cache. A second run is quicker.
 os.environ.setdefault("RLX_CACHE_DIR", str(Path(__file__).resolve().parents[1] / "build" / "test-cache"))
@@ -60,13 +61,28 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"seed: {config.stash[_SEED]}" + (", all tests" if config.getoption("--full") else "")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw a sample, unless all tests are requested or tests are named with their parameters."""
-    if not config.getoption("--full") and not any("[" in argument for argument in config.args):
-        kept = draw(items, config.stash[_SEED])
-        left_out = {id(item) for item in items} - {id(item) for item in kept}
-        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
-        items[:] = kept
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
+    """Draw a sample, unless all tests are requested or tests are named with their parameters.
+
+    Pytest makes a test of each remaining set of parameters: making all of them would take each process several seconds.
+    """
+    yield
+    config = metafunc.config
+    if config.getoption("--full") or any("[" in argument for argument in config.args):
+        return
+    calls = metafunc._calls
+    kept = {id(call.callspec) for call in draw([Call(metafunc.definition, c) for c in calls], config.stash[_SEED])}
+    left_out = [call for call in calls if id(call) not in kept]
+    if left_out:
+        calls[:] = [call for call in calls if id(call) in kept]
+        config.hook.pytest_deselected(items=[metafunc.definition] * len(left_out))
+
+
+def pytest_collection_finish() -> None:
+    """Keep Python from looking for garbage among the tests, which live until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
@@ -111,11 +112,37 @@ def number_of_seed(said: str | None) -> int:
     return int(said)
 
 
-def draw(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
+@dataclass(frozen=True)
+class Call:
+    """A test with its parameters, before pytest makes an item of it.
+
+    Attributes:
+        definition: The test without parameters.
+        callspec: The parameters, as `pytest.Metafunc` has them.
+    """
+
+    definition: pytest.Item
+    callspec: Any
+
+    @property
+    def nodeid(self) -> str:
+        """The name of the test, without its parameters."""
+        return self.definition.nodeid
+
+    def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
+        """Yield the marks of a name: those of the test and of the parameters."""
+        yield from self.definition.iter_markers(name)
+        yield from (mark for mark in self.callspec.marks if mark.name == name)
+
+
+Drawable = TypeVar("Drawable", pytest.Item, Call)
+
+
+def draw(items: Sequence[Drawable], seed: int) -> list[Drawable]:
     """Return the tests of a run, in their order. One parameter is drawn after the other."""
     kept = list(items)
     for step in count():
-        cases: dict[Hashable, list[pytest.Item]] = {}
+        cases: dict[Hashable, list[Drawable]] = {}
         for item in kept:
             marks = list(item.iter_markers(_MARK))[step:]
             if marks:
@@ -139,7 +166,7 @@ def command(item: pytest.Item, seed: int) -> str:
     return f"python -m pytest --seed={seed} {shlex.quote(item.nodeid)}"
 
 
-def _chosen(members: Sequence[pytest.Item], case: Hashable, step: int, seed: int) -> list[pytest.Item]:
+def _chosen(members: Sequence[Drawable], case: Hashable, step: int, seed: int) -> list[Drawable]:
     """Return the drawn tests of one case (Efraimidis and Spirakis, "Weighted random sampling", 2006)."""
     name, of_each, weights, _ = list(members[0].iter_markers(_MARK))[step].args
     likely = {_word(item, name): weights.get(_parameters(item)[name], 1.0) for item in members}
@@ -148,7 +175,7 @@ def _chosen(members: Sequence[pytest.Item], case: Hashable, step: int, seed: int
     return [item for item in members if _word(item, name) in words]
 
 
-def _case(item: pytest.Item, undecided: Sequence[pytest.Mark]) -> Hashable:
+def _case(item: pytest.Item | Call, undecided: Sequence[pytest.Mark]) -> Hashable:
     """Return the key of a case: the test, its decided parameters, and the group of the next value."""
     test, names = item.nodeid.partition("[")[0], [mark.args[0] for mark in undecided]
     decided = ((name, _word(item, name)) for name in _parameters(item) if name not in names)
@@ -157,12 +184,12 @@ def _case(item: pytest.Item, undecided: Sequence[pytest.Mark]) -> Hashable:
     return test, *decided, *(() if groups is None else (("group", groups.get(value, ("alone", value))),))
 
 
-def _parameters(item: pytest.Item) -> Mapping[str, Any]:
+def _parameters(item: pytest.Item | Call) -> Mapping[str, Any]:
     return item.callspec.params  # type: ignore[attr-defined]
 
 
-def _word(item: pytest.Item, name: str) -> str:
-    """Return a value of a parameter as a string that is the same in every process."""
+def _word(item: pytest.Item | Call, name: str) -> str:
+    """Return a value of a parameter, or its position among the values, as a string that is the same in every process."""
     value = _parameters(item)[name]
     if value is None or isinstance(value, (str, int, float)):
         return str(value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ import pytest
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip(
-        "torch.testing._internal.common_methods_invocations", reason="PyTorch's test tools are not there"
-    )
 
 import rlx
 from rlx.ir.graph.evaluate import evaluate
@@ -27,7 +25,11 @@ from tests.importers.torch_operators import KINDS, REFUSED, UNSAID, imported
 from tests.peers.judging import problems
 from tests.peers.opinfo import Peer, operators_of, quiet
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    # Some packages of PyTorch lack its test tools. Importing them takes seconds, so it is done when they are used.
+    pytest.mark.skipif(find_spec("torch.testing._internal.common_methods_invocations") is None, reason="no test tools"),
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 torch.set_num_threads(1)
 

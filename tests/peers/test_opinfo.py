@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import islice
 
 import pytest
@@ -15,9 +16,6 @@ import pytest
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip(
-        "torch.testing._internal.common_methods_invocations", reason="PyTorch's test tools are not there"
-    )
 
 import rlx
 from rlx.ir.graph.evaluate import evaluate
@@ -32,7 +30,11 @@ from tests.peers.opinfo import DTYPES, FAMILIES, Peer, Refused, operators, pairs
 from tests.peers.unsaid import UNSAID
 from tests.peers.vocabulary import TABLE
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    # Some packages of PyTorch lack its test tools. Importing them takes seconds, so it is done when they are used.
+    pytest.mark.skipif(find_spec("torch.testing._internal.common_methods_invocations") is None, reason="no test tools"),
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 torch.set_num_threads(1)  # threads that wait for each other cost more than these small tensors
 
