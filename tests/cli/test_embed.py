@@ -19,7 +19,7 @@ TEXTS = ["the cat sleeps", "a man eats red food", "Dog!"]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
+    return write_model(tmp_path_factory.mktemp("model"), layers=1)
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def shell(line: str, environment: Mapping[str, str | None] | None = None) -> sub
         "rlx.cli.main completion bash",
         RUN,
     ],
-    of_each=3,
+    of_each=2,
 )
 def test_a_result_that_cannot_be_written_is_an_error_of_the_user(call: str, output: str, said: str) -> None:
     done = shell(f"{{{call}}} {output}")
@@ -70,7 +70,7 @@ def test_standard_input_may_be_closed(call: str) -> None:
     assert re.fullmatch(r"rlx(-opt)?: error: standard input is closed\n.*(hint|note): .*\n", done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("streams", ["2>&-", "<&- 2>&-", "2>/dev/full"])
+@drawn("streams", ["2>&-", "<&- 2>&-", "2>/dev/full"])
 def test_nobody_reads_messages(streams: str, tmp_path: Path) -> None:
     """Messages to standard error do not go to another file, although opened files get its descriptor."""
     path, output = tmp_path / "f.mlir", tmp_path / "f.rlx"
@@ -101,7 +101,7 @@ ENVIRONMENTS: dict[str, Mapping[str, str | None]] = {
 LIMITS = {"few descriptors": "ulimit -n 64", "no permissions": "umask 0777", "SIGPIPE is ignored": "trap '' PIPE"}
 
 
-@drawn("name", [*ENVIRONMENTS, *LIMITS], of_each=5)
+@drawn("name", [*ENVIRONMENTS, *LIMITS], of_each=3)
 def test_odd_environments(name: str, tmp_path: Path) -> None:
     done = shell(f"cd {tmp_path}; {LIMITS.get(name, ':')}; {{{RUN}}}", ENVIRONMENTS.get(name))
     assert done.returncode == 0 and done.stdout == "output0: f32[4]\n[0. 0. 0. 0.]\n", done.stderr

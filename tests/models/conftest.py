@@ -31,8 +31,14 @@ def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny(tiny_directory: Path) -> SentenceEmbedder:
-    return SentenceEmbedder(tiny_directory)
+def one_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a model that compiles in half the time."""
+    return write_model(tmp_path_factory.mktemp("models") / "one_layer", layers=1)
+
+
+@pytest.fixture(scope="session")
+def tiny(one_layer: Path) -> SentenceEmbedder:
+    return SentenceEmbedder(one_layer)
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ def check(embedder: SentenceEmbedder, vectors: np.ndarray, ids: list[list[int]])
     assert vectors.dtype == np.float32
 
 
-@drawn("length", [1, 5, 8, LONGEST], of_each=2)
+@drawn("length", [1, 5, 8, LONGEST])
 def test_one_sentence(tiny: SentenceEmbedder, length: int) -> None:
     ids = [[CLS, *(4 + i % 20 for i in range(length - 1))]]
     check(tiny, tiny.embed_ids(ids), ids)
@@ -74,21 +74,21 @@ def test_long_texts_are_truncated(tiny: SentenceEmbedder) -> None:
     check(tiny, tiny.embed(["cat " * 1000]), [ids])
 
 
-def test_max_length_truncates_earlier(tiny_directory: Path) -> None:
-    embedder = SentenceEmbedder(tiny_directory, max_length=8)
+def test_max_length_truncates_earlier(one_layer: Path) -> None:
+    embedder = SentenceEmbedder(one_layer, max_length=8)
     assert len(embedder.tokenize(["cat " * 9])[0]) == 8
     check(embedder, embedder.embed(["cat " * 9]), [[CLS, *[8] * 6, SEP]])
 
 
-def test_the_models_own_max_length_is_read(tiny_directory: Path, tmp_path: Path) -> None:
-    directory = shutil.copytree(tiny_directory, tmp_path / "model")
+def test_the_models_own_max_length_is_read(one_layer: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(one_layer, tmp_path / "model")
     (directory / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 4}))
     assert len(SentenceEmbedder(directory).tokenize(["cat " * 9])[0]) == 4
     assert len(SentenceEmbedder(directory, max_length=7).tokenize(["cat " * 9])[0]) == 7
 
 
-def test_half_precision_weights_are_widened(tiny_directory: Path, tmp_path: Path) -> None:
-    directory = shutil.copytree(tiny_directory, tmp_path / "model")
+def test_half_precision_weights_are_widened(one_layer: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(one_layer, tmp_path / "model")
     weights = load_file(directory / "model.safetensors")
     save_file({name: array.astype(np.float16) for name, array in weights.items()}, directory / "model.safetensors")
     embedder = SentenceEmbedder(directory)
@@ -96,7 +96,7 @@ def test_half_precision_weights_are_widened(tiny_directory: Path, tmp_path: Path
     check(embedder, embedder.embed_ids(ids), ids)
 
 
-def test_progress_opens_and_closes_each_step(tiny_directory: Path) -> None:
+def test_progress_opens_and_closes_each_step(one_layer: Path) -> None:
     events = []
 
     @contextlib.contextmanager
@@ -105,7 +105,7 @@ def test_progress_opens_and_closes_each_step(tiny_directory: Path) -> None:
         yield
         events.append(f"end {what}")
 
-    SentenceEmbedder(tiny_directory, progress=progress).embed(["cat"])
+    SentenceEmbedder(one_layer, progress=progress).embed(["cat"])
     steps = ["read the weights", "compile for 1 x 8 tokens", "load for 1 x 8 tokens"]
     assert events == [f"{edge} {step}" for step in steps for edge in ("begin", "end")]
 

@@ -35,18 +35,18 @@ def encoder(batch: Any = 2, length: Any = 8) -> Graph:
     return sentence_encoder(EncoderConfig(**fields), batch, length)
 
 
-def write_model(directory: Path, seed: int = 0) -> Path:
+def write_model(directory: Path, seed: int = 0, layers: int = CONFIG["num_hidden_layers"]) -> Path:
     """Write `config.json`, `tokenizer.json` and `model.safetensors` into a directory, and return it."""
     from safetensors.numpy import save_file
 
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "config.json").write_text(json.dumps(CONFIG))
-    save_file(random_weights(seed), directory / "model.safetensors")
+    (directory / "config.json").write_text(json.dumps(CONFIG | {"num_hidden_layers": layers}))
+    save_file(random_weights(seed, layers), directory / "model.safetensors")
     tokenizer().save(str(directory / "tokenizer.json"))
     return directory
 
 
-def random_weights(seed: int) -> dict[str, np.ndarray]:
+def random_weights(seed: int, layers: int = CONFIG["num_hidden_layers"]) -> dict[str, np.ndarray]:
     """Return weights with the names of the checkpoints, large enough for every part of the model to affect the result."""
     rng = np.random.default_rng(seed)
     e, f = CONFIG["hidden_size"], CONFIG["intermediate_size"]
@@ -57,7 +57,7 @@ def random_weights(seed: int) -> dict[str, np.ndarray]:
         "embeddings.LayerNorm.weight": (e,),
         "embeddings.LayerNorm.bias": (e,),
     }
-    for i in range(CONFIG["num_hidden_layers"]):
+    for i in range(layers):
         layer = f"encoder.layer.{i}"
         parts = ("self.query", "self.key", "self.value", "output.dense")
         dense = {f"{layer}.attention.{part}": (e, e) for part in parts}

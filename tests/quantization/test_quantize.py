@@ -10,7 +10,7 @@ import pytest
 import rlx
 from rlx.ir.dtype import DTYPES
 from rlx.ir.op import opview
-from tests.drawing import graph_seed
+from tests.drawing import drawn, graph_seed
 from tests.quantization.test_calibrate import Arrays, batches, network, weights
 
 _INTEGERS = "rlx-quantize-propagate,rlx-quantize-fold,rlx-quantize-propagate,canonicalize,cse"
@@ -39,9 +39,10 @@ _SCHEMES = [
 ]
 
 
-@pytest.mark.parametrize(("options", "most"), _SCHEMES, ids=str)
-def test_schemes_are_near(options: dict[str, Any], most: float) -> None:
+@drawn("scheme", _SCHEMES, of_each=3, ids=str)
+def test_schemes_are_near(scheme: tuple[dict[str, Any], float]) -> None:
     """Schemes are close to f32 on the evaluator, with weights rounded in the graph or passed as parameters, and compiled."""
+    options, most = scheme
     graph, params, data = network(), weights(), batches()
     record = recorded(graph, data, params)
     (wanted,) = rlx.evaluate(graph, data[0] | params)

@@ -60,13 +60,20 @@ def rung(compiled: Any) -> int:
     return rlx.Session().target.attempts.index(tuple(compiled.artifact.info["flags"]))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "ends",
-    [[TIME], [TIME, TIME], [KILLED, KILLED], [KILLED, TERMINATED], [NO_MEMORY], [NO_SPACE], [CRASHED, TIME]],
-    ids=["time", "time-twice", "killed", "terminated", "memory", "space", "crash-and-time"],
-)
-def test_what_is_weaker_by_chance_is_not_kept(inject: Inject, tmp_path: Path, ends: list[Any]) -> None:
-    inject(*ends)
+_WEAKER = {
+    "time": [TIME],
+    "time-twice": [TIME, TIME],
+    "killed": [KILLED, KILLED],
+    "terminated": [KILLED, TERMINATED],
+    "memory": [NO_MEMORY],
+    "space": [NO_SPACE],
+    "crash-and-time": [CRASHED, TIME],
+}
+
+
+@drawn("ends", _WEAKER, of_each=3)
+def test_what_is_weaker_by_chance_is_not_kept(inject: Inject, tmp_path: Path, ends: str) -> None:
+    inject(*_WEAKER[ends])
     weak = rlx.Session().compile(graph(), cache=tmp_path)
     assert rung(weak) > 0
     x = np.array([[-1, 0, 1], [2, -3, 4]], np.float32)

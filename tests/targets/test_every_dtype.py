@@ -12,7 +12,7 @@ import rlx
 from rlx.ir import dlpack
 from rlx.ir.dtype import DTYPES, DType
 from rlx.ir.packing import pack, unpack
-from rlx.targets.artifacts.parameters import written
+from rlx.targets.artifacts.parameters import packed
 from tests.conformance.levels import at_any_level
 from tests.drawing import drawn
 
@@ -83,7 +83,7 @@ def test_packed_arrays(kind: DType) -> None:
         content = pack(array)
         assert content.dtype == np.uint8 and content.size == kind.nbytes(array.size)
         assert unpack(content, kind, shape).tobytes() == array.tobytes()
-    archive = written({"w": _any(kind, (100, 100), 1)})
+    archive = packed({"w": _any(kind, (100, 100), 1)})
     assert kind.nbytes(10_000) <= archive.size <= kind.nbytes(10_000) + 4096  # it ends with a page
     if kind.packed:  # the first element is in the lowest bits
         first = np.zeros(8 // kind.bits, np.uint8)
