@@ -290,7 +290,7 @@ def run_tool(folder: Path, *command: str) -> str:
 # --- programs that run here -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 @drawn("share", range(SHARES))
 def test_programs_with_hostile_names_give_the_numbers_of_the_evaluator(device: str, share: int) -> None:
     names = share_of(NAMES, share)

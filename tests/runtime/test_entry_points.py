@@ -130,7 +130,8 @@ def test_any_order_of_calls_is_what_the_evaluator_gives(programs_: rlx.Program, 
             same(*pair)
 
 
-def test_a_language_model_goes_on_from_its_cache(tmp_path: Path) -> None:
+@drawn("device", ["cpu", "xla"])
+def test_a_language_model_goes_on_from_its_cache(device: str, tmp_path: Path) -> None:
     """In a small Llama with keys and values as states, both entry points give the logits of the whole text."""
     from rlx.models import load
 
@@ -153,11 +154,10 @@ def test_a_language_model_goes_on_from_its_cache(tmp_path: Path) -> None:
 
     places = {"prefill": (0, 4), "decode": (4, 1)}
     (whole,) = rlx.evaluate(model.graph(sequence=5), {"input_ids": ids})
-    for device in ("cpu", "xla"):
-        p = rlx.Session(device).compile({name: graph(*place) for name, place in places.items()})
-        for _ in range(2):
-            found = [p[name].run({"ids": ids[:, past : past + n]})[0] for name, (past, n) in places.items()]
-            np.testing.assert_allclose(np.concatenate(found, 1), whole, rtol=1e-3, atol=1e-4)
+    p = rlx.Session(device).compile({name: graph(*place) for name, place in places.items()})
+    for _ in range(2):
+        found = [p[name].run({"ids": ids[:, past : past + n]})[0] for name, (past, n) in places.items()]
+        np.testing.assert_allclose(np.concatenate(found, 1), whole, rtol=1e-3, atol=1e-4)
 
 
 def test_as_a_mapping(made: rlx.Program) -> None:

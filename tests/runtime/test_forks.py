@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.drawing import SEED
+from tests.drawing import SEED, drawn
 
 CODE = """
 import os, random, signal, sys, tempfile, threading, traceback, warnings
@@ -166,7 +166,7 @@ os._exit(0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_a_child_forked_at_any_stage_never_hangs(device: str, tmp_path: Path) -> None:
     if device == "xla":
         pytest.importorskip("jax")

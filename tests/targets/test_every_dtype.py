@@ -218,7 +218,7 @@ def test_wide_numbers_are_rounded_once(level: str) -> None:
         assert (np.signbit(got.astype(np.float64)) == (array < 0))[signed].all()
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_reductions_of_nothing(device: str) -> None:
     """Compilers fold reductions of empty tensors to constants, with their own conversions."""
     graph, arrays, results = rlx.Graph("main"), dict[str, np.ndarray](), []
