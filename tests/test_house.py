@@ -81,7 +81,10 @@ PROSE = (
     *(f"python/rlx/{package}/*.py" for package in sorted({name.partition(".")[0] for name in ORDER} - {"mlir"})),
     *("tools/*.py", "tests/*.py", "examples/*.py", "*.md", "dialect/*.td"),
 )
-Node = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Constant
+# The largest share of annotations that are a bare `Any`, in percent, by package.
+MOST_ANY = {"ops": 8, "functions": 8, "importers": 8, "targets": 8, "nn": 25, "array_api": 70}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Node = ast.Import | ast.ImportFrom | Function | ast.ClassDef | ast.AnnAssign | ast.Constant
 # Folders whose files may name ops.
 LOWERINGS = {"lowering", "linalg", "stablehlo", "lower"}
 # Names of ops that are also ordinary words, or belong to the IR itself.
@@ -222,6 +225,30 @@ def test_functions_fit_a_screen() -> None:
                 if length > LONGEST_FUNCTION:
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {length} lines")
     assert not wrong, "\n".join(wrong)
+
+
+def _annotations(node: Node) -> Iterator[ast.expr]:
+    """Yield the annotations of a variable, or of the parameters and the result of a function."""
+    if isinstance(node, ast.AnnAssign):
+        yield node.annotation
+    elif isinstance(node, Function):
+        own = node.args
+        every = (*own.posonlyargs, *own.args, *own.kwonlyargs, own.vararg, own.kwarg)
+        yield from (p.annotation for p in every if p is not None and p.annotation is not None)
+        if node.returns is not None:
+            yield node.returns
+
+
+def test_annotations_name_types() -> None:
+    shares: dict[str, float] = {}
+    for package in MOST_ANY:
+        found = [a for path in written(f"python/rlx/{package}/*.py") for n in nodes(path) for a in _annotations(n)]
+        bare = sum(isinstance(a, ast.Name) and a.id == "Any" for a in found)
+        shares[package] = 100 * bare / len(found)
+    wrong = {p: f"{share:.1f} % of the annotations are `Any`" for p, share in shares.items() if share > MOST_ANY[p]}
+    assert not wrong, (
+        f"{wrong}; name the types: rlx.ir.graph.typing has those of arguments, rlx.ir.op.card those of rules"
+    )
 
 
 @pytest.mark.parametrize("package", ["ir", "targets", "runtime", "transforms"])

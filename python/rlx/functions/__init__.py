@@ -7,4 +7,4 @@ files of this package, as its last step.
 from __future__ import annotations
 
 # It imports all modules of this package.
-import rlx.ops  # noqa: F401
+import rlx.ops  # noqa: F401 # pyright: ignore[reportUnusedImport]

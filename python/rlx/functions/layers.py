@@ -1,30 +1,34 @@
 """Layers with the names and argument order of PyTorch: convolutions, norms without parameters, dropout, attention."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from rlx.functions.convolution import pooling
 from rlx.functions.reduction.statistics import norm
 from rlx.ir.dims.dim import product
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Padding, TensorLike, Window
 from rlx.ops.lift import axis_of, cast, inexact, tensor_like
 from rlx.ops.norm import along, standardised, statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer
 
 
 def conv(
     b: Builder,
-    x: Any,
-    w: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: TensorLike,
+    w: TensorLike,
+    bias: TensorLike | None = None,
+    stride: Window = 1,
+    padding: Padding = 0,
+    dilation: Window = 1,
     groups: int = 1,
 ) -> Tensor:
     """The arguments are in PyTorch's order.
@@ -47,14 +51,14 @@ def conv(
 
 def conv_transpose(
     b: Builder,
-    x: Any,
-    w: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    x: TensorLike,
+    w: TensorLike,
+    bias: TensorLike | None = None,
+    stride: Window = 1,
+    padding: Padding = 0,
+    output_padding: Window = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Window = 1,
 ) -> Tensor:
     """The arguments are in PyTorch's order.
 
@@ -72,7 +76,12 @@ def conv_transpose(
     Raises:
         ShapeError: The shapes do not fit together.
     """
-    window = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
+    window: dict[str, Any] = {
+        "stride": stride,
+        "padding": padding,
+        "output_padding": output_padding,
+        "dilation": dilation,
+    }
     return b.conv_transpose(x, w, **window, groups=groups, bias=bias)
 
 
@@ -81,7 +90,9 @@ for _function in (conv, conv_transpose):
         helper(pooling.with_dimensions(_function, _count))
 
 
-def _weighted(b: Builder, normal: Tensor, scale: Any, bias: Any, x: Tensor) -> Tensor:
+def _weighted(
+    b: Builder, normal: Tensor, scale: TensorLike | Sequence[float] | None, bias: TensorLike | None, x: Tensor
+) -> Tensor:
     """Return normalised values, scaled and shifted per channel where scale and bias are given, in the dtype of `x`."""
     for name, weight in (("scale", scale), ("bias", bias)):
         if weight is None:
@@ -91,7 +102,7 @@ def _weighted(b: Builder, normal: Tensor, scale: Any, bias: Any, x: Tensor) -> T
     return cast(b, normal, x.dtype)
 
 
-def _channels(b: Builder, weight: Any, x: Tensor, name: str) -> Tensor:
+def _channels(b: Builder, weight: object, x: Tensor, name: str) -> Tensor:
     """Return a weight `[C]` along axis 1; f16 and bf16 are widened to f32."""
     weight = statistics_input(b, tensor_like(b, weight, x.dtype))
     if weight.shape.dims != x.shape.dims[1:2]:
@@ -99,7 +110,7 @@ def _channels(b: Builder, weight: Any, x: Tensor, name: str) -> Tensor:
     return along(b, weight, 1, x.rank)
 
 
-def _images(b: Builder, x: Any, least: int) -> Tensor:
+def _images(b: Builder, x: TensorLike, least: int) -> Tensor:
     x = inexact(b, tensor_like(b, x, f32))
     if x.rank < least or x.dtype.is_complex:
         raise ShapeError(f"x must be real numbers [N, C{', spatial…' if least > 2 else ', …'}], got {x.shape}")
@@ -107,7 +118,13 @@ def _images(b: Builder, x: Any, least: int) -> Tensor:
 
 
 @helper
-def instance_norm(b: Builder, x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+def instance_norm(
+    b: Builder,
+    x: TensorLike,
+    scale: TensorLike | Sequence[float] | None = None,
+    bias: TensorLike | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
     """Each channel of each image minus its mean, divided by its standard deviation, times `scale [C]`, plus `bias [C]`.
 
     Args:
@@ -128,11 +145,11 @@ def instance_norm(b: Builder, x: Any, scale: Any = None, bias: Any = None, eps: 
 @helper
 def batch_norm(
     b: Builder,
-    x: Any,
-    mean: Any = None,
-    variance: Any = None,
-    scale: Any = None,
-    bias: Any = None,
+    x: TensorLike,
+    mean: TensorLike | None = None,
+    variance: TensorLike | None = None,
+    scale: TensorLike | Sequence[float] | None = None,
+    bias: TensorLike | None = None,
     training: bool = False,
     *,
     eps: float = 1e-5,
@@ -174,7 +191,7 @@ def batch_norm(
 
 
 @helper
-def normalize(b: Builder, x: Any, ord: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
+def normalize(b: Builder, x: TensorLike, ord: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """PyTorch's `normalize`: `x / max(norm(x, ord), eps)` along an axis.
 
     Args:
@@ -199,7 +216,7 @@ def normalize(b: Builder, x: Any, ord: float = 2.0, axis: int = 1, eps: float = 
 
 @helper
 def local_response_norm(
-    b: Builder, x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    b: Builder, x: TensorLike, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
     """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, with `m` the mean square of `size` adjacent channels.
 
@@ -215,7 +232,7 @@ def local_response_norm(
         ShapeError: The size is not a positive integer.
     """
     x = _images(b, x, 2)
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+    if not is_integer(size) or size < 1:
         raise ShapeError(f"size must be an integer from 1 on, got {size!r:.60}")
     wide = statistics_input(b, x)
     n, channels, *rest = x.shape.dims
@@ -227,7 +244,9 @@ def local_response_norm(
 
 
 @helper
-def dropout(b: Builder, x: Any, rate: float = 0.5, seed: Any = None, training: bool = True) -> Tensor:
+def dropout(
+    b: Builder, x: TensorLike, rate: float = 0.5, seed: TensorLike | None = None, training: bool = True
+) -> Tensor:
     """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training.
 
     Args:
@@ -256,7 +275,7 @@ def dropout(b: Builder, x: Any, rate: float = 0.5, seed: Any = None, training: b
 
 
 @helper
-def softmin(b: Builder, x: Any, axis: int = -1) -> Tensor:
+def softmin(b: Builder, x: TensorLike, axis: int = -1) -> Tensor:
     """PyTorch's `softmin`: the softmax of `-x` along an axis."""
     return b.softmax(-inexact(b, tensor_like(b, x, f32)), axis=axis)
 
@@ -264,10 +283,10 @@ def softmin(b: Builder, x: Any, axis: int = -1) -> Tensor:
 @helper
 def scaled_dot_product_attention(
     b: Builder,
-    q: Any,
-    k: Any,
-    v: Any,
-    attn_mask: Any = None,
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    attn_mask: TensorLike | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,

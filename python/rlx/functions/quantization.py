@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from rlx.ir.dtype import i8
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import DTypeLike, TensorLike
 from rlx.ops.quantization.requantize import BITS, fixed_point
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
@@ -13,7 +14,7 @@ from rlx.support.errors import ShapeError
 
 @helper
 def quantize_per_channel(
-    b: Builder, x: Tensor, scales: Any, axis: int, zero_points: Any = None, dtype: Any = i8
+    b: Builder, x: Tensor, scales: TensorLike, axis: int, zero_points: TensorLike | None = None, dtype: DTypeLike = i8
 ) -> Tensor:
     """`quantize` with a scale for each position of an axis.
 
@@ -29,7 +30,14 @@ def quantize_per_channel(
 
 
 @helper
-def rescale(b: Builder, x: Tensor, scale: Any, zero_point: int = 0, mode: str = "double", dtype: Any = i8) -> Tensor:
+def rescale(
+    b: Builder,
+    x: Tensor,
+    scale: TensorLike | Sequence[float],
+    zero_point: int = 0,
+    mode: str = "double",
+    dtype: DTypeLike = i8,
+) -> Tensor:
     """`requantize` with real scales: `saturate(round(x·scale) + zero_point)`, with the scale in fixed point.
 
     Args:

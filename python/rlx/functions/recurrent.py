@@ -35,7 +35,7 @@ def stacked(
     for number in range(num_layers):
         if number and between is not None:
             x = between(x)
-        parts = []
+        parts: list[Tensor] = []
         for direction in range(directions):
             place = number * directions + direction
             first = [None if s is None else b.squeeze(b.narrow(s, 0, place, 1), 0) for s in states]

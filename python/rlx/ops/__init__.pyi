@@ -50,7 +50,7 @@ def adaptive_max_pool3d(x: TensorLike, size: ShapeLike, return_indices: bool = .
 def add(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Sum."""
 
-def affine_grid(theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -> Tensor:
+def affine_grid(theta: TensorLike, size: Sequence[Size], align_corners: bool = ...) -> Tensor:
     """PyTorch's `affine_grid`: the pixel positions of an image under affine maps, for `grid_sample`."""
 
 def all(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
@@ -206,7 +206,7 @@ def complex_norm_sq(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def complex_norm_sq_backward(x: TensorLike, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of complex_norm_sq."""
 
-def concat(xs: TensorLike | Sequence[Any], axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def concat(xs: TensorLike | Sequence[TensorLike], axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Two tensors joined along one axis."""
 
 def concatenate(xs: Sequence[Any], axis: int | None = ...) -> Tensor:
@@ -293,7 +293,7 @@ def cumsum_backward(dy: TensorLike, axis: int, exclusive: bool = ..., *, shape: 
 def custom(op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:
     """A user-registered op."""
 
-def custom_fn(fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:
+def custom_fn(fwd: Callable[..., Any], *args: TensorLike, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:
     """A function with its own derivative rules."""
 
 def deg2rad(x: TensorLike) -> Tensor:
@@ -365,7 +365,7 @@ def eigvalsh(a: TensorLike) -> Tensor:
 def einsum(subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
     """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
 
-def elementwise_region(function: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
+def elementwise_region(function: Callable[..., Any], *args: TensorLike, shape: ShapeLike | None = ...) -> Any:
     """A chain of elementwise ops as one op."""
 
 def elu(x: TensorLike, alpha: float = ...) -> Tensor:
@@ -401,7 +401,7 @@ def expand_dims(x: TensorLike, axis: int | Sequence[int]) -> Tensor:
 def expm1(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """exp(x) - 1, accurate near 0."""
 
-def eye(n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:
+def eye(n: Size, m: Size | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:
     """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
 
 def fake_quantize(x: TensorLike, state: TensorLike | Sequence[float] | None = ..., bits: int = ..., axis: int | None = ..., ste: str = ..., scale_mode: str = ..., decay: float = ..., *, shape: ShapeLike | None = ...) -> Any:
@@ -587,7 +587,7 @@ def huber_loss(prediction: TensorLike, target: TensorLike, delta: float = ..., r
 def hypot(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow of the squares; infinite if one operand is."""
 
-def if_(condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
+def if_(condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: object, shape: ShapeLike | None = ...) -> Any:
     """One of two regions, chosen by a scalar."""
 
 def ifft(x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:
@@ -818,7 +818,7 @@ def mean_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., paddin
 def median(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `median`: the middle element, or the mean of the two middle elements; NaN where an element is NaN."""
 
-def meshgrid(*xs: TensorLike | Sequence[Any], indexing: str = ...) -> list[Tensor]:
+def meshgrid(*xs: TensorLike, indexing: str = ...) -> list[Tensor]:
     """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, which varies along the tensor's own axis."""
 
 def min(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
@@ -1079,7 +1079,7 @@ def sample(logits: TensorLike, seed: TensorLike | None = ..., temperature: float
 def scaled_dot_product_attention(q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:
     """PyTorch's `scaled_dot_product_attention`: `softmax(q·kᵀ·scale + mask)·v`, by `attention`."""
 
-def scan(body: Callable[..., Any], init: Any, xs: TensorLike | Sequence[Any] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:
+def scan(body: Callable[..., Any], init: TensorLike | Sequence[TensorLike] | None, xs: TensorLike | Sequence[TensorLike] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:
     """A loop over the leading axis of tensors, with carries."""
 
 def scatter_add(updates: TensorLike, indices: TensorLike, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1127,7 +1127,7 @@ def sinc(x: TensorLike) -> Tensor:
 def sinh(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Hyperbolic sine."""
 
-def slice(x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def slice(x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A strided box."""
 
 def slogdet(a: TensorLike) -> SlogdetResult:
@@ -1241,7 +1241,7 @@ def transformer_encoder_block(x: TensorLike, wq: TensorLike, bq: TensorLike, wk:
 def transpose(x: TensorLike, perm: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Permuted axes."""
 
-def tri(n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:
+def tri(n: Size, m: Size | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:
     """NumPy's `tri`: `[n, m]`, 1 on diagonal `k` and below it; by default square and f32."""
 
 def triangular(x: TensorLike, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1292,7 +1292,7 @@ def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
 def where(condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Elementwise choice."""
 
-def while_(cond: Callable[..., Any], body: Callable[..., Any], *init: Any, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:
+def while_(cond: Callable[..., Any], body: Callable[..., Any], *init: TensorLike, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:
     """A loop that runs while a condition holds."""
 
 def xlogy(x: TensorLike, y: TensorLike) -> Tensor:

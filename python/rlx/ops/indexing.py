@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from rlx import mlir
 from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.dims.dim import Dim, DimExpr, maximum, product
 from rlx.ir.dtype import family, i32, i64, u32, u64
-from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.eager import EagerTensor
 from rlx.ir.op import opview
 from rlx.ops.lift import broadcast
@@ -20,8 +21,14 @@ from rlx.ops.shape.index import widened_index
 from rlx.support.errors import Error, ShapeError
 from rlx.support.short import short_repr
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
-def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+# An entry of an index. Arrays contain integers or booleans.
+Entry: TypeAlias = int | DimExpr | slice | Tensor | np.ndarray | EllipsisType | None
+
+
+def index_tensor(x: Tensor, index: tuple[object, ...]) -> Tensor:
     """Return `x[index]` for integers, slices, None, Ellipsis, and any number of arrays and tensors, which broadcast.
 
     Args:
@@ -32,13 +39,13 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     Raises:
         ShapeError: An entry has a different type, or is certainly out of range.
     """
-    g: Any = x.builder
+    g: Builder = x.builder
     x, entries = without_masks(x, filled([entry_of(i) for i in index], x.rank))
     x, entries = _without_moving_slices(x, entries)
     arrays = [e for e in entries if is_array(e) and e.ndim]
     if len(arrays) > 1:
         return _at_several(x, entries)
-    result: Any = _sliced(x, [e for e in entries if axes_of(e)])
+    result = _sliced(x, [e for e in entries if axes_of(e)])
     pieces: list[list[Dim]] = []  # the dimensions that each entry produces
     axis = x.rank
     for entry in reversed(entries):
@@ -58,17 +65,17 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     return _moved_to_front(result, entries, pieces) if arrays else result
 
 
-def is_array(entry: Any) -> bool:
+def is_array(entry: object) -> TypeIs[Tensor | np.ndarray]:
     """Return whether an entry is an array or a tensor."""
     return isinstance(entry, (Tensor, np.ndarray))
 
 
-def entry_of(value: Any) -> Any:
+def entry_of(value: Any) -> Entry:
     """Return one entry of an index: None, Ellipsis, a slice, an integer or size, a tensor, or an integer or boolean array."""
     if value is None or value is Ellipsis or isinstance(value, (slice, DimExpr)):
-        return value
+        return value  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, Tensor):
-        tensor: Any = value
+        tensor = value
         if tensor.dtype.is_bool and isinstance(tensor, EagerTensor):
             return tensor.numpy()  # the values are known, and therefore the size of the result
         if tensor.dtype.is_bool:
@@ -86,7 +93,7 @@ def entry_of(value: Any) -> Any:
             return operator.index(value)
     except TypeError:
         pass
-    array = _plain(value)
+    array = _plain(value)  # pyright: ignore[reportUnknownArgumentType]
     if not array.size and not isinstance(value, np.ndarray):
         array = array.astype(np.int64)  # an empty list has no dtype
     if array.dtype.kind == "b" and not array.ndim:
@@ -98,7 +105,7 @@ def entry_of(value: Any) -> Any:
     return array if array.dtype.kind in "iub" else array.astype(np.int64)  # NumPy does not count packed integers
 
 
-def _plain(value: Any) -> np.ndarray:
+def _plain(value: object) -> np.ndarray:
     """Return anything that NumPy can convert to an array as an array without a mask."""
     try:
         if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
@@ -110,7 +117,7 @@ def _plain(value: Any) -> np.ndarray:
         raise ShapeError(f"{value!r:.60} is no array: {problem}") from None
 
 
-def filled(index: list[Any], rank: int) -> list[Any]:
+def filled(index: list[Entry], rank: int) -> list[Entry]:
     """Return the index with a slice for each omitted axis. An Ellipsis stays, before the slices that it represents."""
     consumed = sum(axes_of(i) for i in index)
     if consumed > rank:
@@ -123,20 +130,21 @@ def filled(index: list[Any], rank: int) -> list[Any]:
     return index[: position + len(places)] + fill + index[position + len(places) :]
 
 
-def axes_of(entry: Any) -> int:
+def axes_of(entry: Entry) -> int:
     """Return the number of axes that an entry indexes."""
     if entry is None or entry is Ellipsis:
         return 0
     return entry.ndim if _is_mask(entry) else 1
 
 
-def _is_mask(entry: Any) -> bool:
+def _is_mask(entry: Entry) -> TypeGuard[np.ndarray]:
     return isinstance(entry, np.ndarray) and entry.dtype.kind == "b"
 
 
-def without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
+def without_masks(x: Tensor, entries: list[Entry]) -> tuple[Tensor, list[Entry]]:
     """Replace boolean arrays by the positions of True. The axes that one array covers are joined to one axis."""
-    result, axis = [], 0
+    result: list[Entry] = []
+    axis = 0
     for entry in entries:
         if not _is_mask(entry):
             result.append(entry)
@@ -159,9 +167,9 @@ def without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
 # --- slices and single positions ------------------------------------------------------------------
 
 
-def _sliced(x: Tensor, entries: Sequence[Any]) -> Tensor:
+def _sliced(x: Tensor, entries: Sequence[Entry]) -> Tensor:
     """Return the part of a tensor that slices and integers select. An axis indexed by an integer stays, with size 1."""
-    g: Any = x.builder
+    g: Builder = x.builder
     dims = x.shape.dims
     starts: list[Dim] = [0] * x.rank
     limits: list[Dim] = list(dims)
@@ -175,6 +183,7 @@ def _sliced(x: Tensor, entries: Sequence[Any]) -> Tensor:
             else:
                 strides[axis] = step
         elif not is_array(entry):
+            assert isinstance(entry, (int, DimExpr))
             starts[axis] = _position(entry, size, axis)
             limits[axis] = starts[axis] + 1
     result = x
@@ -248,15 +257,16 @@ def _bound(value: Any, name: str = "bound") -> Dim | None:
         raise ShapeError(f"the {name} of a slice is an integer or a size, not {value!r:.60}") from None
 
 
-def _without_moving_slices(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
+def _without_moving_slices(x: Tensor, entries: list[Entry]) -> tuple[Tensor, list[Entry]]:
     """Apply the slices whose bounds are tensors, and replace them by full slices."""
-    result, axis = [], 0
+    result: list[Entry] = []
+    axis = 0
     for entry in entries:
         if isinstance(entry, slice) and isinstance(entry.start, EagerTensor) is not isinstance(entry.stop, EagerTensor):
             start, stop = (int(v) if isinstance(v, EagerTensor) else v for v in (entry.start, entry.stop))
             entry = slice(start, stop, entry.step)  # in a graph, this length would not be known
         if isinstance(entry, slice) and (isinstance(entry.start, Tensor) or isinstance(entry.stop, Tensor)):
-            g: Any = x.builder
+            g: Builder = x.builder
             x = g.dynamic_slice_in_dim(x, entry.start, _distance(entry), axis=axis)
             entry = slice(None)
         result.append(entry)
@@ -279,7 +289,7 @@ def _distance(entry: slice) -> int:
     )
 
 
-def _base(value: Any) -> tuple[Any, int]:
+def _base(value: mlir.Value) -> tuple[mlir.Value, int]:
     """Return a value as a base value plus a known number: `i + 3` is i and 3."""
     offset = 0
     while isinstance(value, mlir.OpResult) and opview.name_of(op := value.owner.operation) == "binary":
@@ -294,7 +304,7 @@ def _base(value: Any) -> tuple[Any, int]:
     return value, offset
 
 
-def _number(value: Any) -> int | None:
+def _number(value: mlir.Value) -> int | None:
     """Return the value of an integer constant of rank 0."""
     if not isinstance(value, mlir.OpResult) or opview.name_of(op := value.owner.operation) != "constant":
         return None
@@ -305,7 +315,7 @@ def _number(value: Any) -> int | None:
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
+def _positions(g: Builder, x: Tensor, axis: int, entry: Tensor | np.ndarray) -> tuple[Tensor, Tensor]:
     """Return the tensor to gather from, and the positions.
 
     Negative positions of `entry` count from the end of the axis. Constant positions must be in range. This is checked
@@ -330,12 +340,12 @@ def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
     return x, _constant(g, entry) + _constant(g, (entry < 0).astype(np.int32)) * g.dim_size(size)
 
 
-def _constant(g: Any, indices: np.ndarray) -> Any:
+def _constant(g: Builder, indices: np.ndarray) -> Tensor:
     narrow = not indices.size or (indices.min() >= i32.min and indices.max() <= i32.max)
     return g.constant(indices.astype(np.int32 if narrow else np.int64))
 
 
-def from_the_end(g: Any, indices: Any, size: Dim) -> Any:
+def from_the_end(g: Builder, indices: Tensor, size: Dim) -> Tensor:
     """Return indices with negative ones, which count from the end of an axis, converted to nonnegative ones."""
     if not indices.dtype.is_signed:
         return indices
@@ -345,27 +355,30 @@ def from_the_end(g: Any, indices: Any, size: Dim) -> Any:
     return g.where(indices < 0, indices + length, indices)
 
 
-def _at_several(x: Any, entries: list[Any]) -> Any:
+def _at_several(x: Tensor, entries: list[Entry]) -> Tensor:
     """Index with arrays along several axes. As in NumPy, they broadcast with each other."""
     g = x.builder
     placed = [e for e in entries if axes_of(e)]
     axes = [axis for axis, e in enumerate(placed) if is_array(e)]
-    result: Any = _sliced(x, placed)
-    indices = []
+    result = _sliced(x, placed)
+    indices: list[Tensor] = []
     for axis in axes:
-        result, positions = _positions(g, result, axis, placed[axis])
+        entry = placed[axis]
+        assert is_array(entry)
+        result, positions = _positions(g, result, axis, entry)
         indices.append(g.cast(positions, i64))
     shape = broadcast(*(i.shape.dims for i in indices))
     others = [axis for axis in range(result.rank) if axis not in axes]
     table = g.transpose(result, (*axes, *others))
     found = g.gather_nd(table, g.stack([g.expand(i, shape) for i in indices], axis=-1))
     # The dimensions of the other entries: a slice keeps its axis, None adds one, an integer adds none.
-    dims, before, sizes = [], 0, iter(found.shape.dims[len(shape) :])
+    dims: list[Dim] = []
+    before, sizes = 0, iter(found.shape.dims[len(shape) :])
     advanced = [n for n, e in enumerate(entries) if e is not None and e is not Ellipsis and not isinstance(e, slice)]
     for number, entry in enumerate(entries):
         size = next(sizes) if axes_of(entry) and not is_array(entry) else None
         if entry is None or isinstance(entry, slice):
-            dims.append(1 if entry is None else size)
+            dims.append(1 if size is None else size)
             before += number < advanced[0]
     found = g.reshape(found, (*shape, *dims))
     if advanced[-1] - advanced[0] + 1 != len(advanced):
@@ -375,7 +388,7 @@ def _at_several(x: Any, entries: list[Any]) -> Any:
     return g.transpose(found, order) if before else found
 
 
-def _moved_to_front(result: Any, entries: list[Any], pieces: list[list[Dim]]) -> Any:
+def _moved_to_front(result: Tensor, entries: list[Entry], pieces: list[list[Dim]]) -> Tensor:
     """Move the axes of an array to the front where NumPy does.
 
     They replace the indexed axis, but come first if another entry is between the array and an integer.
@@ -383,7 +396,7 @@ def _moved_to_front(result: Any, entries: list[Any], pieces: list[list[Dim]]) ->
     advanced = [n for n, e in enumerate(entries) if e is not None and e is not Ellipsis and not isinstance(e, slice)]
     if advanced[-1] - advanced[0] + 1 == len(advanced):
         return result
-    (place,) = (n for n in advanced if pieces[n] or (is_array(entries[n]) and entries[n].ndim))
+    (place,) = (n for n, e in enumerate(entries) if n in advanced and (pieces[n] or (is_array(e) and e.ndim)))
     first = sum(map(len, pieces[:place]))
     moved = range(first, first + len(pieces[place]))
     if not first:

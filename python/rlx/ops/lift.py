@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -17,12 +17,15 @@ from rlx.ir.promotion import beside, promote, weak
 from rlx.ir.python_values import tensor_hint
 from rlx.ir.shape import Shape
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer, is_iterable, is_tuple
 from rlx.support.short import short_repr
 
 Scalar = (bool, int, float, complex)
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def constant_scalar(b: Builder, value: Any, kind: DType) -> Tensor:
+
+def constant_scalar(b: Builder, value: object, kind: DType) -> Tensor:
     """Return a rank-0 constant.
 
     Raises:
@@ -31,7 +34,7 @@ def constant_scalar(b: Builder, value: Any, kind: DType) -> Tensor:
     return b.emit("constant", (), value=as_array_of(value, kind))
 
 
-def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
+def tensor_like(b: Builder, value: object, like: DType) -> Tensor:
     """Return a tensor, array or Python scalar as a tensor. Python scalars are weak: they take their dtype from `like`."""
     if isinstance(value, Tensor):
         if value.builder is not b:
@@ -41,7 +44,7 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
     if isinstance(value, Scalar):
         return constant_scalar(b, value, weak(value, like))
     if isinstance(value, (np.ndarray, np.generic)):
-        return b.emit("constant", (), value=as_array(value, "an operand"))
+        return b.emit("constant", (), value=as_array(value, "an operand"))  # pyright: ignore[reportUnknownArgumentType]
     raise _no_operand(value)
 
 
@@ -59,11 +62,11 @@ def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
     return x if x.dtype is kind else b.emit("cast", (x,), dtype=kind)
 
 
-def _is_storage_float(b: Builder, x: Any) -> bool:
+def _is_storage_float(x: object, b: Builder) -> TypeGuard[Tensor]:
     return isinstance(x, Tensor) and x.builder is b and x.dtype.storage and x.dtype.is_float
 
 
-def in_compute(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_compute(function: F) -> F:
     """Decorate a function of a builder and tensors so that storage floats are computed in their compute dtype.
 
     Results are rounded once, to the dtype that all tensors have. Intermediate values need not be representable in that
@@ -73,12 +76,12 @@ def in_compute(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def computed(b: Builder, *args: Any, **options: Any) -> Any:
         values = (*args, *options.values())
-        if not any(_is_storage_float(b, x) for x in values):
+        if not any(_is_storage_float(x, b) for x in values):
             return function(b, *args, **options)
         kinds = {x.dtype for x in values if isinstance(x, Tensor) and x.builder is b}
 
-        def widened(x: Any) -> Any:
-            return cast(b, x, x.dtype.compute) if _is_storage_float(b, x) else x
+        def widened(x: object) -> object:
+            return cast(b, x, x.dtype.compute) if _is_storage_float(x, b) else x
 
         def rounded(x: Tensor) -> Tensor:
             (kind,) = kinds
@@ -87,9 +90,9 @@ def in_compute(function: Callable[..., Any]) -> Callable[..., Any]:
         results = function(b, *map(widened, args), **{name: widened(x) for name, x in options.items()})
         if len(kinds) > 1:
             return results
-        return tuple(map(rounded, results)) if isinstance(results, tuple) else rounded(results)
+        return tuple(map(rounded, results)) if is_tuple(results) else rounded(results)
 
-    return computed
+    return computed  # pyright: ignore[reportReturnType]
 
 
 def inexact(b: Builder, x: Tensor) -> Tensor:
@@ -97,26 +100,24 @@ def inexact(b: Builder, x: Tensor) -> Tensor:
     return x if x.dtype.is_inexact else cast(b, x, x.dtype.complex.part)
 
 
-def common(b: Builder, *values: Any) -> list[Tensor]:
+def common(b: Builder, *values: object) -> list[Tensor]:
     """Return tensors of one dtype. Mixed dtypes promote through an explicit `rlx.cast`; Python scalars are weak.
 
     Raises:
         ShapeError: None of the values is a tensor or an array.
     """
-    dtypes = [
-        v.dtype for v in values if isinstance(v, Tensor) and v.builder is b and v.beside is None and v.number is None
-    ]
-    if dtypes and len(dtypes) == len(values) and all(other is dtypes[0] for other in dtypes):
-        return [*values]
+    same = [v for v in values if isinstance(v, Tensor) and v.builder is b and v.beside is None and v.number is None]
+    if same and len(same) == len(values) and all(v.dtype is same[0].dtype for v in same):
+        return same
     for value in values:
         if not isinstance(value, (Tensor, np.ndarray, np.generic, *Scalar)):
             raise _no_operand(value)
     numbers = [v if isinstance(v, Scalar) else v.number if isinstance(v, Tensor) else None for v in values]
-    strong = [v for v, number in zip(values, numbers, strict=True) if number is None]
-    if any(isinstance(v, Tensor) and v.beside is None for v in strong):  # there is another operand to promote with
-        strong = [_dtype_beside(v) for v in strong]
+    typed: list[Any] = [v for v, number in zip(values, numbers, strict=True) if number is None]
+    if any(isinstance(v, Tensor) and v.beside is None for v in typed):  # there is another operand to promote with
+        strong = [_dtype_beside(v) for v in typed]
     else:
-        strong = [dtype_of(v) for v in strong]
+        strong = [dtype_of(v) for v in typed]
     if not strong:
         strong = [v.dtype for v in values if isinstance(v, Tensor)]
     if not strong:
@@ -133,16 +134,17 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     ]
 
 
-def comparable(b: Builder, *values: Any) -> list[Tensor]:
+def comparable(b: Builder, *values: object) -> list[Tensor]:
     """Like `common`, for numbers that a storage float may lack, for example 0 or an infinity.
 
     If it lacks a number, the tensor is cast to its compute dtype.
     """
     numbers = [v for v in values if isinstance(v, (int, float))]
 
-    def widened(x: Any) -> Any:
-        lacks_one = _is_storage_float(b, x) and not all(holds_number(n, x.dtype) for n in numbers)
-        return cast(b, x, x.dtype.compute) if lacks_one else x
+    def widened(x: object) -> object:
+        if _is_storage_float(x, b) and not all(holds_number(n, x.dtype) for n in numbers):
+            return cast(b, x, x.dtype.compute)
+        return x
 
     return common(b, *map(widened, values))
 
@@ -167,7 +169,7 @@ def dtype_of(value: Any) -> DType:
     return value.dtype if isinstance(value, Tensor) else dtype(value.dtype)
 
 
-def _dtype_beside(value: Any) -> DType:
+def _dtype_beside(value: Tensor | np.ndarray | np.generic) -> DType:
     """Return the dtype of an operand in promotion: see `beside`."""
     if isinstance(value, Tensor):
         return value.dtype if value.beside is None else value.beside
@@ -179,13 +181,13 @@ def size_of(b: Builder, d: Dim) -> Any:
     return d if type(d) is int else b.emit("dim_size", (), size=(d,))
 
 
-def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
+def axis_of(axis: object, rank: int, name: str = "axis") -> int:
     """Return a canonical axis from one that may be negative.
 
     Raises:
         ShapeError: It is not an integer or out of range.
     """
-    if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
+    if not is_integer(axis):
         hint = f"tensors come first, {name}= after them" if isinstance(axis, Tensor) else None
         if axis is None:
             hint = "one axis; of all elements, that of g.ravel(x)"
@@ -195,7 +197,7 @@ def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
     return int(axis) % rank
 
 
-def axes_of(axes: Any, rank: int, name: str = "axes") -> tuple[int, ...]:
+def axes_of(axes: object, rank: int, name: str = "axes") -> tuple[int, ...]:
     """Return sorted distinct canonical axes; None means all.
 
     Raises:
@@ -203,7 +205,7 @@ def axes_of(axes: Any, rank: int, name: str = "axes") -> tuple[int, ...]:
     """
     if axes is None:
         return tuple(range(rank))
-    if not isinstance(axes, Iterable):
+    if not is_iterable(axes):
         axes = (axes,)
     result = sorted(axis_of(a, rank, name) for a in axes)
     if len(set(result)) != len(result):

@@ -1,8 +1,11 @@
 """Losses in forms that neither overflow nor cancel. f16 and bf16 are computed in f32 and rounded once."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -11,13 +14,15 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, maximum
 from rlx.ir.dtype import FLOATS, DType, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import broadcast, cast, common, inexact, same_dtype, tensor_like
 from rlx.ops.norm import statistics_input
 from rlx.ops.shape.index import clamp, widened_index
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_sequence
 
 
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,32 +77,33 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
         is_class = (labels >= 0) * (labels < cast(b, b.dim_size(count), kind))
         return cast(b, b.where(is_class, loss, 0.0), logits.dtype)
 
-    def build(self, b: Builder, logits: Tensor, labels: Any) -> Tensor:
+    def build(self, b: Builder, logits: Tensor, labels: TensorLike) -> Tensor:
         return b.emit("softmax_cross_entropy_with_logits", (logits, tensor_like(b, labels, i32)))
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors) -> Tensor:
         (logits, labels), (dlogits, _) = operands, tangents
+        assert dlogits is not None  # integer labels have no tangent
         slope, is_class = class_slope(b, logits, labels)
         loss = b.sum(b.where(is_class, slope * statistics_input(b, dlogits), 0.0), -1)
         return cast(b, loss, logits.dtype)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> rules.Cotangents:
         (logits, labels), (dloss,) = operands, cotangents
         slope, is_class = class_slope(b, logits, labels)
         dlogits = slope * b.reshape(statistics_input(b, dloss), (*labels.shape.dims, 1))
         return cast(b, b.where(is_class, dlogits, 0.0), logits.dtype), None
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Any:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim) -> Tensor:
         logits, labels = operands
         if not batched[0]:
             return NotImplemented  # one softmax for all entries
         return b.emit("softmax_cross_entropy_with_logits", (logits, rules.batch(b, labels, batched[1], size)))
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(15 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        some: Any = {"low": -2, "high": 7}  # out of range in both directions
+    def samples(self) -> Iterable[OpSample]:
+        some: Attributes = {"low": -2, "high": 7}  # out of range in both directions
         yield sample(SampleOperand((3, 5), low=-9, high=9), SampleOperand((3,), "i32", **some), dtypes=FLOATS)
         for index in ("i8", "i64", "u8", "u32"):
             yield sample((4, 5), SampleOperand((4,), index, **some), dtypes=("f32",))
@@ -114,7 +120,7 @@ class _ElementLoss(Card):
         raise NotImplementedError
 
     def jvp(
-        self, b: Builder, operands: Any, tangents: Any, results: Any, *, reduction: str, **attributes: Any
+        self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, reduction: str, **attributes: Any
     ) -> Tensor:
         slopes = self.slopes(b, *(statistics_input(b, operand) for operand in operands), **attributes)
         terms = [
@@ -125,8 +131,8 @@ class _ElementLoss(Card):
         return _reduce(b, moved, reduction, operands[0])
 
     def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, reduction: str, **attributes: Any
-    ) -> Any:
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, reduction: str, **attributes: Any
+    ) -> rules.Cotangents:
         slopes = self.slopes(b, *(statistics_input(b, operand) for operand in operands), **attributes)
         dloss = statistics_input(b, cotangents[0])
         if reduction == "mean":
@@ -138,14 +144,16 @@ class _ElementLoss(Card):
             partial(_times, b, slope, dloss, operand.dtype) for slope, operand in zip(slopes, operands, strict=True)
         ]
 
-    def infer(self, prediction: Shape, target: Shape, *, reduction: str, **_: Any) -> Shape:
+    def infer(self, prediction: Shape, target: Shape, *, reduction: str, **_: object) -> Shape:
         same_dtype(prediction, target)
         if prediction.dims != target.dims:
             names = " and ".join(operand.name for operand in self.spec.operands)
             raise ShapeError(f"{names} must have one shape, got {prediction} and {target}")
         return prediction if reduction == "none" else prediction.with_dims(())
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, reduction: str, **attributes: Any) -> Tensor:
+    def vmap(
+        self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, reduction: str, **attributes: Any
+    ) -> Tensor:
         """Return a loss for each batch entry: elementwise losses, reduced. f16 and bf16 are rounded at the end only."""
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         if reduction == "none":
@@ -153,10 +161,10 @@ class _ElementLoss(Card):
         losses = b.emit(self.name, [statistics_input(b, x) for x in full], reduction="none", **attributes)
         return cast(b, b.reduce(reduction, losses, range(1, losses.rank)), full[0].dtype)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(5 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 5), (3, 5), dtypes=FLOATS)
         yield sample((3, 5), (3, 5), reduction="none", dtypes=FLOATS)
         yield sample((2, 3, 4), (2, 3, 4), reduction="sum", dtypes=("f32",))
@@ -175,7 +183,7 @@ def _reduce(b: Builder, losses: Tensor, reduction: str, like: Tensor) -> Tensor:
     return cast(b, losses if reduction == "none" else b.reduce(reduction, losses), like.dtype)
 
 
-def together(b: Builder, *values: Any) -> list[Tensor]:
+def together(b: Builder, *values: object) -> list[Tensor]:
     """Return predictions, targets and so on in one dtype and one broadcast shape. Integers become floats.
 
     Raises:
@@ -188,9 +196,9 @@ def together(b: Builder, *values: Any) -> list[Tensor]:
     return [x if x.shape.dims == dims else b.expand(x, dims) for x in tensors]
 
 
-def like(b: Builder, value: Any, x: Tensor) -> Tensor:
+def like(b: Builder, value: object, x: Tensor) -> Tensor:
     """Return a weight in the dtype of `x`: a number, array, list or tensor that broadcasts to the losses."""
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         value = np.asarray(value)
     return cast(b, tensor_like(b, value, x.dtype), x.dtype)
 
@@ -229,15 +237,15 @@ class MseLoss(_ElementLoss, op="mse_loss"):
         difference = statistics_input(b, prediction) - statistics_input(b, target)
         return _reduce(b, difference * difference, reduction, prediction)
 
-    def build(self, b: Builder, prediction: Any, target: Any, reduction: Any = "mean") -> Tensor:
+    def build(self, b: Builder, prediction: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
         return b.emit("mse_loss", together(b, prediction, target), reduction=reduction)
 
-    def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:
+    def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: object) -> tuple[Callable[[], Tensor], ...]:
         return _difference_slopes(lambda: (x - y) * 2.0)
 
 
 class HuberLoss(_ElementLoss, op="huber_loss"):
-    def infer(self, prediction: Shape, target: Shape, *, delta: float, reduction: str) -> Shape:
+    def infer(self, prediction: Shape, target: Shape, *, reduction: str, **_: object) -> Shape:
         return super().infer(prediction, target, reduction=reduction)
 
     def evaluate(self, prediction: np.ndarray, target: np.ndarray, *, delta: float, reduction: str) -> np.ndarray:
@@ -253,13 +261,16 @@ class HuberLoss(_ElementLoss, op="huber_loss"):
         near = b.clip(distance, -delta, delta)
         return _reduce(b, near * (distance - near * 0.5), reduction, prediction)
 
-    def build(self, b: Builder, prediction: Any, target: Any, delta: float = 1.0, reduction: Any = "mean") -> Tensor:
+    def build(
+        self, b: Builder, prediction: TensorLike, target: TensorLike, delta: float = 1.0, reduction: str = "mean"
+    ) -> Tensor:
         return b.emit("huber_loss", together(b, prediction, target), delta=delta, reduction=reduction)
 
-    def slopes(self, b: Builder, x: Tensor, y: Tensor, *, delta: float) -> Any:
+    def slopes(self, b: Builder, x: Tensor, y: Tensor, **attributes: Any) -> tuple[Callable[[], Tensor], ...]:
+        delta: float = attributes["delta"]
         return _difference_slopes(lambda: b.minimum(b.maximum(x - y, -delta), delta))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield from super().samples()
         yield sample((4, 9), (4, 9), delta=0.3, reduction="none", dtypes=("f32",))
 
@@ -278,11 +289,11 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
     def build(
         self,
         b: Builder,
-        logits: Any,
-        targets: Any,
-        reduction: Any = "mean",
-        weight: Any = None,
-        pos_weight: Any = None,
+        logits: TensorLike,
+        targets: TensorLike,
+        reduction: str = "mean",
+        weight: TensorLike | None = None,
+        pos_weight: TensorLike | None = None,
     ) -> Tensor:
         """Operands broadcast.
 
@@ -304,15 +315,15 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         losses = t * of_ones + (1.0 - t) * of_zeros
         return reduce_loss(b, losses if weight is None else losses * like(b, weight, x), reduction, logits)
 
-    def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:
+    def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: object) -> tuple[Callable[[], Tensor], ...]:
         # sigmoid(x) - y would cancel where the prediction is correct.
         return lambda: b.sigmoid(x) * (1.0 - y) - b.sigmoid(-x) * y, lambda: -x
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(27 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        probabilities: Any = {"low": 0, "high": 1}
+    def samples(self) -> Iterable[OpSample]:
+        probabilities: Attributes = {"low": 0, "high": 1}
         yield sample(SampleOperand((3, 5), low=-20, high=20), SampleOperand((3, 5), **probabilities), dtypes=FLOATS)
         for reduction in ("none", "sum"):
             yield sample((3, 5), SampleOperand((3, 5), **probabilities), reduction=reduction, dtypes=("f32", "f16"))

@@ -8,6 +8,7 @@ the mean was subtracted (Ioffe and Szegedy, Batch normalization, section 3), and
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
-from rlx.ir.shape import Shape
+from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, Groups, OpSample, SampleOperand, Shapes, moved_bytes, sample
+from rlx.ir.shape import DimLike, Shape
 from rlx.ops import rules
 from rlx.ops.lift import axes_of, cast, check_axis, same_dtype
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_sequence
 
 
 def statistics_input(b: Builder, x: Tensor) -> Tensor:
@@ -48,7 +51,7 @@ def check_weights(x: Shape, size: Dim, **weights: Shape | None) -> None:
         same_dtype(x, weight)
 
 
-def standardised(b: Builder, wide: Tensor, axes: Any, eps: float) -> tuple[Tensor, Tensor]:
+def standardised(b: Builder, wide: Tensor, axes: int | Sequence[int], eps: float) -> tuple[Tensor, Tensor]:
     """Return values minus their mean over `axes`, divided by their standard deviation, and the inverse of this deviation."""
     centred = wide - b.mean(wide, axes, keep_dims=True)
     inverse = b.rsqrt(b.mean(centred * centred, axes, keep_dims=True) + eps)
@@ -61,7 +64,7 @@ def over_rms(b: Builder, wide: Tensor, axis: int, eps: float) -> tuple[Tensor, T
     return wide * inverse, inverse
 
 
-def standardised_slope(b: Builder, normal: Tensor, inverse: Tensor, d: Tensor, axes: Any) -> Tensor:
+def standardised_slope(b: Builder, normal: Tensor, inverse: Tensor, d: Tensor, axes: int | Sequence[int]) -> Tensor:
     """Propagate a tangent or cotangent `d` through `standardised`. The Jacobian is symmetric.
 
     Ioffe and Szegedy, Batch normalization, section 3.
@@ -86,7 +89,7 @@ def in_groups(b: Builder, x: Tensor, num_groups: int) -> Tensor:
     return b.reshape(x, (n, num_groups, channels // num_groups, *spatial))
 
 
-def _mean(x: np.ndarray, axes: Any) -> np.ndarray:
+def _mean(x: np.ndarray, axes: int | tuple[int, ...]) -> np.ndarray:
     """Return the mean with its axes kept. Unlike NumPy's, it does not warn about an empty axis."""
     total = x.sum(axes, keepdims=True)
     return total / (x.size / total.size if total.size else 1.0)
@@ -98,7 +101,7 @@ def _scaled(b: Builder, d: Tensor, scale: Tensor, axis: int) -> Tensor:
 
 
 def _weighted_tangent(
-    b: Builder, values: tuple[Tensor, Tensor | None], scale: Tensor, weights: Any, axis: int, x: Shape
+    b: Builder, values: tuple[Tensor, Tensor | None], scale: Tensor, weights: Tangents, axis: int, x: Shape
 ) -> Tensor | None:
     """Return the tangent of `normal·scale + bias`, in the dtype of `x`.
 
@@ -124,11 +127,11 @@ def _weighted_tangent(
 
 
 class _Norm(Card):
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(8 * operands[0].num_elements, moved_bytes(operands, results))
 
 
-def or_weights(b: Builder, x: Tensor, size: Dim, scale: Any, bias: Any, needs_bias: bool = True) -> tuple[Any, Any]:
+def or_weights(b: Builder, x: Tensor, size: Dim, scale: object, bias: object, needs_bias: bool = True) -> list[Any]:
     """Return scale and bias of a norm, by default ones and zeros.
 
     Raises:
@@ -141,13 +144,13 @@ def or_weights(b: Builder, x: Tensor, size: Dim, scale: Any, bias: Any, needs_bi
         scale = b.expand(b.constant(1, dtype=x.dtype), (size,))
     if bias is None and needs_bias:
         bias = b.expand(b.constant(0, dtype=x.dtype), (size,))
-    return scale, bias
+    return [scale, bias]
 
 
-def _over_axes(b: Builder, name: str, x: Tensor, given: tuple[Any, Any], axis: Any, eps: float) -> Tensor:
+def _over_axes(b: Builder, name: str, x: Tensor, given: tuple[object, object], axis: object, eps: float) -> Tensor:
     """`layer_norm` or `rms_norm` over one axis or several, which are joined; scale and bias have the shape of these axes."""
     scale, bias = given
-    if isinstance(scale, (tuple, list)) and tuple(scale) == x.shape.dims[-len(scale) :]:
+    if is_sequence(scale) and tuple(scale) == x.shape.dims[-len(scale) :]:
         hint = f"g.{name}(x, scale{', bias' if name == 'layer_norm' else ''}, axis={tuple(range(-len(scale), 0))})"
         raise ShapeError(f"'scale' must be a tensor of weights, got the sizes {tuple(scale)}", hint=hint)
     axes = axes_of(axis, x.rank, "axis")
@@ -191,18 +194,28 @@ class LayerNorm(_Norm, op="layer_norm"):
         return cast(b, normal * weights[0] + weights[1], x.dtype)
 
     def build(
-        self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5
+        self,
+        b: Builder,
+        x: Tensor,
+        scale: TensorLike | Sequence[float] | None = None,
+        bias: TensorLike | None = None,
+        axis: int = -1,
+        eps: float = 1e-5,
     ) -> Tensor:
         """The scale defaults to 1, the bias to 0. Over several axes, `axis=(-2, -1)`, weights have the shape of these axes."""
         return _over_axes(b, self.name, x, (scale, bias), axis, eps)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, axis: int, eps: float
+    ) -> Tensor | None:
         (x, scale, _), (dx, *weights) = operands, tangents
         normal, inverse = standardised(b, statistics_input(b, x), axis, eps)
         moved = None if dx is None else standardised_slope(b, normal, inverse, statistics_input(b, dx), axis)
         return _weighted_tangent(b, (normal, moved), scale, weights, axis, x.shape)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axis: int, eps: float
+    ) -> rules.Cotangents:
         (x, scale, _), (dy,) = operands, cotangents
 
         def of_x() -> Tensor:
@@ -215,12 +228,12 @@ class LayerNorm(_Norm, op="layer_norm"):
 
         return of_x, of_scale, lambda: sum_to_weight(b, dy, axis)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, eps: float) -> Any:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, eps: float) -> Tensor:
         if any(batched[1:]):
             return NotImplemented  # every entry has its own weights
         return b.emit("layer_norm", operands, axis=axis + 1, eps=eps)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 8), (8,), (8,), axis=1, dtypes=FLOATS)
         yield sample((2, 6, 3), (6,), (6,), axis=1, eps=1e-3, dtypes=("f32",))
         yield sample(("batch", "seq", 8), (8,), (8,), axis=2, dtypes=("f32",))
@@ -234,7 +247,9 @@ class RmsNorm(_Norm, op="rms_norm"):
         check_weights(x, x.dims[axis], scale=scale, bias=bias)
         return x
 
-    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: Any, *, axis: int, eps: float) -> np.ndarray:
+    def evaluate(
+        self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None, *, axis: int, eps: float
+    ) -> np.ndarray:
         wide = x.astype(np.float64)
         tail = (1,) * (x.ndim - 1 - axis)
         normal = wide / np.sqrt(_mean(wide**2, axis) + eps) * scale.astype(np.float64).reshape(-1, *tail)
@@ -242,7 +257,7 @@ class RmsNorm(_Norm, op="rms_norm"):
             normal = normal + bias.astype(np.float64).reshape(-1, *tail)
         return normal.astype(x.dtype)
 
-    def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Any, *, axis: int, eps: float) -> Tensor:
+    def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor | None, *, axis: int, eps: float) -> Tensor:
         normal, _ = over_rms(b, statistics_input(b, x), axis, eps)
         result = normal * along(b, statistics_input(b, scale), axis, x.rank)
         if bias is not None:
@@ -250,18 +265,28 @@ class RmsNorm(_Norm, op="rms_norm"):
         return cast(b, result, x.dtype)
 
     def build(
-        self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1
+        self,
+        b: Builder,
+        x: Tensor,
+        scale: TensorLike | Sequence[float] | None = None,
+        bias: TensorLike | None = None,
+        eps: float = 1e-5,
+        axis: int = -1,
     ) -> Tensor:
         """The scale defaults to 1. Over several axes, `axis=(-2, -1)`, weights have the shape of these axes."""
         return _over_axes(b, self.name, x, (scale, bias), axis, eps)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
+    def jvp(
+        self, b: Builder, operands: Groups, tangents: Groups, results: Tensors, *, axis: int, eps: float
+    ) -> Tensor | None:
         (x, scale, _), (dx, *weights) = operands, tangents
         normal, inverse = over_rms(b, statistics_input(b, x), axis, eps)
         moved = None if dx is None else over_rms_slope(b, normal, inverse, statistics_input(b, dx), axis)
         return _weighted_tangent(b, (normal, moved), scale, weights, axis, x.shape)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
+    def vjp(
+        self, b: Builder, operands: Groups, results: Tensors, cotangents: Tensors, *, axis: int, eps: float
+    ) -> rules.Cotangents:
         (x, scale, _), (dy,) = operands, cotangents
 
         def of_x() -> Tensor:
@@ -274,12 +299,12 @@ class RmsNorm(_Norm, op="rms_norm"):
 
         return of_x, of_scale, lambda: sum_to_weight(b, dy, axis)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, eps: float) -> Any:
+    def vmap(self, b: Builder, operands: Groups, batched: Groups, *, size: Dim, axis: int, eps: float) -> Tensor:
         if any(batched[1:]):
             return NotImplemented  # every entry has its own weights
         return b.emit("rms_norm", operands, axis=axis + 1, eps=eps)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 8), (8,), (8,), axis=1, dtypes=FLOATS)
         yield sample((3, 8), (8,), None, axis=1, dtypes=("f32", "f16"))
         yield sample((2, 6, 3), (6,), (6,), axis=1, eps=1e-3, dtypes=("f32",))
@@ -319,8 +344,8 @@ class GroupNorm(_Norm, op="group_norm"):
         self,
         b: Builder,
         x: Tensor,
-        scale: Any = None,
-        bias: Any = None,
+        scale: TensorLike | Sequence[float] | None = None,
+        bias: TensorLike | None = None,
         num_groups: int | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
@@ -330,7 +355,9 @@ class GroupNorm(_Norm, op="group_norm"):
             raise ShapeError("num_groups is missing: group_norm(x, scale, bias, num_groups=4)")
         return b.emit("group_norm", (x, *weights), num_groups=num_groups, eps=eps)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, num_groups: int, eps: float) -> Any:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, num_groups: int, eps: float
+    ) -> Tensor | None:
         (x, scale, _), (dx, *weights) = operands, tangents
         grouped = in_groups(b, statistics_input(b, x), num_groups)
         axes = range(2, grouped.rank)
@@ -341,7 +368,9 @@ class GroupNorm(_Norm, op="group_norm"):
             moved = b.reshape(moved, x.shape.dims)
         return _weighted_tangent(b, (b.reshape(normal, x.shape.dims), moved), scale, weights, 1, x.shape)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, num_groups: int, eps: float) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, num_groups: int, eps: float
+    ) -> rules.Cotangents:
         (x, scale, _), (dy,) = operands, cotangents
 
         def of_x() -> Tensor:
@@ -360,14 +389,14 @@ class GroupNorm(_Norm, op="group_norm"):
 
         return of_x, of_scale, lambda: sum_to_weight(b, dy, 1)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, num_groups: int, eps: float) -> Any:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, num_groups: int, eps: float) -> Tensor:
         (x, *weights), (_, *weights_batched) = operands, batched
         if any(weights_batched):
             return NotImplemented  # every entry has its own weights
         result = b.group_norm(rules.folded(b, x, 0), *weights, num_groups=num_groups, eps=eps)
         return rules.unfolded(b, result, 0, size, x.shape.dims[1])
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 6, 4, 3), (6,), (6,), num_groups=3, dtypes=FLOATS)
         yield sample((2, 6, 5), (6,), (6,), num_groups=1, dtypes=("f32",))
         yield sample((2, 6), (6,), (6,), num_groups=2, eps=1e-3, dtypes=("f32",))
@@ -384,7 +413,7 @@ class LayerNorm2d(_Norm, op="layer_norm2d"):
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, eps: float) -> Tensor:
         return b.layer_norm(x, scale, bias, axis=1, eps=eps)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 6, 3, 4), (6,), (6,), dtypes=FLOATS)
         yield sample(("n", 4, "h", 3), (4,), (4,), eps=1e-3, dtypes=("f32",))
 
@@ -407,11 +436,11 @@ class BatchNormInference(_Norm, op="batch_norm_inference"):
         result = (statistics_input(b, x) - along(b, mean, 1, x.rank)) * factor + along(b, bias, 1, x.rank)
         return cast(b, result, x.dtype)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(3 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        def case(x: Any, **options: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(x: tuple[DimLike, ...], **options: Any) -> OpSample:
             channels = (x[1],)
             return sample(x, channels, channels, channels, SampleOperand(channels, low=0.1, high=4), **options)
 

@@ -3,21 +3,27 @@
 A NumPy function calls the method of the same name with the arguments of that method. Exceptions are listed below.
 """
 
+# The rows of `_OWN` are lambdas of the arguments of NumPy functions, which are checked nowhere else.
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.eager import EAGER, EagerTensor
 from rlx.ir.location import caller_location, describe
 from rlx.ops import surface
 from rlx.ops.lift import axis_of, common
 from rlx.support.answers import answers
 from rlx.support.errors import Error
+from rlx.support.guards import is_list, is_sequence, is_tuple
 
 # NumPy and array API names of methods with the same arguments.
 METHOD_OF = {
@@ -92,7 +98,7 @@ _ACCUMULATED = {
 _PLAIN = (str, bool, int, type(None))
 
 
-def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
+def ufunc(b: Builder, function: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Implement `Tensor.__array_ufunc__`: `np.add(x, y)`, and `np.add.reduce(x)` for sums and similar reductions."""
     name = function.__name__
     if method == "reduce":
@@ -114,7 +120,7 @@ def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str
     return _called(b, f"numpy.{name}", METHOD_OF.get(name, name), inputs, kwargs)
 
 
-def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def function(b: Builder, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Implement `Tensor.__array_function__`. A function without a method is called with arrays if the tensors have values."""
     name: str = function.__name__
     shown = f"{function.__module__}.{name}"
@@ -137,16 +143,16 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return _called(b, shown, method, args, kwargs)
 
 
-def _size(b: Any, x: Any, axis: int | None = None) -> Any:
+def _size(b: Builder, x: Tensor, axis: int | None = None) -> Dim:
     return x.size if axis is None else x.shape.dims[axis_of(axis, x.rank)]
 
 
-def _raised(b: Any, xs: Any, rank: int) -> list[Any]:
+def _raised(b: Builder, xs: Sequence[object], rank: int) -> list[Tensor]:
     """Return tensors and arrays in one dtype; those of lower rank get leading axes of size 1."""
     return [x if x.rank >= rank else b.reshape(x, (1,) * (rank - x.rank) + x.shape.dims) for x in common(b, *xs)]
 
 
-def _hstack(b: Any, tup: Any) -> Any:
+def _hstack(b: Builder, tup: Sequence[object]) -> Tensor:
     tensors = _raised(b, tup, 1)
     return b.concat(tensors, 0 if tensors[0].rank == 1 else 1)
 
@@ -164,7 +170,9 @@ _OWN: dict[str, Callable[..., Any]] = {
 }
 
 
-def _by_name(function: Any, method: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _by_name(
+    function: Callable[..., Any], method: Callable[..., Any] | None, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
     """Convert positional arguments to keyword arguments with NumPy's names, from the first that differs in the method."""
     try:
         parameters = inspect.signature(function).parameters
@@ -181,10 +189,16 @@ def _by_name(function: Any, method: Any, args: Any, kwargs: dict[str, Any]) -> t
     return args[:first], {**dict(zip(names[first:], args[first:], strict=False)), **kwargs}
 
 
-def _norm(b: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def _norm(
+    b: Builder,
+    x: Tensor,
+    ord: float | str | None = None,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+) -> Tensor:
     """NumPy's `linalg.norm`: of a vector, or of a matrix if there are two axes."""
     axes = tuple(range(x.rank)) if axis is None and x.rank == 2 else axis
-    if ord is None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
+    if ord is None or not is_sequence(axes) or len(axes) != 2:
         if axis is None and ord is not None and x.rank > 2:
             raise Error("numpy.linalg.norm: ord= needs one axis or two", location=describe(caller_location()))
         return b.norm(x, ord, axis, keepdims)
@@ -200,11 +214,11 @@ def _arrays(values: Any) -> Any:
     return type(values)(_arrays(v) for v in values) if type(values) in (list, tuple) else values
 
 
-def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+def _called(b: Builder, shown: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if name not in surface.methods():
         raise _missing(shown, answers().counterpart(name))
     out = kwargs.get("out")
-    if any(o is not None for o in (out if isinstance(out, tuple) else (out,))):
+    if any(o is not None for o in (out if is_tuple(out) else (out,))):
         raise Error(
             f"{shown}: tensors are values, so that there is no out=",
             location=describe(caller_location()),
@@ -217,7 +231,8 @@ def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) ->
     if name in ("cumsum", "cumprod") and len(args) == 1 and kwargs.get("axis") is None:
         args, kwargs = (b.ravel(args[0]), 0), {k: v for k, v in kwargs.items() if k != "axis"}
     listed = [p.annotation == "TensorLike" for p in inspect.signature(surface.methods()[name]).parameters.values()][1:]
-    args = tuple(b.constant(a) if isinstance(a, list) and t else a for a, t in zip_longest(args, listed[: len(args)]))
+    constant: Any = b.constant
+    args = tuple(constant(a) if is_list(a) and t else a for a, t in zip_longest(args, listed[: len(args)]))
     return getattr(b, name)(*args, **kwargs)
 
 

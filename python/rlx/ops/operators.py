@@ -1,15 +1,21 @@
 """Python operators and indexing of tensors. Each is one builder call."""
 
+# The methods are installed on `Tensor`: their `self` is one.
+# pyright: reportGeneralTypeIssues=false
+
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import DTypeLike, ShapeLike, TensorLike
 from rlx.ir.location import describe
 from rlx.ir.op.calls import with_call_errors
 from rlx.ops import manual, numpy_functions
@@ -61,10 +67,12 @@ class Operators:
     __slots__ = ()
     __hash__ = object.__hash__
 
-    def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self: Tensor, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: Any) -> Any:
         return numpy_functions.ufunc(self.builder, ufunc, method, inputs, kwargs)
 
-    def __array_function__(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self: Tensor, function: Callable[..., Any], types: object, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         return numpy_functions.function(self.builder, function, args, kwargs)
 
     @property
@@ -73,133 +81,133 @@ class Operators:
         return "graph"
 
     @with_call_errors
-    def to_device(self: Any, device: str, /, *, stream: Any = None) -> Any:
+    def to_device(self: Tensor, device: str, /, *, stream: object = None) -> Tensor:
         """The tensor itself. There is only one device, see `device`."""
         if device != self.device:
             raise ValueError(f"a graph belongs to no device; rlx.Session({device!r}) compiles it for one")
         return self
 
-    def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:
+    def __array_namespace__(self: Tensor, *, api_version: str | None = None) -> ModuleType:
         array_api = importlib.import_module(ARRAY_API)
         if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
             raise ValueError(f"there is no version {api_version!r} of the array API here")
         return array_api
 
-    def _binary(self: Any, kind: str, other: Any, reverse: bool = False) -> Any:
+    def _binary(self: Tensor, kind: str, other: TensorLike, reverse: bool = False) -> Tensor:
         return self.builder.binary(kind, other, self) if reverse else self.builder.binary(kind, self, other)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("add", other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("add", other, True)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("sub", other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("sub", other, True)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("mul", other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("mul", other, True)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("div", other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("div", other, True)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("pow", other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self: Tensor, other: TensorLike) -> Tensor:
         return self._binary("pow", other, True)
 
-    def __matmul__(self: Any, other: Any) -> Any:
+    def __matmul__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.matmul(self, other)
 
-    def __rmatmul__(self: Any, other: Any) -> Any:
+    def __rmatmul__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.matmul(other, self)
 
-    def __floordiv__(self: Any, other: Any) -> Any:
+    def __floordiv__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.floor_divide(self, other)
 
-    def __rfloordiv__(self: Any, other: Any) -> Any:
+    def __rfloordiv__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.floor_divide(other, self)
 
-    def __mod__(self: Any, other: Any) -> Any:
+    def __mod__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.remainder(self, other)
 
-    def __rmod__(self: Any, other: Any) -> Any:
+    def __rmod__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.remainder(other, self)
 
-    def __divmod__(self: Any, other: Any) -> Any:
+    def __divmod__(self: Tensor, other: TensorLike) -> tuple[Tensor, Tensor]:
         return self.builder.divmod(self, other)
 
-    def __rdivmod__(self: Any, other: Any) -> Any:
+    def __rdivmod__(self: Tensor, other: TensorLike) -> tuple[Tensor, Tensor]:
         return self.builder.divmod(other, self)
 
-    def __and__(self: Any, other: Any) -> Any:
+    def __and__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.bitwise_and(self, other)
 
     __rand__ = __and__
 
-    def __or__(self: Any, other: Any) -> Any:
+    def __or__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.bitwise_or(self, other)
 
     __ror__ = __or__
 
-    def __xor__(self: Any, other: Any) -> Any:
+    def __xor__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.bitwise_xor(self, other)
 
     __rxor__ = __xor__
 
-    def __invert__(self: Any) -> Any:
+    def __invert__(self: Tensor) -> Tensor:
         return self.builder.bitwise_not(self)
 
-    def __lshift__(self: Any, other: Any) -> Any:
+    def __lshift__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.left_shift(self, other)
 
-    def __rlshift__(self: Any, other: Any) -> Any:
+    def __rlshift__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.left_shift(other, self)
 
-    def __rshift__(self: Any, other: Any) -> Any:
+    def __rshift__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.right_shift(self, other)
 
-    def __rrshift__(self: Any, other: Any) -> Any:
+    def __rrshift__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.right_shift(other, self)
 
-    def __neg__(self: Any) -> Any:
+    def __neg__(self: Tensor) -> Tensor:
         return self.builder.neg(self)
 
-    def __pos__(self: Any) -> Any:
+    def __pos__(self: Tensor) -> Tensor:
         return self
 
-    def __abs__(self: Any) -> Any:
+    def __abs__(self: Tensor) -> Tensor:
         return self.builder.abs(self)
 
-    def __eq__(self: Any, other: object) -> Any:
+    def __eq__(self: Tensor, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.builder.compare("eq", self, other)
 
-    def __ne__(self: Any, other: object) -> Any:
+    def __ne__(self: Tensor, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.builder.compare("ne", self, other)
 
-    def __lt__(self: Any, other: Any) -> Any:
+    def __lt__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.compare("lt", self, other)
 
-    def __le__(self: Any, other: Any) -> Any:
+    def __le__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.compare("le", self, other)
 
-    def __gt__(self: Any, other: Any) -> Any:
+    def __gt__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.compare("gt", self, other)
 
-    def __ge__(self: Any, other: Any) -> Any:
+    def __ge__(self: Tensor, other: TensorLike) -> Tensor:
         return self.builder.compare("ge", self, other)
 
-    def __len__(self: Any) -> int:
+    def __len__(self: Tensor) -> int:
         size = self._leading("it has no length")
         if type(size) is not int:
             raise Error(
@@ -209,7 +217,7 @@ class Operators:
             )
         return size
 
-    def __iter__(self: Any) -> Iterator[Any]:
+    def __iter__(self: Tensor) -> Iterator[Tensor]:
         size = self._leading("it cannot be iterated over")
         if type(size) is not int:
             raise Error(
@@ -225,26 +233,26 @@ class Operators:
             )
         return iter([self[i] for i in range(size)])
 
-    def _leading(self: Any, problem: str) -> Any:
+    def _leading(self: Tensor, problem: str) -> Dim:
         if not self.rank:
             raise ShapeError(f"{self!r} is a scalar: {problem}", location=describe(self.builder.location))
         return self.shape.dims[0]
 
-    def __getattr__(self: Any, name: str) -> Any:
+    def __getattr__(self: Tensor, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         raise answers().name_problem("a tensor", name, [n for n in dir(Tensor) if not n.startswith("_")])
 
-    def __getitem__(self: Any, index: Any) -> Any:
+    def __getitem__(self: Tensor, index: Any) -> Tensor:
         try:
-            return index_tensor(self, index if isinstance(index, tuple) else (index,))
+            return index_tensor(self, index if isinstance(index, tuple) else (index,))  # pyright: ignore[reportUnknownArgumentType]
         except ShapeError as problem:
             if problem.location is not None:
                 raise
             message, place = f"indexing {self.shape}: {problem.message}", describe(self.builder.location)
             raise IndexShapeError(message, location=place, hint=problem.hint) from None
 
-    def __setitem__(self: Any, index: Any, value: Any) -> None:
+    def __setitem__(self: Tensor, index: object, value: object) -> None:
         raise Error(
             "tensors are values and are never changed",
             location=describe(self.builder.location),
@@ -253,56 +261,56 @@ class Operators:
         )
 
     @property
-    def at(self: Any) -> At:
+    def at(self: Tensor) -> At:
         """Functional updates: `x.at[index].set(values)`, `.add`, `.multiply`, `.min`, `.max`, `.divide`, `.apply`."""
         return At(self)
 
     @property
-    def mT(self: Any) -> Any:
+    def mT(self: Tensor) -> Tensor:
         """The tensor with its last two axes swapped, as in NumPy."""
         return self.builder.swapaxes(self, -1, -2)
 
     @property
-    def real(self: Any) -> Any:
+    def real(self: Tensor) -> Tensor:
         """The real part; `x` itself if it is real."""
         return self.builder.real(self) if self.dtype.is_complex else self
 
     @property
-    def imag(self: Any) -> Any:
+    def imag(self: Tensor) -> Tensor:
         """The imaginary part; zeros if `x` is real."""
         return self.builder.imag(self) if self.dtype.is_complex else self.builder.zeros_like(self)
 
     @property
-    def T(self: Any) -> Any:
+    def T(self: Tensor) -> Tensor:
         """The tensor with all axes reversed, as in NumPy."""
         return self.builder.transpose(self)
 
     @with_call_errors
-    def reshape(self: Any, *shape: Any) -> Any:
+    def reshape(self: Tensor, *shape: ShapeLike) -> Tensor:
         """Return the same elements in another shape."""
         return self.builder.reshape(
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
         )
 
     @with_call_errors
-    def astype(self: Any, dtype: Any) -> Any:
+    def astype(self: Tensor, dtype: DTypeLike) -> Tensor:
         """Return the tensor converted to another dtype."""
         return self.builder.cast(self, dtype)
 
     @with_call_errors
-    def expand(self: Any, *shape: Any) -> Any:
+    def expand(self: Tensor, *shape: ShapeLike) -> Tensor:
         """Return the tensor repeated along axes to another shape: `x.expand(2, 3)` or `x.expand((2, 3))`."""
         return self.builder.expand(
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
         )
 
     @with_call_errors
-    def permute(self: Any, *axes: Any) -> Any:
+    def permute(self: Tensor, *axes: int | Sequence[int]) -> Tensor:
         """Return the tensor with its axes reordered: `x.permute(1, 0)` or `x.permute((1, 0))`."""
         return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
     @with_call_errors
-    def split(self: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    def split(self: Tensor, indices_or_sections: object, axis: int = 0) -> list[Tensor]:
         """`g.split` at given positions.
 
         A single integer is an error: it is the number of parts in NumPy, but their size in PyTorch.
@@ -315,11 +323,11 @@ class Operators:
             )
         return self.builder.split(self, indices_or_sections, axis)
 
-    def __round__(self: Any, digits: int | None = None) -> Any:
+    def __round__(self: Tensor, digits: int | None = None) -> Tensor:
         return self.builder.round(self) if not digits else self.builder.round(self * 10.0**digits) / 10.0**digits
 
     @with_call_errors
-    def transpose(self: Any, *axes: Any) -> Any:
+    def transpose(self: Tensor, *axes: int | Sequence[int] | None) -> Tensor:
         """Return the tensor with its axes reordered, by default reversed: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
         if not axes or axes[0] is None:
             return self.builder.transpose(self)

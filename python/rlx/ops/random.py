@@ -7,21 +7,23 @@ no rounding that a compiler may move. Normal numbers agree to a few ulp, like lo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, DType, f32, f64, i32, i64, u8
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import DTypeLike, Flags, ShapeLike, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import cast, tensor_like
 from rlx.ops.norm import statistics_input
 from rlx.ops.reduction.order import Argsort
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer
 
 # --- the generator ----------------------------------------------------------------------------------
 
@@ -31,23 +33,26 @@ _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 
 
-class WordArithmetic(Protocol):
+W = TypeVar("W")
+
+
+class WordArithmetic(Protocol[W]):
     """The operations on unsigned 32-bit words that Philox needs, for any representation of the words."""
 
-    def product(self, x: Any, factor: int) -> tuple[Any, Any]:
+    def product(self, x: W, factor: int) -> tuple[W, W]:
         """Return the low and high word of `x·factor`."""
         ...
 
-    def flipped(self, x: Any, y: Any) -> Any:
+    def flipped(self, x: W, y: W) -> W:
         """Return the bitwise exclusive or."""
         ...
 
-    def increased(self, x: Any, step: int) -> Any:
+    def increased(self, x: W, step: int) -> W:
         """Return the wrapping sum."""
         ...
 
 
-def philox(arithmetic: WordArithmetic, counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+def philox(arithmetic: WordArithmetic[W], counter: Sequence[W], key: Sequence[W]) -> tuple[W, W, W, W]:
     """Return the four words of a block, from the four words of its counter and the two words of a key."""
     a, b, c, d = counter
     k, m = key
@@ -92,7 +97,7 @@ def words(seed: np.ndarray, count: int) -> np.ndarray:
 # --- user calls -------------------------------------------------------------------------------------
 
 
-def seed_tensor(b: Builder, seed: Any) -> Tensor:
+def seed_tensor(b: Builder, seed: TensorLike | None) -> Tensor:
     """Return a seed as a scalar tensor.
 
     A signed or unsigned 64-bit Python integer becomes a constant. None is the next number of the graph: 0, 1, ….
@@ -104,14 +109,14 @@ def seed_tensor(b: Builder, seed: Any) -> Tensor:
         seed = b.new_seed()
     if isinstance(seed, (Tensor, np.ndarray)):
         return tensor_like(b, seed, i64)
-    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+    if not is_integer(seed):
         raise ShapeError(f"the seed must be an integer or a scalar integer tensor, got {seed!r}")
     if not -(2**63) <= seed < 2**64:
         raise ShapeError(f"the seed must have 64 bits, got {seed}")
     return b.emit("constant", (), value=np.asarray(int(seed) % 2**64, np.uint64).astype(np.int64))
 
 
-def dims_of(shape: Any) -> tuple[Dim, ...]:
+def dims_of(shape: ShapeLike) -> tuple[Dim, ...]:
     """Return the shape of random numbers from a user's value.
 
     It must be a tuple, because a single number could be a seed.
@@ -121,7 +126,8 @@ def dims_of(shape: Any) -> tuple[Dim, ...]:
     """
     if isinstance(shape, (int, np.integer)):
         raise ShapeError(f"shape is a tuple of sizes, got {shape}", hint=f"({shape},) is one axis; the seed is seed=")
-    return Shape(shape).dims
+    sizes: Any = shape
+    return Shape(sizes).dims
 
 
 def check_seed(seed: Shape) -> None:
@@ -142,18 +148,21 @@ class RandomBits(Card, op="random_bits"):
     def evaluate(self, seed: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
         return words(seed, math.prod(shape)).reshape(shape)
 
-    def build(self, b: Builder, seed: Any, shape: Any) -> Tensor:
+    def build(self, b: Builder, seed: TensorLike, shape: ShapeLike) -> Tensor:
         return b.emit("random_bits", (seed_tensor(b, seed),), shape=dims_of(shape))
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, shape: tuple[Dim, ...]) -> Tensor:
-        return b.scan(lambda _, seed: (None, b.random_bits(seed, shape)), None, operands[0])[1]
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, shape: tuple[Dim, ...]) -> Tensor:
+        def step(_: None, seed: Tensor) -> tuple[None, Tensor]:
+            return None, b.random_bits(seed, shape)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return b.scan(step, None, operands[0])[1]
+
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         # For four words, every round has two products of two words each, four exclusive ors and two sums.
         return Cost(_ROUNDS * 10 // 4 * results[0].num_elements, moved_bytes((), results))
 
-    def samples(self) -> Any:
-        any_seed: Any = {"low": -9e18, "high": 9e18}
+    def samples(self) -> Iterable[OpSample]:
+        any_seed: Attributes = {"low": -9e18, "high": 9e18}
         yield sample(SampleOperand((), **any_seed), shape=(3, 5))
         yield sample(SampleOperand((), **any_seed), shape=(), dtypes=("i64",))
         yield sample(SampleOperand((), **any_seed), shape=(8,), dtypes=("i64",))
@@ -175,7 +184,7 @@ class _Numbers(Card):
                     raise ShapeError(f"{name} must be finite in {kind.name}, got {value}")
         return Shape(shape, dtype)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(90 * results[0].num_elements, moved_bytes((), results))
 
 
@@ -201,13 +210,19 @@ class RngUniform(_Numbers, op="rng_uniform"):
         return cast(b, _spread(b, unit, kind.numpy.type(low), kind.numpy.type(high - low)), dtype)
 
     def build(
-        self, b: Builder, shape: Any, seed: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = f32
+        self,
+        b: Builder,
+        shape: ShapeLike,
+        seed: TensorLike | None = None,
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: DTypeLike = f32,
     ) -> Tensor:
-        attributes: Any = {"shape": dims_of(shape), "low": low, "high": high, "dtype": as_dtype(dtype)}
+        attributes: Attributes = {"shape": dims_of(shape), "low": low, "high": high, "dtype": as_dtype(dtype)}
         return b.emit("rng_uniform", (seed_tensor(b, seed),), **attributes)
 
-    def samples(self) -> Any:
-        any_seed: Any = {"low": -9e18, "high": 9e18}
+    def samples(self) -> Iterable[OpSample]:
+        any_seed: Attributes = {"low": -9e18, "high": 9e18}
         yield sample(SampleOperand((), **any_seed), shape=(3, 5), dtype=f32)
         for name in ("f16", "bf16", "f64"):
             yield sample(SampleOperand((), **any_seed), shape=(3, 5), dtype=name, dtypes=("i64",))
@@ -275,13 +290,19 @@ class RngNormal(_Numbers, op="rng_normal"):
         return cast(b, radius * sine * std + mean, dtype)
 
     def build(
-        self, b: Builder, shape: Any, seed: Any = None, mean: float = 0.0, std: float = 1.0, dtype: Any = f32
+        self,
+        b: Builder,
+        shape: ShapeLike,
+        seed: TensorLike | None = None,
+        mean: float = 0.0,
+        std: float = 1.0,
+        dtype: DTypeLike = f32,
     ) -> Tensor:
-        attributes: Any = {"shape": dims_of(shape), "mean": mean, "std": std, "dtype": as_dtype(dtype)}
+        attributes: Attributes = {"shape": dims_of(shape), "mean": mean, "std": std, "dtype": as_dtype(dtype)}
         return b.emit("rng_normal", (seed_tensor(b, seed),), **attributes)
 
-    def samples(self) -> Any:
-        any_seed: Any = {"low": -9e18, "high": 9e18}
+    def samples(self) -> Iterable[OpSample]:
+        any_seed: Attributes = {"low": -9e18, "high": 9e18}
         yield sample(SampleOperand((), **any_seed), shape=(3, 5), dtype=f32)
         for name in ("f16", "bf16", "f64"):
             yield sample(SampleOperand((), **any_seed), shape=(3, 5), dtype=name, dtypes=("i64",))
@@ -318,7 +339,7 @@ class Sample(Card, op="sample"):
             raise ShapeError(f"top_k = {top_k} does not fit {count} classes", hint="0 takes all classes")
         return Shape(logits.dims[:-1], "i32")
 
-    def requires(self, logits: Shape, seed: Shape, *, top_k: int, **_: Any) -> list[tuple[Dim, str]]:
+    def requires(self, logits: Shape, seed: Shape, *, top_k: int, **_: object) -> list[tuple[Dim, str]]:
         least = max(top_k, 1)
         return [(logits.dims[-1] - least, f"{logits.dims[-1]} classes are less than {least}")]
 
@@ -337,7 +358,7 @@ class Sample(Card, op="sample"):
         weights = np.take_along_axis(weights, order, -1)
         if top_p < 1:
             reached = np.cumsum(weights, -1) - weights >= top_p * weights.sum(-1, keepdims=True)
-            weights = np.where(reached & (np.arange(order.shape[-1]) > 0), 0, weights)
+            weights = np.where(reached & (np.arange(int(order.shape[-1])) > 0), 0, weights)
         sums = np.cumsum(weights, -1)
         unit = (words(seed, largest.size) >> np.uint32(8)).reshape(largest.shape) * 2.0**-24
         exceeds = (sums > unit[..., None] * sums[..., -1:]) & (weights > 0)
@@ -378,18 +399,18 @@ class Sample(Card, op="sample"):
         self,
         b: Builder,
         logits: Tensor,
-        seed: Any = None,
+        seed: TensorLike | None = None,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
     ) -> Tensor:
-        attributes: Any = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        attributes: Attributes = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         return b.emit("sample", (logits, seed_tensor(b, seed)), **attributes)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(20 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         seed = SampleOperand((), "i64", low=-9e18, high=9e18)
         yield sample(SampleOperand((5, 7), low=-4, high=4), seed, dtypes=FLOATS)
         yield sample(SampleOperand((5, 7), low=0, high=3), seed, temperature=0.0, dtypes=("f32",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -12,8 +12,8 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
-from rlx.ir.shape import Shape
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
+from rlx.ir.shape import DimLike, Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import statistics_input
 from rlx.ops.rules import move_axis
@@ -111,11 +111,11 @@ class SelectiveScan(Card, op="selective_scan"):
             raise ShapeError(f"state_size is {state_size}, but a is {a.shape} = [H, N]")
         return result
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(7 * results[0].num_elements * operands[2].dims[1], moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        def case(batch: Any, steps: Any, width: int, size: int, **options: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(batch: DimLike, steps: DimLike, width: int, size: int, **options: Any) -> OpSample:
             rates = SampleOperand((width, size), low=-1.5, high=-0.2)
             steps_of = SampleOperand((batch, steps, width), low=0.05, high=1)
             return sample((batch, steps, width), steps_of, rates, (batch, steps, size), (batch, steps, size), **options)
@@ -174,10 +174,10 @@ class GatedDeltaNetCarry(Card, op="gated_delta_net_carry"):
         last, rows = b.scan(step, statistics_input(b, state), sequences)
         return cast(b, _swapped(b, rows), q.dtype), cast(b, last, state.dtype)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return _delta_net_cost(operands, results)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield _delta_net_case(2, 5, 3, 4, state=True, dtypes=FLOATS)
         yield _delta_net_case(1, 0, 2, 3, state=True, dtypes=("f32",))
         yield _delta_net_case("batch", "seq", 2, 4, state=True, dtypes=("f32",))
@@ -201,16 +201,16 @@ class GatedDeltaNet(Card, op="gated_delta_net"):
 
     def build(
         self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor | None = None
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """With a state, it returns the results of `gated_delta_net_carry`: the result and the next state."""
         if state is not None:
             return b.gated_delta_net_carry(q, k, v, g, beta, state)
         return b.emit("gated_delta_net", (q, k, v, g, beta))
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return _delta_net_cost(operands, results)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield _delta_net_case(2, 5, 3, 4, state=False, dtypes=FLOATS)
         yield _delta_net_case("batch", "seq", 2, 4, state=False, dtypes=("f32",))
 
@@ -242,11 +242,13 @@ def _delta_net_sizes(inputs: DeltaNetInputs[Shape]) -> tuple[Dim, ...]:
     return dims
 
 
-def _delta_net_cost(operands: Any, results: Any) -> Cost:
+def _delta_net_cost(operands: Shapes, results: Shapes) -> Cost:
     return Cost(7 * operands[0].num_elements * operands[0].dims[3], moved_bytes(operands, results))
 
 
-def _delta_net_case(batch: Any, steps: Any, heads: int, size: int, *, state: bool, dtypes: Any) -> Any:
+def _delta_net_case(
+    batch: DimLike, steps: DimLike, heads: int, size: int, *, state: bool, dtypes: Sequence[str]
+) -> OpSample:
     vectors = SampleOperand((batch, steps, heads, size), low=-0.7, high=0.7)
     decay = SampleOperand((batch, steps, heads), low=-1, high=0)
     rate = SampleOperand((batch, steps, heads), low=0, high=1)
@@ -276,7 +278,7 @@ def _gates(b: Builder, x: Tensor, count: int) -> list[Tensor]:
     return [b.narrow(x, -1, i * size, size) for i in range(count)]
 
 
-def _cell_cost(operands: Any, results: Any, gates: int) -> Cost:
+def _cell_cost(operands: Shapes, results: Shapes, gates: int) -> Cost:
     x, hidden = operands[0], operands[1].dims[1]
     batch, steps, width = x.dims
     work = 2 * gates * (width + hidden) + 10 * gates
@@ -293,7 +295,9 @@ class LstmWeights(ArgumentGroup, Generic[V]):
 
 
 class Lstm(Card, op="lstm"):
-    def infer(self, x: Shape, h: Shape, c: Shape, weights: LstmWeights[Shape], **_: Any) -> tuple[Shape, Shape, Shape]:
+    def infer(
+        self, x: Shape, h: Shape, c: Shape, weights: LstmWeights[Shape], **_: object
+    ) -> tuple[Shape, Shape, Shape]:
         _check_cell(x, weights.w_input, weights.w_hidden, 4, h=h, c=c, bias=weights.bias)
         return x.with_dims((*x.dims[:2], h.dims[1])), h, c
 
@@ -333,11 +337,11 @@ class Lstm(Card, op="lstm"):
         last, rows = b.scan(step, (statistics_input(b, h), statistics_input(b, c)), inputs, reverse=reverse)
         return cast(b, _swapped(b, rows), x.dtype), cast(b, last[0], x.dtype), cast(b, last[1], x.dtype)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return _cell_cost(operands, results, 4)
 
-    def samples(self) -> Any:
-        def case(batch: Any, steps: Any, width: int, hidden: int, **options: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(batch: DimLike, steps: DimLike, width: int, hidden: int, **options: Any) -> OpSample:
             weights = [(width, 4 * hidden), (hidden, 4 * hidden), (4 * hidden,)]
             return sample((batch, steps, width), (batch, hidden), (batch, hidden), *weights, **options)
 
@@ -358,7 +362,7 @@ class GruWeights(ArgumentGroup, Generic[V]):
 
 
 class Gru(Card, op="gru"):
-    def infer(self, x: Shape, h: Shape, weights: GruWeights[Shape], **_: Any) -> tuple[Shape, Shape]:
+    def infer(self, x: Shape, h: Shape, weights: GruWeights[Shape], **_: object) -> tuple[Shape, Shape]:
         biases = {"bias_input": weights.bias_input, "bias_hidden": weights.bias_hidden}
         _check_cell(x, weights.w_input, weights.w_hidden, 3, h=h, **biases)
         return x.with_dims((*x.dims[:2], h.dims[1])), h
@@ -394,11 +398,11 @@ class Gru(Card, op="gru"):
         last, rows = b.scan(step, statistics_input(b, h), inputs, reverse=reverse)
         return cast(b, _swapped(b, rows), x.dtype), cast(b, last, x.dtype)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return _cell_cost(operands, results, 3)
 
-    def samples(self) -> Any:
-        def case(batch: Any, steps: Any, width: int, hidden: int, **options: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(batch: DimLike, steps: DimLike, width: int, hidden: int, **options: Any) -> OpSample:
             weights = [(width, 3 * hidden), (hidden, 3 * hidden), (3 * hidden,), (3 * hidden,)]
             return sample((batch, steps, width), (batch, hidden), *weights, **options)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Tangents, Tensors
 from rlx.ir.op.attributes import elements_from_mlir
 from rlx.ir.shape import Shape
 
@@ -33,7 +35,15 @@ class Range:
     size: Dim
 
 
-Cotangent = Tensor | Range | Callable[[], Any] | None
+# A zero is None. A function is called only if its cotangent is needed.
+Cotangent: TypeAlias = Tensor | Range | Callable[[], Tensor | Range | None] | None
+# The result of a `vjp`: one entry for each operand of the record, a list for a variadic one.
+Cotangents: TypeAlias = Sequence[Cotangent | Sequence[Cotangent]]
+# The result of a `pushforward`: the results of the op, and their tangents.
+ResultsAndTangents: TypeAlias = tuple[Tensors, Tangents]
+# The result of a `pullback`: the results of the op, and a function from their cotangents to those of the operands and
+# captures.
+ResultsAndPullback: TypeAlias = tuple[Tensors, Callable[[Tangents], Tangents]]
 
 
 def zeros(b: Builder, shape: Shape) -> Tensor:
@@ -114,7 +124,8 @@ def _concatenated(b: Builder, parts: list[Range]) -> list[Tensor | None]:
     if not all(type(p.start) is int for p in parts):
         return [resolved(b, p) for p in parts]
     rows: list[list[Range]] = []
-    for part in sorted(parts, key=lambda p: p.start):  # type: ignore[arg-type,return-value]
+    starts: Callable[[Range], Any] = operator.attrgetter("start")
+    for part in sorted(parts, key=starts):
         for row in rows:
             gap = part.start - _end(row[-1])
             if type(gap) is int and gap >= 0:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
 from keyword import iskeyword
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -54,11 +54,13 @@ def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
     return method
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 # Functions of a builder that emit several ops. They are methods as well.
 _HELPERS: dict[str, Callable[..., Any]] = {}
 
 
-def helper(function: Callable[..., Any]) -> Callable[..., Any]:
+def helper(function: F) -> F:
     """Register `function(b, …)` as a method of graphs and a function of `rlx.ops`: `@helper def rfft2(b, x): …`.
 
     A helper has no card. It is a well-known name for a combination of ops.
@@ -93,7 +95,7 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
     return method
 
 
-def check_flag(name: str, value: Any) -> None:
+def check_flag(name: str, value: object) -> None:
     """Check that an argument is True or False, because other libraries may have another argument in this position.
 
     Raises:
@@ -103,7 +105,9 @@ def check_flag(name: str, value: Any) -> None:
         raise ShapeError(f"{name} is True or False, not {type_description(value)}")
 
 
-def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, problem: Exception) -> Error:
+def _refused(
+    b: Builder, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], problem: Exception
+) -> Error:
     """Return the error for arguments that a helper does not accept, or that Python or NumPy cannot convert."""
     place = describe(b.location)
     names = [p.name for p in signatures.of_helper(function).parameters.values()][1:]
@@ -131,7 +135,7 @@ def _own_text(card: Card) -> str:
     return "" if build is Card.build else build.__doc__ or ""
 
 
-def _home(definition: Any, name: str) -> str:
+def _home(definition: Callable[..., Any], name: str) -> str:
     """Return the file and the name of a definition: `rlx/ops/norm.py: LayerNorm`.
 
     A definition that is made by a loop over a table has no name in its module: then it is `name`, the row of the table.
@@ -156,7 +160,7 @@ def methods() -> dict[str, Callable[..., Any]]:
     result: dict[str, Callable[..., Any]] = {}
     named_kinds, defined = kinds(), homes()
 
-    def add(name: str, method: Any, signature: Signature, page: str) -> None:
+    def add(name: str, method: Callable[..., Any], signature: Signature, page: str) -> None:
         method.__signature__, method.__doc__ = signature, f"{page}\n\nDefined in {defined[name]}."
         result[name] = method
 
@@ -182,7 +186,7 @@ def summaries() -> dict[str, str]:
     return result | {name: (getdoc(f) or "").splitlines()[0].rstrip(".") for name, f in _HELPERS.items()}
 
 
-def as_module(fft: Any) -> None:
+def as_module(fft: object) -> None:
     """Make `g.fft.rfft(x)` equivalent to `g.rfft(x)`: in NumPy and JAX `fft` is a module."""
     for name in np.fft.__all__:
         setattr(fft, name, _of_ops(name))

@@ -8,9 +8,11 @@ from typing import Any
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import bool_, i64
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ir.location import describe
 from rlx.ir.op.calls import with_call_errors
 from rlx.ops import indexing
+from rlx.ops.indexing import Entry
 from rlx.ops.lift import cast, tensor_like
 from rlx.support.errors import Error, ShapeError
 
@@ -22,7 +24,7 @@ class At:
         self._x = x
 
     def __getitem__(self, index: Any) -> Selection:
-        return Selection(self._x, index if isinstance(index, tuple) else (index,))
+        return Selection(self._x, index if isinstance(index, tuple) else (index,))  # pyright: ignore[reportUnknownArgumentType]
 
 
 class Selection:
@@ -34,7 +36,7 @@ class Selection:
     that are out of range are dropped.
     """
 
-    def __init__(self, x: Tensor, index: tuple[Any, ...]):
+    def __init__(self, x: Tensor, index: tuple[object, ...]):
         self._x, self._index = x, index
 
     @with_call_errors
@@ -43,44 +45,44 @@ class Selection:
         return self._x[self._index]
 
     @with_call_errors
-    def set(self, values: Any) -> Tensor:
+    def set(self, values: TensorLike) -> Tensor:
         """Return `x` with the selected elements replaced by the values."""
         return self._updated("set", values, lambda old, new: new)
 
     @with_call_errors
-    def add(self, values: Any) -> Tensor:
+    def add(self, values: TensorLike) -> Tensor:
         """Return `x` with the values added to the selected elements."""
         return self._updated("add", values, lambda old, new: old + new)
 
     @with_call_errors
-    def subtract(self, values: Any) -> Tensor:
+    def subtract(self, values: TensorLike) -> Tensor:
         """Return `x` with the values subtracted from the selected elements."""
         return self.add(-tensor_like(self._x.builder, values, self._x.dtype))
 
     @with_call_errors
-    def multiply(self, values: Any) -> Tensor:
+    def multiply(self, values: TensorLike) -> Tensor:
         """Return `x` with the selected elements multiplied by the values."""
         return self._updated("mul", values, lambda old, new: old * new)
 
     mul = multiply
 
     @with_call_errors
-    def divide(self, values: Any) -> Tensor:
+    def divide(self, values: TensorLike) -> Tensor:
         """Return `x` with the selected elements divided by the values."""
         return self._x / self._of(1).multiply(values)
 
     @with_call_errors
-    def power(self, values: Any) -> Tensor:
+    def power(self, values: TensorLike) -> Tensor:
         """Return `x` with the selected elements raised to the power of the values."""
         return self._x ** self._of(1).multiply(values)
 
     @with_call_errors
-    def min(self, values: Any) -> Tensor:
+    def min(self, values: TensorLike) -> Tensor:
         """Return `x` with the minimum of element and value at the selected positions."""
         return self._updated("min", values, self._x.builder.minimum)
 
     @with_call_errors
-    def max(self, values: Any) -> Tensor:
+    def max(self, values: TensorLike) -> Tensor:
         """Return `x` with the maximum of element and value at the selected positions."""
         return self._updated("max", values, self._x.builder.maximum)
 
@@ -94,7 +96,7 @@ class Selection:
     def _of(self, value: int) -> Selection:
         return Selection(self._x.builder.full_like(self._x, value), self._index)
 
-    def _updated(self, reduction: str, values: Any, joined: Callable[[Any, Any], Any]) -> Tensor:
+    def _updated(self, reduction: str, values: Any, joined: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         x, b = self._x, self._x.builder
         try:
             new = tensor_like(b, values, x.dtype)
@@ -117,7 +119,7 @@ class Selection:
             raise problem.moved(message, location=place) from None
 
 
-def _where(x: Tensor, mask: Tensor, updated: Any, values: Tensor) -> Tensor:
+def _where(x: Tensor, mask: Tensor, updated: Tensor, values: Tensor) -> Tensor:
     if values.rank:
         raise ShapeError(
             f"a tensor of booleans chooses as many elements as are true, and {values.shape} may not fit",
@@ -129,9 +131,10 @@ def _where(x: Tensor, mask: Tensor, updated: Any, values: Tensor) -> Tensor:
     return b.where(b.reshape(mask, (*mask.shape.dims, *(1,) * (x.rank - mask.rank))), updated, x)
 
 
-def _axes(x: Tensor, entries: list[Any]) -> list[Dim | None]:
+def _axes(x: Tensor, entries: list[Entry]) -> list[Dim | None]:
     """Return for each entry the size of the axis that it indexes."""
-    sizes, axis = [], 0
+    sizes: list[Dim | None] = []
+    axis = 0
     for entry in entries:
         count = indexing.axes_of(entry)
         sizes.append(x.shape.dims[axis] if count else None)
@@ -139,12 +142,12 @@ def _axes(x: Tensor, entries: list[Any]) -> list[Dim | None]:
     return sizes
 
 
-def _is_whole(entry: Any) -> bool:
+def _is_whole(entry: Entry) -> bool:
     """Return whether an entry is `:`. Slices with tensor bounds cannot be compared with `slice(None)`."""
     return isinstance(entry, slice) and entry.start is None and entry.stop is None and entry.step is None
 
 
-def _is_plain(entry: Any, size: Dim | None) -> bool:
+def _is_plain(entry: Entry, size: Dim | None) -> bool:
     """Return whether an entry selects a contiguous range of an axis of known size, or a whole axis."""
     if _is_whole(entry):
         return True
@@ -154,11 +157,11 @@ def _is_plain(entry: Any, size: Dim | None) -> bool:
     return entry is None or entry is Ellipsis or (type(entry) is int and type(size) is int)
 
 
-def _spliced(x: Tensor, entries: list[Any], new: Tensor, joined: Callable[[Any, Any], Any]) -> Tensor:
+def _spliced(x: Tensor, entries: list[Entry], new: Tensor, joined: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Replace a block of elements: the parts before the block, the block, and the parts after it are joined along each axis."""
     b = x.builder
     old = x[tuple(entries)]
-    values: Any = b.expand(joined(old, new), old.shape.dims)
+    values = b.expand(joined(old, new), old.shape.dims)
     ranges: list[tuple[int, Dim]] = []
     for entry, size in zip(entries, _axes(x, entries), strict=True):
         if size is None:
@@ -166,12 +169,12 @@ def _spliced(x: Tensor, entries: list[Any], new: Tensor, joined: Callable[[Any, 
         if _is_whole(entry):
             ranges.append((0, size))
         else:
-            assert type(size) is int
+            assert type(size) is int and isinstance(entry, (int, slice))
             low, high, _ = entry.indices(size) if isinstance(entry, slice) else (entry % size, entry % size + 1, 1)
             ranges.append((low, max(low, high)))
     values = b.reshape(values, [high - low for low, high in ranges])
 
-    def filled(part: Tensor, axis: int) -> Any:
+    def filled(part: Tensor, axis: int) -> Tensor:
         """Return `part` of `x`, which is cut to the block along the axes before `axis`, with the block replaced by `values`."""
         if axis == x.rank:
             return values
@@ -186,15 +189,16 @@ def _spliced(x: Tensor, entries: list[Any], new: Tensor, joined: Callable[[Any, 
     return filled(x, 0)
 
 
-def _scattered(x: Tensor, entries: list[Any], new: Tensor, reduction: str) -> Tensor:
+def _scattered(x: Tensor, entries: list[Entry], new: Tensor, reduction: str) -> Tensor:
     """Write elements one by one, or write slices if arrays index the leading axes only."""
     b = x.builder
     flat, entries = indexing.without_masks(x, entries)
-    marked, dims = [], list(flat.shape.dims)
+    marked: list[Entry] = []
+    dims = list(flat.shape.dims)
     axis = 0
     for entry in entries:
         if isinstance(entry, Tensor):  # positions out of range become an extra position, dropped later
-            size: Any = flat.shape.dims[axis]
+            size = flat.shape.dims[axis]
             index = cast(b, indexing.from_the_end(b, entry, size), i64)
             extent = b.cast(b.dim_size(size), i64)
             entry = b.where((index >= 0) & (index < extent), index, extent)

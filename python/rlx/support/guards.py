@@ -7,12 +7,15 @@ After `isinstance(value, list)`, a strict type checker treats the element type a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+# The second argument of `isinstance`. As `(int, np.integer)`, the type of NumPy's integers would be unknown.
+INTEGERS: tuple[type[int], type[np.integer[Any]]] = (int, np.integer)
 
 
 def is_list(value: object) -> TypeIs[list[Any]]:
@@ -50,11 +53,11 @@ def is_truth_value(value: object) -> bool:
     return isinstance(value, (bool, np.bool_))
 
 
-def is_integer(value: object) -> bool:
+def is_integer(value: object) -> TypeGuard[int]:
     """Whether the value is an integer of Python or NumPy, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def is_real(value: object) -> bool:
+def is_real(value: object) -> TypeGuard[float]:
     """Whether the value is a real number of Python or NumPy, and not a bool."""
     return is_integer(value) or isinstance(value, (float, np.floating))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from rlx.functions.shape.make import diagonal
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import common
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
@@ -27,7 +28,7 @@ class _Term:
 
 
 @helper
-def einsum(b: Builder, subscripts: str | Tensor, *operands: Any) -> Tensor:
+def einsum(b: Builder, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
     """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is a batched matrix product.
 
     A label that two operands share and the result lacks is summed over. A label that occurs twice in an operand selects
@@ -70,7 +71,7 @@ def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     *pairs, last = arguments if len(arguments) % 2 else (*arguments, None)
     operands, lists = pairs[::2], [*pairs[1::2], *([] if last is None else [last])]
 
-    def text(labels: Any) -> str:
+    def text(labels: Iterable[Any]) -> str:
         try:
             if isinstance(labels, Tensor):  # iteration over a tensor would yield slices
                 raise TypeError
@@ -180,7 +181,7 @@ def _product(b: Builder, left: _Term, right: _Term, needed: set[str]) -> _Term:
 def _elementwise(b: Builder, left: _Term, right: _Term, batch: Sequence[str]) -> _Term:
     """Return the product of two terms that share no summed label."""
     labels = "".join([*batch, *(v for t in (left, right) for v in t.labels if v not in batch)])
-    sides = []
+    sides: list[Tensor] = []
     for term in (left, right):
         x = b.transpose(term.x, [term.labels.index(label) for label in labels if label in term.labels])
         dims = iter(x.shape.dims)

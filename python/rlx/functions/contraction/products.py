@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from rlx.functions.shape.arrange import moveaxis, ravel
 from rlx.functions.shape.make import diagonal
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import axis_of, broadcast, common
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import INTEGERS
 
 
 def _conjugate(b: Builder, x: Tensor) -> Tensor:
@@ -21,7 +21,7 @@ def _conjugate(b: Builder, x: Tensor) -> Tensor:
 
 
 @helper
-def dot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def dot(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `dot`: the sum over the last axis of `lhs` and the second to last axis (or only axis) of `rhs`.
 
     Args:
@@ -37,21 +37,21 @@ def dot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 
 @helper
-def inner(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def inner(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`. A scalar multiplies."""
     lhs, rhs = common(b, lhs, rhs)
     return b.dot_general(lhs, rhs, (-1,), (-1,)) if lhs.rank and rhs.rank else b.mul(lhs, rhs)
 
 
 @helper
-def vdot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def vdot(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `vdot`: the scalar sum of the products of all elements, with `lhs` conjugated."""
     lhs, rhs = common(b, lhs, rhs)
     return b.dot_general(ravel(b, _conjugate(b, lhs)), ravel(b, rhs), (0,), (0,))
 
 
 @helper
-def vecdot(b: Builder, lhs: Any, rhs: Any, axis: int = -1) -> Tensor:
+def vecdot(b: Builder, lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Tensor:
     """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
     lhs, rhs = common(b, lhs, rhs)
     left = moveaxis(b, _conjugate(b, lhs), axis_of(axis, lhs.rank), -1)
@@ -65,7 +65,7 @@ def vecdot(b: Builder, lhs: Any, rhs: Any, axis: int = -1) -> Tensor:
 
 
 @helper
-def tensordot(b: Builder, lhs: Any, rhs: Any, axes: int | Sequence[Any] = 2) -> Tensor:
+def tensordot(b: Builder, lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = 2) -> Tensor:
     """NumPy's `tensordot`: the sum over several axes of both.
 
     Args:
@@ -79,21 +79,23 @@ def tensordot(b: Builder, lhs: Any, rhs: Any, axes: int | Sequence[Any] = 2) -> 
         ShapeError: There are not that many axes, or their sizes differ.
     """
     lhs, rhs = common(b, lhs, rhs)
-    if isinstance(axes, (int, np.integer)):
+    pair: Any = axes
+    if isinstance(axes, INTEGERS):
         count = int(axes)
         if not 0 <= count <= min(lhs.rank, rhs.rank):
             raise ShapeError(f"axes = {count}, but {lhs.shape} and {rhs.shape} have {lhs.rank} and {rhs.rank} axes")
         left, right = range(lhs.rank - count, lhs.rank), range(count)
     else:
-        pair: Any = list(axes)
+        pair = list(pair)
         if len(pair) != 2:
             raise ShapeError(f"axes is a number or a pair of lists, not {axes!r}")
-        left, right = ([side] if isinstance(side, (int, np.integer)) else list(side) for side in pair)
+        sides: list[list[Any]] = [[side] if isinstance(side, INTEGERS) else list(side) for side in pair]
+        left, right = sides
     return b.dot_general(lhs, rhs, tuple(left), tuple(right))
 
 
 @helper
-def kron(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def kron(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `kron`: the Kronecker product. A tensor of lower rank gets leading axes of size 1."""
     lhs, rhs = common(b, lhs, rhs)
     rank = max(lhs.rank, rhs.rank)
@@ -104,7 +106,7 @@ def kron(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 
 @helper
-def cross(b: Builder, lhs: Any, rhs: Any, axis: int = -1) -> Tensor:
+def cross(b: Builder, lhs: TensorLike, rhs: TensorLike, axis: int = -1) -> Tensor:
     """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast.
 
     Raises:
@@ -121,6 +123,6 @@ def cross(b: Builder, lhs: Any, rhs: Any, axis: int = -1) -> Tensor:
 
 
 @helper
-def trace(b: Builder, x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def trace(b: Builder, x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """NumPy's `trace`: the sum of diagonal `offset` of the matrices formed by two axes."""
     return b.sum(diagonal(b, x, offset, axis1, axis2), -1)

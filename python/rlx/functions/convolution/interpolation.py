@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import ShapeLike, TensorLike
 from rlx.ops.lift import inexact, tensor_like
 from rlx.ops.surface import helper
 
@@ -13,9 +12,9 @@ from rlx.ops.surface import helper
 @helper
 def interpolate(
     b: Builder,
-    x: Any,
-    size: Any = None,
-    scale_factor: Any = None,
+    x: TensorLike,
+    size: ShapeLike | None = None,
+    scale_factor: TensorLike | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     *,

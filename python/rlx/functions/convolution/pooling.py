@@ -1,8 +1,11 @@
 """Pooling functions with their usual names: dilated, with `ceil_mode`, with indices, adaptive. They use `pool` and gathers."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from math import prod
 from typing import Any
@@ -12,6 +15,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, dim, exact_divide, product
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Padding, ShapeLike, TensorLike, Window
 from rlx.ir.shape import Shape
 from rlx.ops.convolution.convolution import out_size, pads_of, per_axis
 from rlx.ops.convolution.pool_gradient import Taps, winners
@@ -19,12 +23,15 @@ from rlx.ops.lift import cast, inexact, size_of, tensor_like
 from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer, is_tuple
 
 
 class _PoolWindow:
     """The window of a pooling, with its sizes for each spatial axis."""
 
-    def __init__(self, x: Shape, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool):
+    def __init__(
+        self, x: Shape, kernel: Window, stride: Window | None, padding: Padding, dilation: Window, ceil_mode: bool
+    ):
         count = x.rank - 2
         if count not in (1, 2, 3):
             raise ShapeError(f"x must be [N, C, spatial…] of rank 3, 4 or 5, got {x}")
@@ -85,9 +92,9 @@ class _PoolWindow:
         return result
 
 
-def _positive(value: Any, count: int, name: str) -> tuple[int, ...]:
+def _positive(value: Window, count: int, name: str) -> tuple[int, ...]:
     values = per_axis(value, count, name)
-    if any(isinstance(v, bool) or not isinstance(v, (int, np.integer)) or v < 1 for v in values):
+    if any(not is_integer(v) or v < 1 for v in values):
         raise ShapeError(f"{name} must be integers from 1 on, got {value!r:.60}")
     return tuple(int(v) for v in values)
 
@@ -107,11 +114,11 @@ def _largest(b: Builder, x: Tensor, axes: Sequence[Taps]) -> tuple[Tensor, Tenso
 @helper
 def max_pool(
     b: Builder,
-    x: Any,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: TensorLike,
+    kernel: Window,
+    stride: Window | None = None,
+    padding: Padding = 0,
+    dilation: Window = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -149,14 +156,14 @@ def max_pool(
 @helper
 def avg_pool(
     b: Builder,
-    x: Any,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    x: TensorLike,
+    kernel: Window,
+    stride: Window | None = None,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-    dilation: Any = 1,
+    dilation: Window = 1,
 ) -> Tensor:
     """The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`.
 
@@ -207,7 +214,12 @@ def _sums(b: Builder, x: Tensor, window: _PoolWindow) -> Tensor:
 
 @helper
 def mean_pool(
-    b: Builder, x: Any, kernel: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True
+    b: Builder,
+    x: TensorLike,
+    kernel: Window,
+    stride: Window | None = None,
+    padding: Padding = 0,
+    count_include_pad: bool = True,
 ) -> Tensor:
     """`pool` of kind `mean`; `avg_pool` has PyTorch's other arguments.
 
@@ -225,12 +237,12 @@ def mean_pool(
 @helper
 def sum_pool(
     b: Builder,
-    x: Any,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    x: TensorLike,
+    kernel: Window,
+    stride: Window | None = None,
+    padding: Padding = 0,
     ceil_mode: bool = False,
-    dilation: Any = 1,
+    dilation: Window = 1,
 ) -> Tensor:
     """The sum of each window: `pool` of kind `sum`.
 
@@ -250,13 +262,13 @@ def sum_pool(
 @helper
 def lp_pool(
     b: Builder,
-    x: Any,
+    x: TensorLike,
     norm_type: float,
-    kernel: Any,
-    stride: Any = None,
+    kernel: Window,
+    stride: Window | None = None,
     ceil_mode: bool = False,
     *,
-    padding: Any = 0,
+    padding: Padding = 0,
 ) -> Tensor:
     """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
     x = inexact(b, tensor_like(b, x, f32))
@@ -266,7 +278,7 @@ def lp_pool(
     return cast(b, b.pow(powers, 1 / norm_type), x.dtype)
 
 
-def _targets(x: Tensor, size: Any) -> list[Dim]:
+def _targets(x: Tensor, size: ShapeLike) -> list[Dim]:
     """Return the result sizes of an adaptive pooling; None keeps the size of an axis."""
     if x.rank not in (3, 4, 5):
         raise ShapeError(f"x must be [N, C, spatial…] of rank 3, 4 or 5, got {x.shape}")
@@ -287,13 +299,14 @@ def _adaptive(old: Dim, new: Dim) -> tuple[np.ndarray, np.ndarray]:
     """
     if type(old) is not int or type(new) is not int:
         raise ShapeError(f"windows from {old} to {new} elements have no known sizes", hint="give the axis a known size")
-    starts, ends = np.arange(new) * old // new, -(-np.arange(1, new + 1) * old // new)
-    steps = starts[:, None] + np.arange((ends - starts).max())
+    starts: np.ndarray = np.arange(new) * old // new
+    ends: np.ndarray = -(-np.arange(1, new + 1) * old // new)
+    steps: np.ndarray = starts[:, None] + np.arange(int((ends - starts).max()))
     return np.minimum(steps, ends[:, None] - 1).astype(np.int32), steps < ends[:, None]
 
 
 @helper
-def adaptive_avg_pool(b: Builder, x: Any, size: Any) -> Tensor:
+def adaptive_avg_pool(b: Builder, x: TensorLike, size: ShapeLike) -> Tensor:
     """PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`.
 
     Args:
@@ -327,7 +340,7 @@ def adaptive_avg_pool(b: Builder, x: Any, size: Any) -> Tensor:
 
 
 @helper
-def adaptive_max_pool(b: Builder, x: Any, size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool(b: Builder, x: TensorLike, size: ShapeLike, return_indices: bool = False) -> Any:
     """PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`.
 
     Args:
@@ -347,7 +360,7 @@ def adaptive_max_pool(b: Builder, x: Any, size: Any, return_indices: bool = Fals
         flat = b.reshape(x, (*x.shape.dims[:2], product(x.shape.dims[2:])))
         place = b.reshape(b.argmax(flat, axis=2), (*x.shape.dims[:2], *sizes))
         return b.max(x, range(2, x.rank), keep_dims=True), place
-    times = [exact_divide(old, new) for old, new in zip(x.shape.dims[2:], sizes, strict=True)]
+    times: list[Any] = [exact_divide(old, new) for old, new in zip(x.shape.dims[2:], sizes, strict=True)]
     if all(type(t) is int for t in times):
         return max_pool(b, x, times, return_indices=return_indices)
     axes: list[Taps] = []
@@ -361,7 +374,7 @@ def adaptive_max_pool(b: Builder, x: Any, size: Any, return_indices: bool = Fals
 _AXES = ("one spatial axis", "two spatial axes", "three spatial axes")
 
 
-def with_dimensions(function: Any, count: int) -> Any:
+def with_dimensions(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     """Return an image function restricted to `count` spatial axes. Its name ends with `1d`, `2d` or `3d`.
 
     As in PyTorch, it also accepts a single image `[C, spatial…]`.
@@ -369,7 +382,7 @@ def with_dimensions(function: Any, count: int) -> Any:
     name = f"{function.__name__}{count}d"
 
     @wraps(function)
-    def named(b: Builder, x: Any, *args: Any, **options: Any) -> Any:
+    def named(b: Builder, x: TensorLike, *args: Any, **options: Any) -> Any:
         x = tensor_like(b, x, f32)
         if x.rank not in (count + 1, count + 2):
             raise ShapeError(
@@ -378,8 +391,8 @@ def with_dimensions(function: Any, count: int) -> Any:
         if x.rank == count + 2:
             return function(b, x, *args, **options)
         result = function(b, b.reshape(x, (1, *x.shape.dims)), *args, **options)
-        single = [b.reshape(t, t.shape.dims[1:]) for t in (result if isinstance(result, tuple) else (result,))]
-        return tuple(single) if isinstance(result, tuple) else single[0]
+        single = [b.reshape(t, t.shape.dims[1:]) for t in (result if is_tuple(result) else (result,))]
+        return tuple(single) if is_tuple(result) else single[0]
 
     named.__name__ = name
     first, _, rest = (function.__doc__ or "").partition("\n")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product as cartesian
-from typing import Any
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, dim, exact_divide, product
-from rlx.ir.dtype import f32
+from rlx.ir.dtype import DType, f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Padding, Size, TensorLike, Window
 from rlx.ir.shape import Shape
 from rlx.ops.convolution.convolution import out_size, per_axis, per_edge
 from rlx.ops.lift import cast, inexact, size_of, tensor_like
 from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer, is_sequence
 
 _CUBIC = -0.75  # the slope of the cubic at its first zero, as in `resize`
 
@@ -25,7 +27,12 @@ _Tap = tuple[Tensor, Tensor | None]
 
 @helper
 def grid_sample(
-    b: Builder, x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+    b: Builder,
+    x: TensorLike,
+    grid: TensorLike,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool = False,
 ) -> Tensor:
     """PyTorch's `grid_sample`: an image interpolated at the positions of a grid.
 
@@ -80,9 +87,9 @@ def grid_sample(
 class _SampledAxis:
     """One axis of a sampled image."""
 
-    def __init__(self, b: Builder, size: Dim, kind: Any, padding_mode: str, align_corners: bool):
+    def __init__(self, b: Builder, size: Dim, kind: DType, padding_mode: str, align_corners: bool):
         self.b, self.padding_mode, self.align_corners = b, padding_mode, align_corners
-        self.size: Any = float(size) if type(size) is int else cast(b, size_of(b, size), kind)
+        self.size: float | Tensor = float(size) if type(size) is int else cast(b, size_of(b, size), kind)
 
     def taps(self, at: Tensor, mode: str) -> list[_Tap]:
         """Return the neighbours of positions from -1 to 1."""
@@ -131,7 +138,7 @@ def _far(distance: Tensor) -> Tensor:
 
 def _corner(b: Builder, table: Tensor, sizes: list[Dim], corner: tuple[_Tap, ...], zeros: bool) -> Tensor:
     """Return the pixels at one tap of each axis, times their weight: `[N, positions, C]`."""
-    index: Any = None
+    index: Tensor | None = None
     weight = inside = None
     for (place, share), size in zip(corner, sizes, strict=True):
         length = size_of(b, size)
@@ -143,6 +150,7 @@ def _corner(b: Builder, table: Tensor, sizes: list[Dim], corner: tuple[_Tap, ...
             end = float(length) if isinstance(length, int) else cast(b, length, place.dtype)
             within = (place >= 0.0) & (place < end)
             inside = within if inside is None else inside & within
+    assert index is not None
     pixels = b.gather_batched(table, index, axis=1)
     if inside is not None:
         pixels = b.where(b.expand_dims(inside, -1), pixels, 0.0)
@@ -150,7 +158,7 @@ def _corner(b: Builder, table: Tensor, sizes: list[Dim], corner: tuple[_Tap, ...
 
 
 @helper
-def affine_grid(b: Builder, theta: Any, size: Any, align_corners: bool = False) -> Tensor:
+def affine_grid(b: Builder, theta: TensorLike, size: Sequence[Size], align_corners: bool = False) -> Tensor:
     """PyTorch's `affine_grid`: the pixel positions of an image under affine maps, for `grid_sample`.
 
     Args:
@@ -181,7 +189,7 @@ def affine_grid(b: Builder, theta: Any, size: Any, align_corners: bool = False) 
     return cast(b, b.reshape(moved, (dims[0], *spatial, count)), theta.dtype)
 
 
-def _centres(b: Builder, size: Dim, axis: int, spatial: list[Dim], kind: Any, align_corners: bool) -> Tensor:
+def _centres(b: Builder, size: Dim, axis: int, spatial: list[Dim], kind: DType, align_corners: bool) -> Tensor:
     """Return the pixel centres along an axis, from -1 to 1, for all pixels of an image."""
     tail = (1,) * (len(spatial) - 1 - axis)
     if type(size) is int:
@@ -198,8 +206,8 @@ def _centres(b: Builder, size: Dim, axis: int, spatial: list[Dim], kind: Any, al
     return b.expand(line, spatial)
 
 
-def _factor(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+def _factor(value: object, name: str) -> int:
+    if not is_integer(value) or value < 1:
         raise ShapeError(f"{name} must be an integer from 1 on, got {value!r:.60}")
     return int(value)
 
@@ -212,7 +220,7 @@ def _parted(d: Dim, factor: int, what: str, x: Shape) -> Dim:
 
 
 @helper
-def pixel_shuffle(b: Builder, x: Any, upscale_factor: int) -> Tensor:
+def pixel_shuffle(b: Builder, x: TensorLike, upscale_factor: int) -> Tensor:
     """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`, for any dtype.
 
     Raises:
@@ -229,7 +237,7 @@ def pixel_shuffle(b: Builder, x: Any, upscale_factor: int) -> Tensor:
 
 
 @helper
-def pixel_unshuffle(b: Builder, x: Any, downscale_factor: int) -> Tensor:
+def pixel_unshuffle(b: Builder, x: TensorLike, downscale_factor: int) -> Tensor:
     """PyTorch's `pixel_unshuffle`: `[…, C, H·r, W·r]` to `[…, C·r², H, W]`, the inverse of `pixel_shuffle`; any dtype.
 
     Raises:
@@ -246,7 +254,7 @@ def pixel_unshuffle(b: Builder, x: Any, downscale_factor: int) -> Tensor:
 
 
 @helper
-def channel_shuffle(b: Builder, x: Any, groups: int) -> Tensor:
+def channel_shuffle(b: Builder, x: TensorLike, groups: int) -> Tensor:
     """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` reordered to `[N, k·groups, …]`, for any dtype."""
     x, count = tensor_like(b, x, f32), _factor(groups, "groups")
     if x.rank < 2:
@@ -260,7 +268,7 @@ def channel_shuffle(b: Builder, x: Any, groups: int) -> Tensor:
 class _UnfoldWindows:
     """The windows of `unfold` and `fold` along each spatial axis."""
 
-    def __init__(self, sizes: Any, kernel: Any, dilation: Any, padding: Any, stride: Any):
+    def __init__(self, sizes: Sequence[Dim], kernel: Window, dilation: Window, padding: Padding, stride: Window):
         given = (("kernel", kernel), ("dilation", dilation), ("stride", stride))
         numbers = [tuple(_factor(v, name) for v in per_axis(value, 2, name)) for name, value in given]
         self.kernel, self.dilation, self.stride = numbers
@@ -277,7 +285,9 @@ class _UnfoldWindows:
 
 
 @helper
-def unfold(b: Builder, x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def unfold(
+    b: Builder, x: TensorLike, kernel: Window, dilation: Window = 1, padding: Padding = 0, stride: Window = 1
+) -> Tensor:
     """PyTorch's `unfold` (im2col): the blocks that a convolution reads, as columns.
 
     Args:
@@ -311,7 +321,13 @@ def unfold(b: Builder, x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0,
 
 @helper
 def fold(
-    b: Builder, x: Any, output_size: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    b: Builder,
+    x: TensorLike,
+    output_size: TensorLike,
+    kernel: Window,
+    dilation: Window = 1,
+    padding: Padding = 0,
+    stride: Window = 1,
 ) -> Tensor:
     """PyTorch's `fold` (col2im): the sum of blocks at their positions in an image, the adjoint of `unfold`.
 
@@ -331,7 +347,7 @@ def fold(
         ShapeError: The number of blocks or rows does not match.
     """
     x = tensor_like(b, x, f32)
-    sizes = [dim(d) for d in (output_size if isinstance(output_size, (list, tuple)) else (output_size,) * 2)]
+    sizes = [dim(d) for d in (output_size if is_sequence(output_size) else (output_size,) * 2)]
     blocks = _UnfoldWindows(sizes, kernel, dilation, padding, stride)
     (top, _, left, _), (rows, columns), taps = blocks.padding, blocks.counts, len(blocks.starts())
     if x.rank != 3 or x.shape.dims[2] != rows * columns:

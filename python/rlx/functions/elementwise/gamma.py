@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from rlx.functions.elementwise.gamma_below import LOG_GAMMA_ROWS, digamma_below, log_gamma_below
 from rlx.functions.elementwise.gamma_exact import bernoulli
-from rlx.ir.dtype import f32, f64
+from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike, Tensors
 from rlx.numerics.arithmetic import OperatorArithmetic, polynomial
 from rlx.ops.lift import cast, inexact, tensor_like
 from rlx.ops.surface import helper
@@ -72,7 +72,7 @@ _PIECES = (
 )
 
 
-def _wide(b: Builder, value: Any) -> tuple[Tensor, Tensor]:
+def _wide(b: Builder, value: TensorLike) -> tuple[Tensor, Tensor]:
     """Return the operand as floats, and in f64."""
     x = inexact(b, tensor_like(b, value, f32))
     if x.dtype.is_complex:
@@ -80,7 +80,7 @@ def _wide(b: Builder, value: Any) -> tuple[Tensor, Tensor]:
     return x, cast(b, x, f64)
 
 
-def _polynomial(coefficients: Sequence[Any], x: Tensor) -> Any:
+def _polynomial(coefficients: Sequence[float | Tensor], x: Tensor) -> Tensor:
     """Return the polynomial with these coefficients, the highest power first."""
     return polynomial(OperatorArithmetic(), x, coefficients[::-1])
 
@@ -150,7 +150,7 @@ def _at_root(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, list[float]]:
 
 
 @helper
-def lgamma(b: Builder, x: Any) -> Tensor:
+def lgamma(b: Builder, x: TensorLike) -> Tensor:
     """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities.
 
     It is computed in f64: by Stirling's series from 7.5 (f32: 5.5) on, by the Taylor series at 2 and the recurrence
@@ -160,7 +160,11 @@ def lgamma(b: Builder, x: Any) -> Tensor:
     Its derivative is `digamma`, also at poles and infinities.
     """
     x = inexact(b, tensor_like(b, x, f32))
-    return b.custom_fn(_log_gamma, x, jvp=lambda args, tangents: (tangents[0] * digamma(args[0].builder, args[0]),))
+
+    def rule(args: Tensors, tangents: Tensors) -> tuple[Tensor]:
+        return (tangents[0] * digamma(args[0].builder, args[0]),)
+
+    return b.custom_fn(_log_gamma, x, jvp=rule)
 
 
 def _log_gamma(x: Tensor) -> Tensor:
@@ -192,7 +196,7 @@ def _log_gamma(x: Tensor) -> Tensor:
 
 
 @helper
-def digamma(b: Builder, x: Any) -> Tensor:
+def digamma(b: Builder, x: TensorLike) -> Tensor:
     """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, -inf at 0, inf at -0.
 
     It is computed in f64: by the asymptotic series from 7.5 on, by the Taylor series at 2 and the recurrence below
@@ -239,8 +243,8 @@ def _near_erfinv(b: Builder, size: Tensor) -> Tensor:
     ]
     beyond = [w >= limit for limit in (_LIMITS[1:3] if size.dtype is f64 else _LIMITS[1:2])]
 
-    def chosen(values: Any, dtype: Any) -> Any:
-        value: Any = b.constant(values[0], dtype=dtype)
+    def chosen(values: Sequence[float], dtype: DType) -> Tensor:
+        value = b.constant(values[0], dtype=dtype)
         for condition, other in zip(beyond, values[1:], strict=False):
             value = b.where(condition, b.constant(other, dtype=dtype), value)
         return value
@@ -253,7 +257,7 @@ def _near_erfinv(b: Builder, size: Tensor) -> Tensor:
 
 
 @helper
-def erfinv(b: Builder, x: Any) -> Tensor:
+def erfinv(b: Builder, x: TensorLike) -> Tensor:
     """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside.
 
     It uses polynomials, and for f64 one step of Halley's method. The step uses `erfc` where |x| is above 1/2, so that

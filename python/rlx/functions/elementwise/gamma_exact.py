@@ -14,20 +14,21 @@ from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, wraps
-from typing import Any
+from typing import TypeVar
 
 from rlx.functions.elementwise.pairs import two_floats
 
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 _START = 40  # from this argument on, twenty terms of the asymptotic series give 40 digits
 Rows = list[list[float]]
+R = TypeVar("R")
 
 
-def precise(function: Callable[..., Any]) -> Callable[..., Any]:
+def precise(function: Callable[..., R]) -> Callable[..., R]:
     """Return the function, computed in 50 digits in any decimal context of the caller."""
 
     @wraps(function)
-    def inside(*args: Any) -> Any:
+    def inside(*args: object) -> R:
         with localcontext() as context:
             context.prec = 50
             return function(*args)
@@ -144,7 +145,7 @@ def digamma_rows(count: int, degree: int) -> Rows:
 
     The smooth part excludes -1/δ and -1/(δ - 1).
     """
-    rows = []
+    rows: Rows = []
     for n in range(1, count + 1):
 
         def smooth(d: Decimal, n: int = n) -> Decimal:
@@ -167,7 +168,7 @@ def cotangent_rows(count: int, degree: int) -> Rows:
     def smooth(d: Decimal) -> Decimal:
         return psi(1 + d) - psi(1 - d)
 
-    rows = []
+    rows: Rows = []
     for k in range(count):
         series = interpolated(smooth, k / (2 * count), (k + 1) / (2 * count), degree)
         rows.append([number for c in series for number in two_floats(c)])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rlx.functions.elementwise.numbers import real
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import axis_of, common, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
 
@@ -15,11 +15,11 @@ from rlx.ops.surface import helper
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
-def _float(b: Builder, x: Any) -> Tensor:
+def _float(b: Builder, x: object) -> Tensor:
     return inexact(b, real(b, x))
 
 
-def _inexact(b: Builder, x: Any) -> Tensor:
+def _inexact(b: Builder, x: object) -> Tensor:
     """Return a float or complex tensor."""
     return inexact(b, tensor_like(b, x, f32))
 
@@ -39,7 +39,7 @@ def _side(b: Builder, x: Tensor) -> Tensor:
 
 @helper
 @in_compute
-def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
+def softplus(b: Builder, x: TensorLike, beta: float = 1.0) -> Tensor:
     """`log(1 + exp(beta·x))/beta`, without overflow and without loss of digits for small results."""
     x = _inexact(b, x)
     if beta != 1:
@@ -51,14 +51,14 @@ def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
 
 @helper
 @in_compute
-def log_sigmoid(b: Builder, x: Any) -> Tensor:
+def log_sigmoid(b: Builder, x: TensorLike) -> Tensor:
     """`log(sigmoid(x)) = -softplus(-x)`."""
     return -softplus(b, -_inexact(b, x))
 
 
 @helper
 @in_compute
-def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def logaddexp(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, for floats or complex numbers."""
     lhs, rhs = (inexact(b, v) for v in common(b, lhs, rhs))
     # Both formulas are smooth where they are equal. With a maximum and |lhs - rhs|, second derivatives would be 0
@@ -71,7 +71,7 @@ def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 @helper
 @in_compute
-def leaky_relu(b: Builder, x: Any, negative_slope: float = 0.01) -> Tensor:
+def leaky_relu(b: Builder, x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     """`x`, and `negative_slope * x` below 0."""
     x = _float(b, x)
     return b.where(x >= 0.0, x, x * negative_slope)
@@ -79,7 +79,7 @@ def leaky_relu(b: Builder, x: Any, negative_slope: float = 0.01) -> Tensor:
 
 @helper
 @in_compute
-def elu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
+def elu(b: Builder, x: TensorLike, alpha: float = 1.0) -> Tensor:
     """`x`, and `alpha * (exp(x) - 1)` below 0."""
     x = _float(b, x)
     upper = x > 0.0
@@ -88,7 +88,7 @@ def elu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
 
 @helper
 @in_compute
-def celu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
+def celu(b: Builder, x: TensorLike, alpha: float = 1.0) -> Tensor:
     """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
     x = _float(b, x)
     upper = x > 0.0
@@ -97,35 +97,35 @@ def celu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
 
 @helper
 @in_compute
-def selu(b: Builder, x: Any) -> Tensor:
+def selu(b: Builder, x: TensorLike) -> Tensor:
     """`elu` with the factors of self-normalising networks."""
     return elu(b, x, _SELU_ALPHA) * _SELU_SCALE
 
 
 @helper
 @in_compute
-def relu6(b: Builder, x: Any) -> Tensor:
+def relu6(b: Builder, x: TensorLike) -> Tensor:
     """`x` clamped to [0, 6]."""
     return b.minimum(b.relu(_float(b, x)), 6.0)
 
 
 @helper
 @in_compute
-def hard_tanh(b: Builder, x: Any) -> Tensor:
+def hard_tanh(b: Builder, x: TensorLike) -> Tensor:
     """`x` clamped to [-1, 1]."""
     return b.clip(_float(b, x), -1.0, 1.0)
 
 
 @helper
 @in_compute
-def hard_sigmoid(b: Builder, x: Any) -> Tensor:
+def hard_sigmoid(b: Builder, x: TensorLike) -> Tensor:
     """`relu6(x + 3) / 6`."""
     return relu6(b, _float(b, x) + 3.0) / 6.0
 
 
 @helper
 @in_compute
-def hard_swish(b: Builder, x: Any) -> Tensor:
+def hard_swish(b: Builder, x: TensorLike) -> Tensor:
     """`x * relu6(x + 3) / 6`."""
     x = _float(b, x)
     return x * hard_sigmoid(b, x)
@@ -133,7 +133,7 @@ def hard_swish(b: Builder, x: Any) -> Tensor:
 
 @helper
 @in_compute
-def mish(b: Builder, x: Any) -> Tensor:
+def mish(b: Builder, x: TensorLike) -> Tensor:
     """`x * tanh(softplus(x))`."""
     x = _inexact(b, x)
     return x * b.tanh(softplus(b, x))
@@ -141,7 +141,7 @@ def mish(b: Builder, x: Any) -> Tensor:
 
 @helper
 @in_compute
-def soft_sign(b: Builder, x: Any) -> Tensor:
+def soft_sign(b: Builder, x: TensorLike) -> Tensor:
     """`x / (1 + |x|)`."""
     x = _inexact(b, x)
     return x / (b.abs(x) + 1.0)
@@ -149,7 +149,7 @@ def soft_sign(b: Builder, x: Any) -> Tensor:
 
 @helper
 @in_compute
-def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
+def glu(b: Builder, x: TensorLike, axis: int = -1) -> Tensor:
     """The first half along an axis, times the sigmoid of the second half."""
     x = _inexact(b, x)
     first, second = b.split(x, 2, axis_of(axis, x.rank))
@@ -158,7 +158,7 @@ def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
 
 @helper
 @in_compute
-def hypot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def hypot(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow of the squares; infinite if one operand is."""
     lhs, rhs = (_float(b, v) for v in common(b, lhs, rhs))
     infinite = b.isinf(lhs) | b.isinf(rhs)
@@ -174,7 +174,7 @@ def hypot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 @helper
 @in_compute
-def log_softmax(b: Builder, x: Any, axis: int = -1) -> Tensor:
+def log_softmax(b: Builder, x: TensorLike, axis: int = -1) -> Tensor:
     """The logarithm of `softmax` along an axis, computed as `x - logsumexp(x)` to avoid the rounding of `softmax`."""
     x = _float(b, x)
     shifted = x - b.stop_gradient(b.max(x, axis, True))

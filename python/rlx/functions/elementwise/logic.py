@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.dtype import i8, i32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import cast, common, constant_scalar, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
@@ -14,7 +13,7 @@ from rlx.support.errors import ShapeError
 _LOGIC = {"and": ("binary", "min"), "or": ("binary", "max"), "xor": ("compare", "ne")}
 
 
-def _combined(b: Builder, kind: str, lhs: Any, rhs: Any) -> Tensor:
+def _combined(b: Builder, kind: str, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     lhs, rhs = common(b, lhs, rhs)
     if lhs.dtype.is_bool:
         op, name = _LOGIC[kind]
@@ -25,25 +24,25 @@ def _combined(b: Builder, kind: str, lhs: Any, rhs: Any) -> Tensor:
 
 
 @helper
-def bitwise_and(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def bitwise_and(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `bitwise_and`, `lhs & rhs`: for integers bit by bit, or for bools."""
     return _combined(b, "and", lhs, rhs)
 
 
 @helper
-def bitwise_or(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def bitwise_or(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `bitwise_or`, `lhs | rhs`: for integers bit by bit, or for bools."""
     return _combined(b, "or", lhs, rhs)
 
 
 @helper
-def bitwise_xor(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def bitwise_xor(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
     return _combined(b, "xor", lhs, rhs)
 
 
 @helper
-def bitwise_not(b: Builder, x: Any) -> Tensor:
+def bitwise_not(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `bitwise_not`, `~x`: all bits of integers flipped, or the logical not of bools."""
     x = tensor_like(b, x, i32)
     if x.dtype.is_bool:
@@ -55,13 +54,13 @@ def bitwise_not(b: Builder, x: Any) -> Tensor:
 
 
 @helper
-def left_shift(b: Builder, x: Any, count: Any) -> Tensor:
+def left_shift(b: Builder, x: TensorLike, count: TensorLike) -> Tensor:
     """NumPy's `left_shift`, `x << count`, for integers: 0 where `count` is negative or at least the number of bits."""
     return b.binary("shift_left", x, count)
 
 
 @helper
-def right_shift(b: Builder, x: Any, count: Any) -> Tensor:
+def right_shift(b: Builder, x: TensorLike, count: TensorLike) -> Tensor:
     """NumPy's `right_shift`, `x >> count`, for integers; signed integers keep their sign.
 
     A `count` that is negative or at least the number of bits gives 0, or -1 for negative numbers.
@@ -70,7 +69,7 @@ def right_shift(b: Builder, x: Any, count: Any) -> Tensor:
 
 
 @helper
-def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
+def shift_right_logical(b: Builder, x: TensorLike, count: TensorLike) -> Tensor:
     """JAX's `lax.shift_right_logical`: shifts right and fills with zeros for both signs.
 
     A `count` that is negative or at least the number of bits gives 0.
@@ -90,31 +89,31 @@ def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
 # --- booleans ---------------------------------------------------------------------------------------
 
 
-def truth(b: Builder, x: Any) -> Tensor:
+def truth(b: Builder, x: TensorLike) -> Tensor:
     """Return bools as they are, and for numbers whether they are nonzero; NaN counts as nonzero."""
     x = tensor_like(b, x, i32)
     return x if x.dtype.is_bool else b.compare("ne", x, 0)
 
 
 @helper
-def logical_and(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def logical_and(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `logical_and`: whether both elements are nonzero."""
     return bitwise_and(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
-def logical_or(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def logical_or(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `logical_or`: whether at least one element is nonzero."""
     return bitwise_or(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
-def logical_xor(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def logical_xor(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `logical_xor`: whether exactly one element is nonzero."""
     return bitwise_xor(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
-def logical_not(b: Builder, x: Any) -> Tensor:
+def logical_not(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `logical_not`: whether the element is 0."""
     return bitwise_not(b, truth(b, x))

@@ -1,12 +1,15 @@
 """Classification of numbers, rounding, signs and remainders: exact functions that are composed of other ops."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rlx.ir.dtype import f32, i16
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import cast, common, constant_scalar, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
@@ -14,7 +17,7 @@ from rlx.support.errors import ShapeError
 # --- rounding and signs -----------------------------------------------------------------------------
 
 
-def real(b: Builder, x: Any) -> Tensor:
+def real(b: Builder, x: object) -> Tensor:
     """Return a tensor, array or number as a real tensor.
 
     Raises:
@@ -28,20 +31,20 @@ def real(b: Builder, x: Any) -> Tensor:
 
 @helper
 @in_compute
-def trunc(b: Builder, x: Any) -> Tensor:
+def trunc(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `trunc`: floats rounded toward zero; integers unchanged. Its derivative is 0."""
     x = real(b, x)
     return b.where(x < 0.0, b.ceil(x), b.floor(x)) if x.dtype.is_float else x
 
 
 @helper
-def rint(b: Builder, x: Any) -> Tensor:
+def rint(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `rint`, the same as `round`: to the nearest integer, halves to the even one."""
     return b.round(x)
 
 
 @helper
-def sign(b: Builder, x: Any) -> Tensor:
+def sign(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0.
 
     For complex numbers it is `x/|x|`, and 0 where x is 0. If one part is infinite, the result is the direction of that
@@ -80,7 +83,7 @@ def _complex_sign(b: Builder, z: Tensor) -> Tensor:
 
 
 @helper
-def signbit(b: Builder, x: Any) -> Tensor:
+def signbit(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `signbit`: whether a number has a minus sign, including -0.0; False for NaN of either sign."""
     x = real(b, x)
     if not x.dtype.is_float:
@@ -91,7 +94,7 @@ def signbit(b: Builder, x: Any) -> Tensor:
 
 @helper
 @in_compute
-def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
+def copysign(b: Builder, magnitude: TensorLike, x: TensorLike) -> Tensor:
     """NumPy's `copysign`: floats with the magnitude of the first operand and the sign of the second (see `signbit`)."""
     magnitude, x = common(b, magnitude, x)
     size = b.abs(inexact(b, real(b, magnitude)))
@@ -99,7 +102,7 @@ def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
 
 
 @helper
-def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def nextafter(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `nextafter`: the next float after the first operand in the direction of the second.
 
     It is the second operand if both are equal, and NaN if either is NaN. Its derivative is 0.
@@ -140,20 +143,20 @@ def _next_code(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 
 @helper
-def square(b: Builder, x: Any) -> Tensor:
+def square(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `square`: `x * x`."""
     x = tensor_like(b, x, f32)
     return x * x
 
 
 @helper
-def reciprocal(b: Builder, x: Any) -> Tensor:
+def reciprocal(b: Builder, x: TensorLike) -> Tensor:
     """`1 / x` for floats and complex numbers; for integers a float, like `1.0 / x`."""
     return 1.0 / tensor_like(b, x, f32)
 
 
 @helper
-def clip(b: Builder, x: Any, min: Any = None, max: Any = None) -> Tensor:
+def clip(b: Builder, x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
     """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound of None is ignored; bounds broadcast and promote."""
     x = real(b, x)
     x = x if min is None else b.maximum(x, min)
@@ -164,7 +167,7 @@ def clip(b: Builder, x: Any, min: Any = None, max: Any = None) -> Tensor:
 
 
 @helper
-def fmod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def fmod(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `fmod`, JAX's `lax.rem`: the remainder of a truncated division, with the sign of `lhs`; exact.
 
     It is NaN for an infinite `lhs` or for `rhs = 0`; for integers and `rhs = 0` it is `lhs`. The derivatives are 1 and
@@ -175,7 +178,7 @@ def fmod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 @helper
 @in_compute
-def remainder(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def remainder(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`.
 
     It is NaN for an infinite `lhs` or for `rhs = 0`; for integers and `rhs = 0` it is `lhs`.
@@ -186,7 +189,7 @@ def remainder(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 @helper
 @in_compute
-def mod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def mod(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `mod`, the same as `remainder`."""
     return remainder(b, lhs, rhs)
 
@@ -206,7 +209,7 @@ def _with_sign_of(b: Builder, rest: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor
 
 @helper
 @in_compute
-def floor_divide(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def floor_divide(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, in the dtype of the operands.
 
     For floats it is `(lhs - remainder) / rhs` rounded to an integer, and `lhs / rhs` for `rhs = 0`. For integers and
@@ -219,7 +222,7 @@ def floor_divide(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 @helper
 @in_compute
-def divmod(b: Builder, lhs: Any, rhs: Any) -> tuple[Tensor, Tensor]:
+def divmod(b: Builder, lhs: TensorLike, rhs: TensorLike) -> tuple[Tensor, Tensor]:
     """Python's `divmod`: `floor_divide` and `remainder`."""
     lhs, rhs = common(b, lhs, rhs)
     return _divided(b, lhs, rhs)
@@ -245,14 +248,14 @@ def _divided(b: Builder, lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @helper
-def isnan(b: Builder, x: Any) -> Tensor:
+def isnan(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `isnan`: whether elements are NaN."""
     x = tensor_like(b, x, f32)
     return b.compare("ne", x, x)
 
 
 @helper
-def isinf(b: Builder, x: Any) -> Tensor:
+def isinf(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `isinf`: whether elements are infinite; for complex numbers, whether either part is."""
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
@@ -261,7 +264,7 @@ def isinf(b: Builder, x: Any) -> Tensor:
 
 
 @helper
-def isfinite(b: Builder, x: Any) -> Tensor:
+def isfinite(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `isfinite`: whether elements are neither infinite nor NaN; for complex numbers, both parts."""
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
@@ -271,7 +274,7 @@ def isfinite(b: Builder, x: Any) -> Tensor:
 
 @helper
 def nan_to_num(
-    b: Builder, x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    b: Builder, x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """NumPy's `nan_to_num`: replaces NaN and infinities; by default, infinities become the extreme finite numbers."""
     if nan is None or isinstance(nan, bool):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 
@@ -27,8 +26,8 @@ class Pair:
     """high + low; `low` is at most about half an ulp of `high`."""
 
     b: Builder
-    high: Any
-    low: Any = 0.0
+    high: Tensor
+    low: Tensor | float = 0.0
 
     def __add__(self, other: Pair) -> Pair:
         """The sum, with an error of 2^-104 of the operands."""
@@ -66,7 +65,7 @@ class Pair:
         return self.high + self.low
 
 
-def pair_sum(b: Builder, lhs: Any, rhs: Any) -> Pair:
+def pair_sum(b: Builder, lhs: Tensor, rhs: Tensor) -> Pair:
     """Return lhs + rhs of two tensors, exactly (Knuth's two-sum)."""
     total = lhs + rhs
     return Pair(b, total, b.stop_gradient(sum_error(OperatorArithmetic(), lhs, rhs, total)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
@@ -18,21 +17,21 @@ _NEAR_SINC, _SINC_TERMS = 0.15, 9
 
 @helper
 @in_compute
-def deg2rad(b: Builder, x: Any) -> Tensor:
+def deg2rad(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `deg2rad`: degrees as radians."""
     return inexact(b, tensor_like(b, x, f32)) * (math.pi / 180)
 
 
 @helper
 @in_compute
-def rad2deg(b: Builder, x: Any) -> Tensor:
+def rad2deg(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `rad2deg`: radians as degrees."""
     return inexact(b, tensor_like(b, x, f32)) * (180 / math.pi)
 
 
 @helper
 @in_compute
-def sinc(b: Builder, x: Any) -> Tensor:
+def sinc(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `sinc`: sin(πx)/(πx), and 1 at 0."""
     x = inexact(b, tensor_like(b, x, f32))
     near = b.abs(x) < _NEAR_SINC
@@ -46,7 +45,7 @@ def sinc(b: Builder, x: Any) -> Tensor:
 
 @helper
 @in_compute
-def heaviside(b: Builder, x: Any, values: Any) -> Tensor:
+def heaviside(b: Builder, x: TensorLike, values: TensorLike) -> Tensor:
     """NumPy's `heaviside`: 0 below 0, 1 above 0, `values` at 0, NaN for NaN."""
     x, values = (inexact(b, v) for v in common(b, x, values))
     return b.where(x == 0, values, b.where(b.isnan(x), x, cast(b, x > 0, x.dtype)))
@@ -54,7 +53,7 @@ def heaviside(b: Builder, x: Any, values: Any) -> Tensor:
 
 @helper
 @in_compute
-def frac(b: Builder, x: Any) -> Tensor:
+def frac(b: Builder, x: TensorLike) -> Tensor:
     """PyTorch's `frac`: the fractional part, with the sign of x."""
     x = tensor_like(b, x, f32)
     return x - b.trunc(x)
@@ -70,7 +69,7 @@ def lerp(b: Builder, start: TensorLike, end: TensorLike, weight: TensorLike) -> 
 
 @helper
 @in_compute
-def logit(b: Builder, x: Any) -> Tensor:
+def logit(b: Builder, x: TensorLike) -> Tensor:
     """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
     x = inexact(b, tensor_like(b, x, f32))
     return b.log(x) - b.log1p(-x)
@@ -78,7 +77,7 @@ def logit(b: Builder, x: Any) -> Tensor:
 
 @helper
 @in_compute
-def xlogy(b: Builder, x: Any, y: Any) -> Tensor:
+def xlogy(b: Builder, x: TensorLike, y: TensorLike) -> Tensor:
     """SciPy's `xlogy`: x·log(y), and 0 for x = 0 unless y is NaN."""
     x, y = (inexact(b, v) for v in common(b, x, y))
     # Where the logarithm is finite, the product is already 0, and its derivative with respect to x is log(y).
@@ -89,7 +88,9 @@ def xlogy(b: Builder, x: Any, y: Any) -> Tensor:
 
 @helper
 @in_compute
-def isclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+def isclose(
+    b: Builder, lhs: TensorLike, rhs: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
     lhs, rhs = (inexact(b, v) for v in common(b, lhs, rhs))
     near = (b.abs(lhs - rhs) <= atol + rtol * b.abs(rhs)) & b.isfinite(rhs)
@@ -99,14 +100,16 @@ def isclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e
 
 @helper
 @in_compute
-def allclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+def allclose(
+    b: Builder, lhs: TensorLike, rhs: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """NumPy's `allclose`: whether all elements are close; a bool scalar."""
     return b.all(isclose(b, lhs, rhs, rtol, atol, equal_nan))
 
 
 @helper
 @in_compute
-def array_equal(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def array_equal(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `array_equal`: whether shapes and all elements are equal; a bool scalar."""
     lhs, rhs = common(b, lhs, rhs)
     return b.all(lhs == rhs) if lhs.shape.dims == rhs.shape.dims else b.constant(False)

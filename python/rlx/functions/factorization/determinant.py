@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.dims.dim import product
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.factorization.matrices import as_floats, order_of
 from rlx.ops.lift import cast
 from rlx.ops.norm import statistics_input
@@ -13,7 +12,7 @@ from rlx.ops.surface import helper
 
 
 @helper
-def det(b: Builder, a: Any) -> Tensor:
+def det(b: Builder, a: TensorLike) -> Tensor:
     """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`.
 
     Its derivative is that of the polynomial, the cofactors, also at singular matrices. Second derivatives are correct
@@ -51,7 +50,7 @@ def _eliminated(b: Builder, a: Tensor) -> Tensor:
     count, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
     places = b.iota((size,), dtype="i32")
 
-    def step(carry: Any, _: Any) -> Any:
+    def step(carry: tuple[Tensor, ...], _: None) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         rest, rows, columns = carry  # the remaining rows and columns: 1.0 or 0.0, [B, N, 1] and [B, 1, N]
         is_left = rows * columns > 0.0
         scores = b.stop_gradient(b.where(is_left, b.abs(rest), -1.0))

@@ -11,6 +11,7 @@ import numpy as np
 
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ir.op.results import SlogdetResult
 from rlx.ops import rules
 from rlx.ops.factorization.matrices import as_floats, order_of
@@ -25,7 +26,7 @@ def _transposed(b: Builder, a: Tensor) -> Tensor:
 
 
 @helper
-def solve(b: Builder, a: Any, x: Any) -> Tensor:
+def solve(b: Builder, a: TensorLike, x: TensorLike) -> Tensor:
     """NumPy's `linalg.solve`: the solution of `a·result = x`, `a […, N, N]` and `x [N]` or `[…, N, K]`; batches broadcast."""
     a, x = (as_floats(b, t) for t in common(b, a, x))
     size, _ = order_of(a.shape, square=True)
@@ -41,7 +42,7 @@ def solve(b: Builder, a: Any, x: Any) -> Tensor:
 
 
 @helper
-def inv(b: Builder, a: Any) -> Tensor:
+def inv(b: Builder, a: TensorLike) -> Tensor:
     """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`."""
     a = as_floats(b, a)
     size, _ = order_of(a.shape, square=True)
@@ -58,7 +59,7 @@ def _diagonal_and_sign(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @helper
-def slogdet(b: Builder, a: Any) -> SlogdetResult:
+def slogdet(b: Builder, a: TensorLike) -> SlogdetResult:
     """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude.
 
     For singular matrices these are 0 and -∞, and the derivative is NaN or infinite. The derivative of `det` is finite.
@@ -69,18 +70,18 @@ def slogdet(b: Builder, a: Any) -> SlogdetResult:
 
 
 @helper
-def eigvalsh(b: Builder, a: Any) -> Tensor:
+def eigvalsh(b: Builder, a: TensorLike) -> Tensor:
     """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""
     return b.eigh(a)[0]
 
 
 @helper
-def svdvals(b: Builder, a: Any) -> Tensor:
+def svdvals(b: Builder, a: TensorLike) -> Tensor:
     """NumPy's `linalg.svdvals`: the singular values of matrices, in descending order."""
     return b.svd(a, full_matrices=False)[1]
 
 
-def _above(b: Builder, s: Tensor, a: Tensor, rtol: Any) -> Tensor:
+def _above(b: Builder, s: Tensor, a: Tensor, rtol: TensorLike | None) -> Tensor:
     """Return which singular values `[…, K]` exceed a fraction of the largest one."""
     sizes = order_of(a.shape, square=False)
     share = max(sizes) * float(np.finfo(a.dtype.numpy).eps) if rtol is None else rtol
@@ -89,7 +90,7 @@ def _above(b: Builder, s: Tensor, a: Tensor, rtol: Any) -> Tensor:
 
 
 @helper
-def pinv(b: Builder, a: Any, rtol: Any = None) -> Tensor:
+def pinv(b: Builder, a: TensorLike, rtol: TensorLike | None = None) -> Tensor:
     """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]`.
 
     Singular values up to `rtol` times the largest count as zero; by default `max(M, N)` times the precision of the dtype.
@@ -100,7 +101,7 @@ def pinv(b: Builder, a: Any, rtol: Any = None) -> Tensor:
     return _pseudo_inverse(b, a, rtol, 2)
 
 
-def _pseudo_inverse(b: Builder, a: Tensor, rtol: Any, orders: int) -> Tensor:
+def _pseudo_inverse(b: Builder, a: Tensor, rtol: TensorLike | None, orders: int) -> Tensor:
     """Return the pseudo-inverse. Unlike those of `svd`, its first `orders` derivatives hold for equal singular values."""
 
     def inverted(a: Tensor) -> Tensor:
@@ -124,7 +125,7 @@ def _pseudo_inverse(b: Builder, a: Tensor, rtol: Any, orders: int) -> Tensor:
 
 
 @helper
-def matrix_rank(b: Builder, a: Any, *, rtol: Any = None) -> Tensor:
+def matrix_rank(b: Builder, a: TensorLike, *, rtol: TensorLike | None = None) -> Tensor:
     """NumPy's `linalg.matrix_rank`: the number of singular values above `rtol` times the largest; i32.
 
     It is 0 for matrices that contain NaN.
@@ -136,7 +137,7 @@ def matrix_rank(b: Builder, a: Any, *, rtol: Any = None) -> Tensor:
 
 
 @helper
-def lstsq(b: Builder, a: Any, x: Any, rtol: Any = None) -> Tensor:
+def lstsq(b: Builder, a: TensorLike, x: TensorLike, rtol: TensorLike | None = None) -> Tensor:
     """The minimum-norm least-squares solution of `a·result = x`, for `a [M, N]` and `x [M]` or `[M, K]`.
 
     It is the first result of NumPy's `linalg.lstsq`. `matrix_rank` and `svdvals` return others.
@@ -148,7 +149,7 @@ def lstsq(b: Builder, a: Any, x: Any, rtol: Any = None) -> Tensor:
 
 
 @helper
-def matrix_power(b: Builder, a: Any, n: int) -> Tensor:
+def matrix_power(b: Builder, a: TensorLike, n: int) -> Tensor:
     """NumPy's `linalg.matrix_power`: an integer power of the matrices `[…, N, N]`, by repeated squaring."""
     a, n = as_floats(b, a), operator.index(n)
     size, _ = order_of(a.shape, square=True)
@@ -164,7 +165,7 @@ def matrix_power(b: Builder, a: Any, n: int) -> Tensor:
 
 
 @helper
-def matrix_norm(b: Builder, a: Any, ord: Any = "fro", keepdims: bool = False) -> Tensor:
+def matrix_norm(b: Builder, a: TensorLike, ord: float | str = "fro", keepdims: bool = False) -> Tensor:
     """NumPy's `linalg.matrix_norm` of the matrices `[…, M, N]`: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
     x = a if isinstance(a, Tensor) and a.dtype.is_complex else as_floats(b, a)
     if x.rank < 2:
@@ -195,7 +196,7 @@ def _norm_of_nothing(b: Builder, x: Tensor, ord: Any, keepdims: bool) -> Tensor:
 
 
 @helper
-def cond(b: Builder, a: Any) -> Tensor:
+def cond(b: Builder, a: TensorLike) -> Tensor:
     """NumPy's `linalg.cond`: the largest singular value divided by the smallest; ∞ for zero matrices, NaN for NaN.
 
     Raises:
@@ -219,7 +220,7 @@ _PADE_NORM, _MOST_SQUARINGS = 5.371920351148152, 32
 
 
 @helper
-def matrix_exp(b: Builder, a: Any) -> Tensor:
+def matrix_exp(b: Builder, a: TensorLike) -> Tensor:
     """SciPy's `linalg.expm`: the exponential of the matrices `[…, N, N]`, by scaling and squaring.
 
     It is NaN for norms above `5·2^32`.
@@ -242,7 +243,7 @@ def matrix_exp(b: Builder, a: Any) -> Tensor:
     odd = b.matmul(x, odd)
     result = solve(b, even - odd, even + odd)
 
-    def squared(kept: Tensor, count: Tensor) -> Any:
+    def squared(kept: Tensor, count: Tensor) -> tuple[Tensor, tuple[()]]:
         return b.where(count < steps, b.matmul(kept, kept), kept), ()
 
     counts = b.iota((_MOST_SQUARINGS,), dtype=a.dtype)
@@ -251,7 +252,7 @@ def matrix_exp(b: Builder, a: Any) -> Tensor:
 
 
 @helper
-def householder_product(b: Builder, a: Any, factors: Any) -> Tensor:
+def householder_product(b: Builder, a: TensorLike, factors: TensorLike) -> Tensor:
     """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `factors […, K]`.
 
     The k-th column of `a` contains, below its diagonal, the elements after the 1 in the vector `v` of reflection

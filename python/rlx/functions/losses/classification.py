@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rlx.functions.elementwise.gates import log_softmax, softplus
 from rlx.functions.shape.arrange import moveaxis
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike, Tensors
 from rlx.ops.lift import axis_of, cast, inexact, size_of, tensor_like
 from rlx.ops.loss import class_labels, like, reduce_loss, together
 from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_real
 
 # PyTorch divides by the variance of a probability, bounded below by this value.
 _LEAST_VARIANCE = 1e-12
 
 
-def _classes_last(b: Builder, x: Any, axis: int | None, name: str) -> tuple[Tensor, int]:
+def _classes_last(b: Builder, x: TensorLike, axis: int | None, name: str) -> tuple[Tensor, int]:
     """Return class scores with the classes as the last axis, and the original class axis: 1 by default, 0 for a vector."""
     x = inexact(b, tensor_like(b, x, f32))
     if not x.rank or x.dtype.is_complex:
@@ -40,7 +40,7 @@ def _labels(b: Builder, scores: Tensor, target: Tensor, name: str) -> Tensor:
     return class_labels(b, target)
 
 
-def _class_weight(b: Builder, weight: Any, scores: Tensor) -> Tensor | None:
+def _class_weight(b: Builder, weight: object, scores: Tensor) -> Tensor | None:
     """Return the weight of each class, `[C]`, in the dtype of the scores."""
     if weight is None:
         return None
@@ -80,8 +80,8 @@ def _mean_by(b: Builder, losses: Tensor, share: Tensor, reduction: str, given: T
     return reduce_loss(b, losses, reduction, given)
 
 
-def _smoothing(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
+def _smoothing(value: object) -> float:
+    if not is_real(value) or not 0 <= value <= 1:
         raise ShapeError(f"label_smoothing must be a number from 0 to 1, got {value!r:.60}")
     return float(value)
 
@@ -89,9 +89,9 @@ def _smoothing(value: Any) -> float:
 @helper
 def cross_entropy(
     b: Builder,
-    logits: Any,
-    target: Any,
-    weight: Any = None,
+    logits: TensorLike,
+    target: TensorLike,
+    weight: TensorLike | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
@@ -143,9 +143,9 @@ def cross_entropy(
 @helper
 def nll_loss(
     b: Builder,
-    log_probs: Any,
-    target: Any,
-    weight: Any = None,
+    log_probs: TensorLike,
+    target: TensorLike,
+    weight: TensorLike | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
     axis: int | None = None,
@@ -180,7 +180,7 @@ def _bounded_log(b: Builder, x: Tensor) -> Tensor:
 
 @helper
 def binary_cross_entropy(
-    b: Builder, prediction: Any, target: Any, weight: Any = None, reduction: str = "mean"
+    b: Builder, prediction: TensorLike, target: TensorLike, weight: TensorLike | None = None, reduction: str = "mean"
 ) -> Tensor:
     """PyTorch's `binary_cross_entropy`: `-t·log(p) - (1 - t)·log(1 - p)`, with logarithms clamped to at least -100.
 
@@ -199,7 +199,7 @@ def binary_cross_entropy(
     p, t = together(b, prediction, target)
     x, wide = statistics_input(b, p), statistics_input(b, t)
 
-    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+    def slope(args: Tensors, tangents: Tensors) -> tuple[Tensor]:
         """Return PyTorch's slope. It is bounded, so that its product with a sigmoid slope of 0 is 0."""
         x, t = args
         by_target = _bounded_log(b, 1.0 - x) - _bounded_log(b, x)
@@ -214,20 +214,22 @@ def _cross_entropies(p: Tensor, t: Tensor) -> Tensor:
     return -(t * _bounded_log(b, p) + (1.0 - t) * _bounded_log(b, 1.0 - p))
 
 
-def _margins(b: Builder, margin: Any, slack: Tensor) -> Tensor:
+def _margins(b: Builder, margin: float | Tensor, slack: Tensor) -> Tensor:
     """Return `max(0, margin - slack)`."""
     return b.relu(float(margin) - slack)
 
 
 @helper
-def hinge_loss(b: Builder, prediction: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+def hinge_loss(
+    b: Builder, prediction: TensorLike, target: TensorLike, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor:
     """The hinge loss `max(0, margin - prediction·target)` for targets -1 and 1, as in Optax; operands broadcast."""
     x, t = together(b, prediction, target)
     return reduce_loss(b, _margins(b, margin, statistics_input(b, x) * statistics_input(b, t)), reduction, x)
 
 
 @helper
-def soft_margin_loss(b: Builder, prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(b: Builder, prediction: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
     """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` for targets -1 and 1; operands broadcast."""
     x, t = together(b, prediction, target)
     return reduce_loss(b, softplus(b, -(statistics_input(b, x) * statistics_input(b, t))), reduction, x)
@@ -235,7 +237,7 @@ def soft_margin_loss(b: Builder, prediction: Any, target: Any, reduction: str = 
 
 @helper
 def hinge_embedding_loss(
-    b: Builder, prediction: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
+    b: Builder, prediction: TensorLike, target: TensorLike, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
     """PyTorch's `hinge_embedding_loss`: the distance for targets 1, `max(0, margin - distance)` for targets -1."""
     x, t = together(b, prediction, target)
@@ -246,7 +248,7 @@ def hinge_embedding_loss(
 
 @helper
 def margin_ranking_loss(
-    b: Builder, first: Any, second: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+    b: Builder, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` for targets -1 and 1."""
     x, y, t = together(b, first, second, target)

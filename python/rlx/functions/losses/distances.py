@@ -1,12 +1,15 @@
 """Regression, embedding and distribution losses with PyTorch's names and arguments."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
 from math import log, pi
-from typing import Any
 
 from rlx.functions.reduction.statistics import norm
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import axis_of, cast
 from rlx.ops.loss import reduce_loss, together
 from rlx.ops.norm import statistics_input
@@ -18,14 +21,16 @@ _SQUARE_EPS = 1e-12
 
 
 @helper
-def l1_loss(b: Builder, prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
+def l1_loss(b: Builder, prediction: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
     """PyTorch's `l1_loss`: `|prediction - target|`. Operands broadcast; `reduction` is `mean`, `sum` or `none`."""
     x, y = together(b, prediction, target)
     return reduce_loss(b, b.abs(statistics_input(b, x) - statistics_input(b, y)), reduction, x)
 
 
 @helper
-def smooth_l1_loss(b: Builder, prediction: Any, target: Any, beta: float = 1.0, reduction: str = "mean") -> Tensor:
+def smooth_l1_loss(
+    b: Builder, prediction: TensorLike, target: TensorLike, beta: float = 1.0, reduction: str = "mean"
+) -> Tensor:
     """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` for distances `d` up to `beta`, else `d - beta/2`.
 
     Args:
@@ -51,7 +56,9 @@ def smooth_l1_loss(b: Builder, prediction: Any, target: Any, beta: float = 1.0, 
 
 
 @helper
-def kl_div(b: Builder, log_probs: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+def kl_div(
+    b: Builder, log_probs: TensorLike, target: TensorLike, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
     """PyTorch's `kl_div`: `target·(log(target) - log_probs)`, the elementwise Kullback-Leibler divergence.
 
     Args:
@@ -83,7 +90,7 @@ def kl_div(b: Builder, log_probs: Any, target: Any, reduction: str = "mean", log
 
 
 @helper
-def cosine_similarity(b: Builder, first: Any, second: Any, axis: int = 1, eps: float = 1e-8) -> Tensor:
+def cosine_similarity(b: Builder, first: TensorLike, second: TensorLike, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """PyTorch's `cosine_similarity`: `first·second / (max(|first|, eps)·max(|second|, eps))` along an axis.
 
     Args:
@@ -108,7 +115,7 @@ def cosine_similarity(b: Builder, first: Any, second: Any, axis: int = 1, eps: f
 
 @helper
 def cosine_embedding_loss(
-    b: Builder, first: Any, second: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+    b: Builder, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """PyTorch's `cosine_embedding_loss`: `1 - cos` for pairs with target 1, `max(0, cos - margin)` for target -1.
 
@@ -135,7 +142,7 @@ def cosine_embedding_loss(
 
 @helper
 def pairwise_distance(
-    b: Builder, first: Any, second: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
+    b: Builder, first: TensorLike, second: TensorLike, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor:
     """PyTorch's `pairwise_distance`: the `p`-norm of `first - second + eps` along the last axis; operands broadcast."""
     x, y = together(b, first, second)
@@ -146,9 +153,9 @@ def pairwise_distance(
 @helper
 def triplet_margin_loss(
     b: Builder,
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: TensorLike,
+    positive: TensorLike,
+    negative: TensorLike,
     margin: float = 1.0,
     p: float = 2.0,
     eps: float = 1e-6,
@@ -182,8 +189,8 @@ def triplet_margin_loss(
 @helper
 def poisson_nll_loss(
     b: Builder,
-    prediction: Any,
-    target: Any,
+    prediction: TensorLike,
+    target: TensorLike,
     log_input: bool = True,
     full: bool = False,
     eps: float = 1e-8,
@@ -206,9 +213,9 @@ def poisson_nll_loss(
 @helper
 def gaussian_nll_loss(
     b: Builder,
-    prediction: Any,
-    target: Any,
-    var: Any,
+    prediction: TensorLike,
+    target: TensorLike,
+    var: TensorLike,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",

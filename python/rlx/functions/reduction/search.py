@@ -18,10 +18,12 @@ from rlx.functions.shape.make import linspace
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, i32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import axis_of, cast, common, constant_scalar, inexact, tensor_like
 from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import INTEGERS, is_sequence
 
 
 def _known(size: int | None, call: str) -> int:
@@ -30,14 +32,14 @@ def _known(size: int | None, call: str) -> int:
     return size
 
 
-def _filled(b: Builder, size: Dim, value: Any, places: Tensor, values: Tensor) -> Tensor:
+def _filled(b: Builder, size: Dim, value: TensorLike, places: Tensor, values: Tensor) -> Tensor:
     """Return `size` elements: `values` at the given positions, else one fill value. Positions outside are dropped."""
     start = b.expand(cast(b, tensor_like(b, value, values.dtype), values.dtype), (size,))
     return b.scatter_nd(start, b.expand_dims(places, -1), values, reduction="set")
 
 
 @helper
-def flatnonzero(b: Builder, x: Any, size: int | None = None, fill_value: int = 0) -> Tensor:
+def flatnonzero(b: Builder, x: TensorLike, size: int | None = None, fill_value: int = 0) -> Tensor:
     """NumPy's `flatnonzero`: the positions of the nonzero elements in row-major order, i32 `[size]`.
 
     Args:
@@ -55,7 +57,7 @@ def flatnonzero(b: Builder, x: Any, size: int | None = None, fill_value: int = 0
 
 
 @helper
-def nonzero(b: Builder, x: Any, size: int | None = None, fill_value: int = 0) -> tuple[Tensor, ...]:
+def nonzero(b: Builder, x: TensorLike, size: int | None = None, fill_value: int = 0) -> tuple[Tensor, ...]:
     """NumPy's `nonzero` with JAX's `size`: the positions of the nonzero elements along each axis, i32 `[size]`.
 
     Args:
@@ -74,7 +76,7 @@ def nonzero(b: Builder, x: Any, size: int | None = None, fill_value: int = 0) ->
 
 
 @helper
-def argwhere(b: Builder, x: Any, size: int | None = None, fill_value: int = 0) -> Tensor:
+def argwhere(b: Builder, x: TensorLike, size: int | None = None, fill_value: int = 0) -> Tensor:
     """NumPy's `argwhere` with JAX's `size`: the positions of the nonzero elements, i32 `[size, rank of x]`."""
     return b.stack(nonzero(b, x, _known(size, "argwhere(x, size=…)"), fill_value), axis=-1)
 
@@ -87,7 +89,7 @@ def _before(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 
 @helper
-def searchsorted(b: Builder, x: Any, v: Any, side: str = "left") -> Tensor:
+def searchsorted(b: Builder, x: TensorLike, v: TensorLike, side: str = "left") -> Tensor:
     """NumPy's `searchsorted`: the i32 positions at which to insert elements into a sorted row to keep it sorted.
 
     Args:
@@ -121,7 +123,7 @@ def searchsorted(b: Builder, x: Any, v: Any, side: str = "left") -> Tensor:
 
 
 @helper
-def digitize(b: Builder, x: Any, bins: Any, right: bool = False) -> Tensor:
+def digitize(b: Builder, x: TensorLike, bins: TensorLike, right: bool = False) -> Tensor:
     """NumPy's `digitize`: the i32 index of the interval that contains each element; `bins` ascend or descend."""
     x, bins = common(b, x, bins)
     ascending = searchsorted(b, bins, x, "left" if right else "right")
@@ -134,7 +136,9 @@ def digitize(b: Builder, x: Any, bins: Any, right: bool = False) -> Tensor:
 
 
 @helper
-def bincount(b: Builder, x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Tensor:
+def bincount(
+    b: Builder, x: TensorLike, weights: TensorLike | None = None, minlength: int = 0, *, length: int | None = None
+) -> Tensor:
     """NumPy's `bincount` with JAX's `length`: the count of each integer from 0 on, or the sum of its weights.
 
     Args:
@@ -157,13 +161,13 @@ def bincount(b: Builder, x: Any, weights: Any = None, minlength: int = 0, *, len
 @helper
 def unique(
     b: Builder,
-    x: Any,
+    x: TensorLike,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: TensorLike | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """NumPy's `unique` with JAX's `size`: the distinct elements of a tensor, ascending, `[size]`; NaNs count as equal.
 
@@ -204,7 +208,7 @@ def unique(
 
 
 @helper
-def isin(b: Builder, x: Any, test: Any, *, invert: bool = False) -> Tensor:
+def isin(b: Builder, x: TensorLike, test: TensorLike, *, invert: bool = False) -> Tensor:
     """NumPy's `isin`: for each element of `x`, whether it is in `test`."""
     x, test = common(b, x, test)
     found = b.compare("eq", b.expand_dims(x, -1), ravel(b, test))
@@ -214,7 +218,12 @@ def isin(b: Builder, x: Any, test: Any, *, invert: bool = False) -> Tensor:
 
 @helper
 def histogram(
-    b: Builder, x: Any, bins: Any = 10, range: Sequence[float] | None = None, density: bool = False, weights: Any = None
+    b: Builder,
+    x: TensorLike,
+    bins: TensorLike = 10,
+    range: Sequence[float] | None = None,
+    density: bool = False,
+    weights: TensorLike | None = None,
 ) -> tuple[Tensor, Tensor]:
     """NumPy's `histogram`: the number of elements in each interval, and the edges of the intervals.
 
@@ -230,18 +239,19 @@ def histogram(
         Counts `[bins]`, i32, or floats for weights and density; and edges `[bins + 1]`.
     """
     x = ravel(b, inexact(b, tensor_like(b, x, f32)))
-    if isinstance(bins, (int, np.integer)):
+    count: Any = bins
+    if isinstance(bins, INTEGERS):
         low: Any
         high: Any
         low, high = range if range is not None else (b.min(x), b.max(x))
         if range is None:  # all elements are equal: an interval around them
             low, high = b.where(low == high, low - 0.5, low), b.where(low == high, high + 0.5, high)
-        share = linspace(b, 0.0, 1.0, int(bins) + 1, dtype=x.dtype)
+        share = linspace(b, 0.0, 1.0, int(count) + 1, dtype=x.dtype)
         edges = low + (high - low) * share
         # Rounding must not put the last edge below the largest element.
         edges = b.where(share == 1, high, edges)
     else:
-        edges = tensor_like(b, np.asarray(bins) if isinstance(bins, (list, tuple)) else bins, x.dtype)
+        edges = tensor_like(b, np.asarray(bins) if is_sequence(bins) else bins, x.dtype)
         edges = cast(b, edges, x.dtype)
     count = edges.shape.dims[0] - 1
     place = searchsorted(b, edges, x, "right") - 1
@@ -259,7 +269,14 @@ def histogram(
 
 
 @helper
-def interp(b: Builder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tensor:
+def interp(
+    b: Builder,
+    x: TensorLike,
+    xp: TensorLike,
+    fp: TensorLike,
+    left: TensorLike | None = None,
+    right: TensorLike | None = None,
+) -> Tensor:
     """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`.
 
     Args:
@@ -285,7 +302,7 @@ def interp(b: Builder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = 
 
 
 @helper
-def logcumsumexp(b: Builder, x: Any, axis: int = -1) -> Tensor:
+def logcumsumexp(b: Builder, x: TensorLike, axis: int = -1) -> Tensor:
     """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow.
 
     Sums of 1, 2, 4 … elements are joined by `logaddexp`, so the number of steps is the number of bits of the size.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,13 +10,15 @@ from rlx.functions.elementwise.logic import truth
 from rlx.ir.dims.dim import product
 from rlx.ir.dtype import bool_, f32, i32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import axes_of, axis_of, cast, inexact, size_of, tensor_like
 from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer, is_sequence
 
 
-def _real(b: Builder, value: Any) -> Tensor:
+def _real(b: Builder, value: object) -> Tensor:
     x = inexact(b, tensor_like(b, value, f32))
     if x.dtype.is_complex:
         raise ShapeError(f"it takes real numbers, not {x.dtype.name}")
@@ -36,7 +37,9 @@ def root(b: Builder, total: Tensor, order: float = 2) -> Tensor:
 
 
 @helper
-def var(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+def var(
+    b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False
+) -> Tensor:
     """NumPy's `var`: the mean squared deviation from the mean, computed in two passes so that no digits cancel.
 
     Args:
@@ -63,35 +66,37 @@ def var(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float
 
 
 @helper
-def std(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+def std(
+    b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False
+) -> Tensor:
     """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
     x = _real(b, x)
     return cast(b, root(b, var(b, statistics_input(b, x), axis, ddof, keepdims)), x.dtype)
 
 
 @helper
-def any(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def any(b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `any`: whether an element is nonzero; NaN counts as nonzero. The result is bool, and False without elements."""
     x = truth(b, x)
     return b.max(x, axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
 @helper
-def all(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def all(b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `all`: whether all elements are nonzero; NaN counts as nonzero. The result is bool, and True without elements."""
     x = truth(b, x)
     return b.min(x, axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
 @helper
-def count_nonzero(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `count_nonzero`: the number of nonzero elements, in i32."""
     x = truth(b, x)
     return b.sum(cast(b, x, i32), axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
 @helper
-def ptp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def ptp(b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `ptp`: the maximum minus the minimum."""
     x = tensor_like(b, x, f32)
     axes = axes_of(axis, x.rank, "axis")
@@ -99,7 +104,7 @@ def ptp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: b
 
 
 @helper
-def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def logsumexp(b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or without elements.
 
     Its gradient is the softmax along the axes.
@@ -117,7 +122,12 @@ def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepd
 
 @helper
 def average(
-    b: Builder, x: Any, axis: int | Sequence[int] | None = None, weights: Any = None, *, keepdims: bool = False
+    b: Builder,
+    x: TensorLike,
+    axis: int | Sequence[int] | None = None,
+    weights: TensorLike | None = None,
+    *,
+    keepdims: bool = False,
 ) -> Tensor:
     """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights.
 
@@ -128,7 +138,7 @@ def average(
     axes = axes_of(axis, x.rank, "axis")
     if weights is None:
         return b.mean(x, axes, keep_dims=keepdims)
-    weights = tensor_like(b, np.asarray(weights) if isinstance(weights, (list, tuple)) else weights, x.dtype)
+    weights = tensor_like(b, np.asarray(weights) if is_sequence(weights) else weights, x.dtype)
     if weights.shape.dims != x.shape.dims:
         if weights.rank != 1 or len(axes) != 1 or weights.shape.dims[0] != x.shape.dims[axes[0]]:
             raise ShapeError(
@@ -140,11 +150,11 @@ def average(
 
 
 @helper
-def diff(b: Builder, x: Any, n: int = 1, axis: int = -1) -> Tensor:
+def diff(b: Builder, x: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
     """NumPy's `diff`: each element minus its predecessor along an axis, applied `n` times; for bools, whether they differ."""
     x = tensor_like(b, x, f32)
     place = axis_of(axis, x.rank)
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+    if not is_integer(n) or n < 0:
         raise ShapeError(f"n must be an integer from 0 on, got {n!r}")
     for _ in range(n):
         size = x.shape.dims[place]
@@ -156,7 +166,7 @@ def diff(b: Builder, x: Any, n: int = 1, axis: int = -1) -> Tensor:
 
 
 @helper
-def cummin(b: Builder, x: Any, axis: int) -> Tensor:
+def cummin(b: Builder, x: TensorLike, axis: int) -> Tensor:
     """JAX's `cummin`: the running minimum along an axis, NaN from the first NaN on; floats and signed integers."""
     x = tensor_like(b, x, f32)
     if not (x.dtype.is_integer or x.dtype.is_inexact) or x.dtype.is_complex:
@@ -166,7 +176,7 @@ def cummin(b: Builder, x: Any, axis: int) -> Tensor:
     return -b.cummax(-x, axis)
 
 
-def _quantile_rows(b: Builder, x: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
+def _quantile_rows(b: Builder, x: Tensor, axis: int | Sequence[int] | None) -> tuple[Tensor, tuple[int, ...]]:
     """Return `x` with the reduced axes joined to a last axis."""
     axes = axes_of(axis, x.rank, "axis")
     others = [i for i in range(x.rank) if i not in axes]
@@ -176,7 +186,11 @@ def _quantile_rows(b: Builder, x: Tensor, axis: Any) -> tuple[Tensor, tuple[int,
 
 @helper
 def quantile(
-    b: Builder, x: Any, q: float | Sequence[float], axis: int | Sequence[int] | None = None, keepdims: bool = False
+    b: Builder,
+    x: TensorLike,
+    q: float | Sequence[float],
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
 ) -> Tensor:
     """NumPy's `quantile` for a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN.
 
@@ -186,7 +200,7 @@ def quantile(
         ShapeError: `q` is not a number from 0 to 1, or the axes are empty or of symbolic size.
     """
     x = _real(b, x)
-    if isinstance(q, (list, tuple)) or (isinstance(q, np.ndarray) and q.ndim == 1):
+    if is_sequence(q) or (isinstance(q, np.ndarray) and q.ndim == 1):
         return b.stack([quantile(b, x, one, axis, keepdims) for one in q], axis=0)
     if isinstance(q, bool) or not isinstance(q, (int, float, np.integer, np.floating)) or not 0 <= q <= 1:
         raise ShapeError(f"q must be a number from 0 to 1, got {q!r:.60}", hint="g.quantile(x, [0.1, 0.9])")
@@ -208,14 +222,18 @@ def quantile(
 
 
 @helper
-def median(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def median(b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `median`: the middle element, or the mean of the two middle elements; NaN where an element is NaN."""
     return quantile(b, x, 0.5, axis, keepdims)
 
 
 @helper
 def norm(
-    b: Builder, x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False
+    b: Builder,
+    x: TensorLike,
+    ord: float | str | None = None,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
 ) -> Tensor:
     """The norm of the elements along axes, `(sum |x|^ord)^(1/ord)`; `ord` is a number, `inf`, `-inf` or 0.
 
@@ -243,14 +261,14 @@ def norm(
     return elements_norm(b, x, 2 if ord is None else ord, axis, keepdims)
 
 
-def elements_norm(b: Builder, x: Any, ord: float, axis: Any, keepdims: bool) -> Tensor:
+def elements_norm(b: Builder, x: TensorLike, ord: float, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
     """Return `norm` of the elements along any axes, for any `ord`."""
     x = inexact(b, tensor_like(b, x, f32))
     wide = _norm(b, statistics_input(b, x), ord, axis, keepdims)
     return wide if x.dtype.is_complex else cast(b, wide, x.dtype)
 
 
-def _norm(b: Builder, x: Tensor, ord: Any, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
+def _norm(b: Builder, x: Tensor, ord: float, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
     if ord == 2 and not x.dtype.is_complex:  # without |x|, which has no second derivative at 0
         return root(b, b.sum(x * x, axis, keepdims))
     size = b.abs(x)

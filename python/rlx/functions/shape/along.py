@@ -22,18 +22,19 @@ from rlx.ops.shape.index import clamp_indices, extent
 from rlx.ops.shape.shape import check_range
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_array, is_sequence
 
 
-def _indices(b: Builder, value: Any) -> Tensor:
+def _indices(b: Builder, value: object) -> Tensor:
     """Return integers as a tensor; Python integers become i32."""
-    indices = tensor_like(b, np.asarray(value) if isinstance(value, (list, tuple)) else value, i32)
+    indices = tensor_like(b, np.asarray(value) if is_sequence(value) else value, i32)
     if not indices.dtype.is_integer:
         raise ShapeError(f"indices are integers, not {indices.dtype}")
     return indices
 
 
 @helper
-def take(b: Builder, x: Any, indices: Any, axis: int | None = None) -> Tensor:
+def take(b: Builder, x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     """NumPy's `take`: the slices of an axis at given positions. Without an axis, `x` is flattened first.
 
     Args:
@@ -58,7 +59,7 @@ def _aligned(b: Builder, x: Tensor, indices: Tensor, axis: int) -> tuple[Tensor,
 
 
 @helper
-def take_along_axis(b: Builder, x: Any, indices: Any, axis: int | None = -1) -> Tensor:
+def take_along_axis(b: Builder, x: TensorLike, indices: TensorLike, axis: int | None = -1) -> Tensor:
     """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix.
 
     Args:
@@ -76,7 +77,7 @@ def take_along_axis(b: Builder, x: Any, indices: Any, axis: int | None = -1) -> 
 
 @helper
 def put_along_axis(
-    b: Builder, x: Any, indices: Any, values: Any, axis: int | None = -1, reduction: str = "set"
+    b: Builder, x: TensorLike, indices: TensorLike, values: TensorLike, axis: int | None = -1, reduction: str = "set"
 ) -> Tensor:
     """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`.
 
@@ -105,7 +106,7 @@ def put_along_axis(
 
 
 @helper
-def index_add(b: Builder, x: Any, indices: Any, updates: Any, axis: int = 0) -> Tensor:
+def index_add(b: Builder, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = 0) -> Tensor:
     """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions accumulate.
 
     Args:
@@ -119,12 +120,12 @@ def index_add(b: Builder, x: Any, indices: Any, updates: Any, axis: int = 0) -> 
 
 
 @helper
-def index_copy(b: Builder, x: Any, indices: Any, updates: Any, axis: int = 0) -> Tensor:
+def index_copy(b: Builder, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = 0) -> Tensor:
     """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis; see `index_add`."""
     return _written(b, x, indices, updates, axis, "set")
 
 
-def _written(b: Builder, x: Any, indices: Any, updates: Any, axis: int, reduction: str) -> Tensor:
+def _written(b: Builder, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int, reduction: str) -> Tensor:
     x, indices = tensor_like(b, x, f32), _indices(b, indices)
     axis = axis_of(axis, x.rank)
     updates = cast(b, tensor_like(b, updates, x.dtype), x.dtype)
@@ -138,12 +139,12 @@ def _written(b: Builder, x: Any, indices: Any, updates: Any, axis: int, reductio
 # --- slices with dynamic starts ----------------------------------------------------------------------
 
 
-def _starts(b: Builder, starts: Any, x: Tensor, sizes: Sequence[Dim]) -> list[Tensor | None]:
+def _starts(b: Builder, starts: object, x: Tensor, sizes: Sequence[Dim]) -> list[Tensor | None]:
     """Return the start of each axis, moved so that the slice is in range; None for a whole axis."""
     if isinstance(starts, Tensor) and starts.rank == 1:
         given: list[Any] = b.unstack(starts)
     else:
-        given = list(starts) if isinstance(starts, (list, tuple, np.ndarray)) else [starts]
+        given = list(starts) if is_sequence(starts) or is_array(starts) else [starts]
     if len(given) != x.rank or len(sizes) != x.rank:
         raise ShapeError(f"expected a start and a size for each axis of {x.shape}, got {len(given)} and {len(sizes)}")
     result: list[Tensor | None] = []
@@ -176,7 +177,7 @@ def _positions(b: Builder, dims: Sequence[Dim], axis: int, whole: Dim) -> Tensor
 
 
 @helper
-def dynamic_slice(b: Builder, x: Any, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Size]) -> Tensor:
+def dynamic_slice(b: Builder, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
     """JAX's `dynamic_slice`: a slice whose starts may be tensors.
 
     Args:
@@ -197,7 +198,7 @@ def dynamic_slice(b: Builder, x: Any, starts: TensorLike | Sequence[TensorLike],
 
 
 @helper
-def dynamic_slice_in_dim(b: Builder, x: Any, start: TensorLike, size: Size, axis: int = 0) -> Tensor:
+def dynamic_slice_in_dim(b: Builder, x: TensorLike, start: TensorLike, size: Size, axis: int = 0) -> Tensor:
     """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)
@@ -206,7 +207,9 @@ def dynamic_slice_in_dim(b: Builder, x: Any, start: TensorLike, size: Size, axis
 
 
 @helper
-def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
+def dynamic_update_slice(
+    b: Builder, x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]
+) -> Tensor:
     """JAX's `dynamic_update_slice`: `x` with a slice replaced; its starts may be tensors.
 
     Args:
@@ -228,7 +231,7 @@ def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: TensorLike | S
         return update
     # Positions for the axes up to the last sliced axis. The axes after it are written in whole slices.
     places = update.shape.dims[: sliced[-1] + 1]
-    parts = []
+    parts: list[Tensor] = []
     for axis, start in enumerate(starts_of_axes[: sliced[-1] + 1]):
         number = _positions(b, places, axis, x.shape.dims[axis])
         parts.append(number if start is None else number + start)
@@ -236,7 +239,9 @@ def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: TensorLike | S
 
 
 @helper
-def dynamic_update_slice_in_dim(b: Builder, x: Any, update: Any, start: TensorLike, axis: int = 0) -> Tensor:
+def dynamic_update_slice_in_dim(
+    b: Builder, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = 0
+) -> Tensor:
     """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)
@@ -244,7 +249,7 @@ def dynamic_update_slice_in_dim(b: Builder, x: Any, update: Any, start: TensorLi
 
 
 @helper
-def unravel_index(b: Builder, indices: Any, shape: Sequence[Any]) -> tuple[Tensor, ...]:
+def unravel_index(b: Builder, indices: TensorLike, shape: Sequence[Any]) -> tuple[Tensor, ...]:
     """NumPy's `unravel_index`: the position along each axis, for row-major positions."""
     rest, result = _indices(b, indices), list[Tensor]()
     for size in reversed([shape] if isinstance(shape, int) else list(shape)):

@@ -10,17 +10,19 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, dim, product
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import ShapeLike, TensorLike
 from rlx.ops.lift import axes_of, axis_of, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_array, is_integer, is_sequence
 
 
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple, range, np.ndarray)) else [value]
+def _listed(value: object) -> list[Any]:
+    return list(value) if is_sequence(value) or is_array(value) or isinstance(value, range) else [value]
 
 
 @helper
-def squeeze(b: Builder, x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """NumPy's `squeeze`: `x` without axes of size 1; by default all of them are removed.
 
     Raises:
@@ -36,7 +38,7 @@ def squeeze(b: Builder, x: Any, axis: int | Sequence[int] | None = None) -> Tens
 
 
 @helper
-def expand_dims(b: Builder, x: Any, axis: int | Sequence[int]) -> Tensor:
+def expand_dims(b: Builder, x: TensorLike, axis: int | Sequence[int]) -> Tensor:
     """NumPy's `expand_dims`: `x` with axes of size 1 at the positions `axis` of the result.
 
     Raises:
@@ -51,20 +53,20 @@ def expand_dims(b: Builder, x: Any, axis: int | Sequence[int]) -> Tensor:
 
 
 @helper
-def unsqueeze(b: Builder, x: Any, axis: int) -> Tensor:
+def unsqueeze(b: Builder, x: TensorLike, axis: int) -> Tensor:
     """PyTorch's name for `expand_dims`."""
     return expand_dims(b, x, axis)
 
 
 @helper
-def ravel(b: Builder, x: Any) -> Tensor:
+def ravel(b: Builder, x: TensorLike) -> Tensor:
     """NumPy's `ravel`: all elements in row-major order, of rank 1."""
     x = tensor_like(b, x, f32)
     return b.reshape(x, (x.shape.num_elements,))
 
 
 @helper
-def flatten(b: Builder, x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+def flatten(b: Builder, x: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """PyTorch's `flatten`: `x` with the axes from `start_axis` to `end_axis` joined to one; by default all axes.
 
     Raises:
@@ -81,7 +83,7 @@ def flatten(b: Builder, x: Any, start_axis: int = 0, end_axis: int = -1) -> Tens
 
 
 @helper
-def moveaxis(b: Builder, x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+def moveaxis(b: Builder, x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """NumPy's `moveaxis`: the axes `source` move to the positions `destination`; the others keep their order.
 
     Raises:
@@ -101,7 +103,7 @@ def moveaxis(b: Builder, x: Any, source: int | Sequence[int], destination: int |
 
 
 @helper
-def swapaxes(b: Builder, x: Any, axis1: int, axis2: int) -> Tensor:
+def swapaxes(b: Builder, x: TensorLike, axis1: int, axis2: int) -> Tensor:
     """NumPy's `swapaxes`: two axes swapped."""
     x = tensor_like(b, x, f32)
     first, second = axis_of(axis1, x.rank, "axis1"), axis_of(axis2, x.rank, "axis2")
@@ -111,20 +113,20 @@ def swapaxes(b: Builder, x: Any, axis1: int, axis2: int) -> Tensor:
 
 
 @helper
-def flip(b: Builder, x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
+def flip(b: Builder, x: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """NumPy's `flip`: the elements in reverse order along some axes, by default along all axes."""
     x = tensor_like(b, x, f32)
     return b.reverse(x, axes_of(axis, x.rank, "axis"))
 
 
 @helper
-def broadcast_to(b: Builder, x: Any, shape: Any) -> Tensor:
+def broadcast_to(b: Builder, x: TensorLike, shape: ShapeLike) -> Tensor:
     """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
     return b.expand(tensor_like(b, x, f32), shape)
 
 
 @helper
-def roll(b: Builder, x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+def roll(b: Builder, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start.
 
     Without an axis, the flattened elements are shifted.
@@ -142,7 +144,7 @@ def roll(b: Builder, x: Any, shift: int | Sequence[int], axis: int | Sequence[in
     if {len(shifts), len(axes)} - {1, size}:
         raise ShapeError(f"shift {shift} and axis {axis} differ in number")
     for amount, place in zip(shifts * (size // len(shifts)), axes * (size // len(axes)), strict=True):
-        if isinstance(amount, bool) or not isinstance(amount, (int, np.integer)):
+        if not is_integer(amount):
             raise ShapeError(
                 f"shift must be an integer, got {amount!r}",
                 hint="g.take(x, (g.arange(n) - shift) % n, axis) by a tensor",
@@ -162,7 +164,7 @@ def _rolled(b: Builder, x: Tensor, shift: int, axis: int) -> Tensor:
 
 
 @helper
-def tile(b: Builder, x: Any, reps: int | Sequence[int]) -> Tensor:
+def tile(b: Builder, x: TensorLike, reps: int | Sequence[int]) -> Tensor:
     """NumPy's `tile`: `x` repeated `reps` times along each axis; if `reps` is shorter, along the last axes."""
     x = tensor_like(b, x, f32)
     counts: list[Dim] = [dim(r) for r in _listed(reps)]
@@ -175,7 +177,7 @@ def tile(b: Builder, x: Any, reps: int | Sequence[int]) -> Tensor:
 
 
 @helper
-def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+def repeat(b: Builder, x: TensorLike, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
     """NumPy's `repeat`: each element is repeated `repeats` times along an axis. Without an axis, `x` is flattened first.
 
     Args:
@@ -207,13 +209,13 @@ def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = 
 
 
 @helper
-def permute(b: Builder, x: Any, perm: Sequence[int]) -> Tensor:
+def permute(b: Builder, x: TensorLike, perm: Sequence[int]) -> Tensor:
     """PyTorch's `permute`, the same as `transpose`."""
     return b.transpose(x, perm)
 
 
 @helper
-def rot90(b: Builder, x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+def rot90(b: Builder, x: TensorLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """NumPy's `rot90`: a tensor rotated by `k` right angles in the plane of two axes, from the first towards the second.
 
     Args:
@@ -226,7 +228,7 @@ def rot90(b: Builder, x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tenso
         ShapeError: There are not two axes, one is out of range, or `k` is not an integer.
     """
     x = tensor_like(b, x, f32)
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
+    if not is_integer(k):
         raise ShapeError(f"k is a number of right angles, an integer, got {k!r:.60}")
     plane = axes_of(axes, x.rank)
     if len(plane) != 2:

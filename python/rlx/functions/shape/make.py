@@ -1,8 +1,11 @@
 """Tensor creation from sizes and numbers: NumPy's `zeros`, `arange`, `eye`, `diag` and others."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,25 +14,26 @@ from rlx.ir.dims.dim import Dim, DimExpr, dim, minimum
 from rlx.ir.dtype import DType, f32, i32
 from rlx.ir.dtype import dtype as dtype_of
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.graph.typing import Size
+from rlx.ir.graph.typing import DTypeLike, ShapeLike, Size, TensorLike
 from rlx.ir.promotion import weak
 from rlx.ops.lift import axis_of, cast, constant_scalar, size_of, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer
 
 
-def _dims(shape: Any) -> list[Dim]:
+def _dims(shape: ShapeLike) -> list[Dim]:
     return [dim(d) for d in ((shape,) if isinstance(shape, (int, str, np.integer, DimExpr)) else shape)]
 
 
-def _kind(dtype: Any, default: DType = f32) -> DType:
+def _kind(dtype: DTypeLike | None, default: DType = f32) -> DType:
     if isinstance(dtype, int):
         raise ShapeError(f"{dtype} is no dtype", hint="the sizes of a shape come in one tuple: zeros((2, 3))")
     return default if dtype is None else dtype_of(dtype)
 
 
 @helper
-def full(b: Builder, shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+def full(b: Builder, shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """NumPy's `full`: one value everywhere. `dtype` defaults to that of the value; a Python number is f32, i32 or bool.
 
     Raises:
@@ -45,39 +49,39 @@ def full(b: Builder, shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
 
 
 @helper
-def zeros(b: Builder, shape: Any, dtype: Any = None) -> Tensor:
+def zeros(b: Builder, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """NumPy's `zeros`, by default f32."""
     return full(b, shape, 0, _kind(dtype))
 
 
 @helper
-def ones(b: Builder, shape: Any, dtype: Any = None) -> Tensor:
+def ones(b: Builder, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """NumPy's `ones`, by default f32."""
     return full(b, shape, 1, _kind(dtype))
 
 
 @helper
-def full_like(b: Builder, x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+def full_like(b: Builder, x: TensorLike, fill_value: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """NumPy's `full_like`: one value in the shape of `x` and, unless `dtype` is given, in its dtype."""
     x = tensor_like(b, x, f32)
     return full(b, x.shape.dims, fill_value, _kind(dtype, x.dtype))
 
 
 @helper
-def zeros_like(b: Builder, x: Any, dtype: Any = None) -> Tensor:
+def zeros_like(b: Builder, x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """NumPy's `zeros_like`."""
     return full_like(b, x, 0, dtype)
 
 
 @helper
-def ones_like(b: Builder, x: Any, dtype: Any = None) -> Tensor:
+def ones_like(b: Builder, x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """NumPy's `ones_like`."""
     return full_like(b, x, 1, dtype)
 
 
 @helper
 def arange(
-    b: Builder, start: Size | float, stop: Size | float | None = None, step: float = 1, dtype: Any = None
+    b: Builder, start: Size | float, stop: Size | float | None = None, step: float = 1, dtype: DTypeLike | None = None
 ) -> Tensor:
     """NumPy's `arange`: the numbers from `start` (default 0) up to `stop` (exclusive); i32, or f32 if one is a float.
 
@@ -99,15 +103,17 @@ def arange(
             raise ShapeError(f"bounds and step are numbers, got {value!r}")
     if step == 0:
         raise ShapeError("the step must not be 0")
-    numbers: tuple[Any, ...] = (start, stop, step)
-    values = np.arange(*numbers)
+    arange_of: Callable[..., np.ndarray] = np.arange
+    values = arange_of(start, stop, step)
     return b.constant(values, _kind(dtype, f32 if values.dtype.kind == "f" else i32))
 
 
 @helper
-def linspace(b: Builder, start: float, stop: float, num: int = 50, endpoint: bool = True, dtype: Any = None) -> Tensor:
+def linspace(
+    b: Builder, start: float, stop: float, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None
+) -> Tensor:
     """NumPy's `linspace`: `num` equally spaced numbers from `start` to `stop`, by default f32."""
-    if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
+    if not is_integer(num) or num < 0:
         raise ShapeError(f"num must be an integer from 0 on, got {num!r}")
     for name, value in (("start", start), ("stop", stop)):
         if not isinstance(value, (int, float, np.integer, np.floating)):
@@ -132,33 +138,33 @@ def _offset(k: int) -> int:
 
 
 @helper
-def eye(b: Builder, n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+def eye(b: Builder, n: Size, m: Size | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
     row, column = _places(b, dim(n), dim(n if m is None else m))
     return cast(b, column == row + _offset(k), _kind(dtype))
 
 
 @helper
-def tri(b: Builder, n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+def tri(b: Builder, n: Size, m: Size | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """NumPy's `tri`: `[n, m]`, 1 on diagonal `k` and below it; by default square and f32."""
     row, column = _places(b, dim(n), dim(n if m is None else m))
     return cast(b, column <= row + _offset(k), _kind(dtype))
 
 
 @helper
-def tril(b: Builder, x: Any, k: int = 0) -> Tensor:
+def tril(b: Builder, x: TensorLike, k: int = 0) -> Tensor:
     """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""
     return b.triangular(tensor_like(b, x, f32), upper=False, diagonal=k)
 
 
 @helper
-def triu(b: Builder, x: Any, k: int = 0) -> Tensor:
+def triu(b: Builder, x: TensorLike, k: int = 0) -> Tensor:
     """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
     return b.triangular(tensor_like(b, x, f32), upper=True, diagonal=k)
 
 
 @helper
-def diagonal(b: Builder, x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(b: Builder, x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices formed by two axes, as the last axis.
 
     Raises:
@@ -189,7 +195,7 @@ def diagonal(b: Builder, x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1
 
 
 @helper
-def diag(b: Builder, x: Any, k: int = 0) -> Tensor:
+def diag(b: Builder, x: TensorLike, k: int = 0) -> Tensor:
     """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix.
 
     Raises:
@@ -208,7 +214,7 @@ def diag(b: Builder, x: Any, k: int = 0) -> Tensor:
 
 
 @helper
-def one_hot(b: Builder, x: Any, num_classes: int, dtype: Any = None, axis: int = -1) -> Tensor:
+def one_hot(b: Builder, x: TensorLike, num_classes: int, dtype: DTypeLike | None = None, axis: int = -1) -> Tensor:
     """JAX's `one_hot`: 1 at the position given by each integer along a new axis of `num_classes`, else 0; default f32.
 
     An integer out of range gives zeros.
@@ -228,7 +234,7 @@ def one_hot(b: Builder, x: Any, num_classes: int, dtype: Any = None, axis: int =
 
 
 @helper
-def meshgrid(b: Builder, *xs: Any, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(b: Builder, *xs: TensorLike, indexing: str = "xy") -> list[Tensor]:
     """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, which varies along the tensor's own axis.
 
     Raises:
@@ -250,7 +256,7 @@ def meshgrid(b: Builder, *xs: Any, indexing: str = "xy") -> list[Tensor]:
 
 
 @helper
-def outer(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+def outer(b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
     lhs, rhs = tensor_like(b, lhs, f32), tensor_like(b, rhs, f32)
     return b.mul(b.reshape(lhs, (lhs.shape.num_elements, 1)), b.reshape(rhs, (1, rhs.shape.num_elements)))

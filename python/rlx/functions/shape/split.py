@@ -12,9 +12,11 @@ from rlx.functions.shape.arrange import expand_dims, ravel, squeeze
 from rlx.ir.dims.dim import Dim, exact_divide
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import as_tensors, axis_of, common, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer
 
 
 @helper
@@ -39,13 +41,13 @@ def _cut(b: Builder, x: Tensor, axis: int, borders: Sequence[Dim]) -> list[Tenso
 _MOST_PARTS = 1_000_000
 
 
-def _sections(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= _MOST_PARTS:
+def _sections(value: object, name: str) -> int:
+    if not is_integer(value) or not 1 <= value <= _MOST_PARTS:
         raise ShapeError(f"{name} must be an integer from 1 to {_MOST_PARTS}, got {value!r:.60}")
     return int(value)
 
 
-def _at_indices(b: Builder, x: Tensor, indices: Any, axis: int) -> list[Tensor]:
+def _at_indices(b: Builder, x: Tensor, indices: Sequence[Dim], axis: int) -> list[Tensor]:
     """Return NumPy's parts between indices, which may be negative or beyond the axis."""
     size = x.shape.dims[axis]
     borders: list[Any] = []
@@ -61,7 +63,7 @@ def _at_indices(b: Builder, x: Tensor, indices: Any, axis: int) -> list[Tensor]:
 
 
 @helper
-def split(b: Builder, x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(b: Builder, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """NumPy's `split`: a list of parts along an axis.
 
     Args:
@@ -89,7 +91,7 @@ def split(b: Builder, x: Any, indices_or_sections: int | Sequence[int], axis: in
 
 
 @helper
-def array_split(b: Builder, x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def array_split(b: Builder, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)
@@ -102,7 +104,7 @@ def array_split(b: Builder, x: Any, indices_or_sections: int | Sequence[int], ax
 
 
 @helper
-def chunk(b: Builder, x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
+def chunk(b: Builder, x: TensorLike, chunks: int, axis: int = 0) -> list[Tensor]:
     """PyTorch's `chunk`: at most `chunks` parts along an axis, all of equal size except the last, which may be smaller."""
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)
@@ -116,7 +118,7 @@ def chunk(b: Builder, x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
 
 
 @helper
-def unstack(b: Builder, x: Any, axis: int = 0) -> list[Tensor]:
+def unstack(b: Builder, x: TensorLike, axis: int = 0) -> list[Tensor]:
     """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, maximum
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike, Window
 from rlx.ops.elementwise.complex import as_complex, as_part
 from rlx.ops.lift import axes_of, axis_of, cast, tensor_like
 from rlx.ops.signal.fft import resize_axis
 from rlx.ops.signal.fourier import convolution_length, multiplicities
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer
 
 # --- transforms -------------------------------------------------------------------------------------
 
 
 @helper
-def ifft(b: Builder, x: Any, axis: int = -1, norm: str | None = "backward", *, n: int | None = None) -> Tensor:
+def ifft(b: Builder, x: TensorLike, axis: int = -1, norm: str | None = "backward", *, n: int | None = None) -> Tensor:
     """NumPy's `ifft`: the inverse of `fft` along an axis."""
     return b.fft(x, axis, True, norm, n=n)
 
 
 @helper
-def fft_axis(b: Builder, x: Any, axis: int, inverse: bool = False, norm: str = "backward") -> Tensor:
+def fft_axis(b: Builder, x: TensorLike, axis: int, inverse: bool = False, norm: str = "backward") -> Tensor:
     """`fft` along a given axis."""
     return b.fft(x, axis=axis, inverse=inverse, norm=norm)
 
@@ -35,7 +36,7 @@ def fft_axis(b: Builder, x: Any, axis: int, inverse: bool = False, norm: str = "
 @helper
 def fftn(
     b: Builder,
-    x: Any,
+    x: TensorLike,
     axes: int | Sequence[int] | None = None,
     norm: str | None = "backward",
     *,
@@ -48,7 +49,7 @@ def fftn(
 @helper
 def ifftn(
     b: Builder,
-    x: Any,
+    x: TensorLike,
     axes: int | Sequence[int] | None = None,
     norm: str | None = "backward",
     *,
@@ -58,11 +59,18 @@ def ifftn(
     return _over_axes(b, x, s, axes, True, norm)
 
 
-def _over_axes(b: Builder, x: Any, s: Any, axes: Any, inverse: bool, norm: str | None) -> Tensor:
+def _over_axes(
+    b: Builder,
+    x: TensorLike,
+    s: int | Sequence[int] | None,
+    axes: int | Sequence[int] | None,
+    inverse: bool,
+    norm: str | None,
+) -> Tensor:
     x = as_complex(b, x)
     if s is not None:
         sizes = [s] if isinstance(s, int) else list(s)
-        places = range(x.rank - len(sizes), x.rank) if axes is None else np.atleast_1d(axes).tolist()
+        places: Sequence[int] = range(x.rank - len(sizes), x.rank) if axes is None else np.atleast_1d(axes).tolist()
         if len(places) != len(sizes) or len(sizes) > x.rank:
             raise ShapeError(
                 f"{len(sizes)} sizes for {len(places)} axes of {x.shape}", hint="the axes are given as axes=…"
@@ -76,7 +84,7 @@ def _over_axes(b: Builder, x: Any, s: Any, axes: Any, inverse: bool, norm: str |
 
 
 @helper
-def fft_real(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tensor:
+def fft_real(b: Builder, x: TensorLike, axis: int = -1, norm: str = "backward") -> Tensor:
     """`fft` of real numbers: all N elements of the spectrum, c64. The upper half mirrors the lower half.
 
     It takes half the work of `fft` if the axis has a known length.
@@ -91,7 +99,7 @@ def fft_real(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tens
     return b.concat([lower, b.conjugate(upper)], axis)
 
 
-def _real(b: Builder, value: Any, name: str) -> Tensor:
+def _real(b: Builder, value: object, name: str) -> Tensor:
     """Return a real tensor in f32 or f64."""
     x = tensor_like(b, value, f32)
     if x.dtype.is_complex:
@@ -100,14 +108,14 @@ def _real(b: Builder, value: Any, name: str) -> Tensor:
 
 
 @helper
-def split_spectrum(b: Builder, x: Any) -> tuple[Tensor, Tensor]:
+def split_spectrum(b: Builder, x: TensorLike) -> tuple[Tensor, Tensor]:
     """The real and imaginary part of a spectrum, f32 or f64."""
     x = as_complex(b, x)
     return b.real(x), b.imag(x)
 
 
 @helper
-def ifft_spectrum(b: Builder, real: Any, imag: Any, axis: int = -1, norm: str = "backward") -> Tensor:
+def ifft_spectrum(b: Builder, real: TensorLike, imag: TensorLike, axis: int = -1, norm: str = "backward") -> Tensor:
     """The complex signal of a spectrum in two parts, as returned by `split_spectrum`."""
     return b.fft(b.complex(real, imag), axis=axis, inverse=True, norm=norm)
 
@@ -116,7 +124,7 @@ def ifft_spectrum(b: Builder, real: Any, imag: Any, axis: int = -1, norm: str = 
 
 
 @helper
-def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) -> Tensor:
+def stft(b: Builder, x: TensorLike, frame_length: int, hop: int, window: TensorLike | None = None) -> Tensor:
     """Short-time Fourier transform along the last axis.
 
     Args:
@@ -138,7 +146,7 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
     axis = axis_of(-1, x.rank)
     total = x.shape.dims[axis]
     for name, size in (("frame_length", frame_length), ("hop", hop)):
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        if not is_integer(size) or size < 1:
             raise ShapeError(f"{name} must be a positive integer, got {size!r}")
     if type(total) is int and total < frame_length:
         raise ShapeError(f"a signal of {total} elements has no frame of {frame_length}", hint="pad it at the end")
@@ -156,7 +164,7 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
 
 
 @helper
-def fft_conv1d(b: Builder, x: Any, kernel: Any) -> Tensor:
+def fft_conv1d(b: Builder, x: TensorLike, kernel: Window) -> Tensor:
     """SciPy's `fftconvolve(x, kernel, "full")`: the full linear convolution along the last axis, by Fourier transforms.
 
     Args:
@@ -194,7 +202,7 @@ def _grown(b: Builder, x: Tensor, length: Dim) -> Tensor:
 
 
 @helper
-def pad_last_axis_to_pow2(b: Builder, x: Any) -> Tensor:
+def pad_last_axis_to_pow2(b: Builder, x: TensorLike) -> Tensor:
     """The tensor with zeros after the last axis, up to the next power of two.
 
     Raises:
@@ -211,7 +219,7 @@ def pad_last_axis_to_pow2(b: Builder, x: Any) -> Tensor:
 
 
 @helper
-def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
+def psd(b: Builder, x: TensorLike, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
     """Power spectral density `|X[k]|²/(sample_rate·N)` for all N frequencies.
 
     It is SciPy's `signal.periodogram(x, sample_rate, detrend=False, return_onesided=False, scaling="density")`. Its sum
@@ -222,7 +230,7 @@ def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
 
 
 @helper
-def psd_real(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
+def psd_real(b: Builder, x: TensorLike, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
     """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`.
 
     Elements that represent two frequencies count twice, as in SciPy's
@@ -260,14 +268,14 @@ def rfftfreq(b: Builder, n: int, d: float = 1.0) -> Tensor:
     return b.constant(np.fft.rfftfreq(_count(n), d).astype(np.float32))
 
 
-def _count(n: Any) -> int:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+def _count(n: object) -> int:
+    if not is_integer(n) or n < 1:
         raise ShapeError(f"n must be a positive integer, got {n!r}")
     return int(n)
 
 
 @helper
-def fftshift(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
+def fftshift(b: Builder, x: TensorLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all axes."""
     x = tensor_like(b, x, f32)
     for axis in axes_of(axes, x.rank):
@@ -277,7 +285,7 @@ def fftshift(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Ten
 
 
 @helper
-def ifftshift(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
+def ifftshift(b: Builder, x: TensorLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """NumPy's `ifftshift`: the inverse of `fftshift`."""
     x = tensor_like(b, x, f32)
     for axis in axes_of(axes, x.rank):

@@ -1,4 +1,4 @@
-"""Types of op arguments, used in the signatures of ops."""
+"""Types of op arguments, used in the signatures of ops and of their rules."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from rlx.ir.shape import Shape
 
 # A tensor of the graph, an array (which becomes a constant), or a number (which takes its dtype from the tensors).
 TensorLike: TypeAlias = Tensor | np.ndarray | np.generic | complex
+# The operands and results of an op without optional and variadic operands.
+Tensors: TypeAlias = Sequence[Tensor]
+# Their tangents or cotangents; a zero is None.
+Tangents: TypeAlias = Sequence[Tensor | None]
+# Whether each of them has a property: is batched, needs a derivative.
+Flags: TypeAlias = Sequence[bool]
 # `rlx.f32`, `np.float32`, `"f32"` or `"float32"`.
 DTypeLike: TypeAlias = DType | np.dtype[Any] | type | str
 # The size of an axis: a number, the name of a symbol, or an expression of sizes.

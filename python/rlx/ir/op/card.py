@@ -11,7 +11,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -27,9 +27,14 @@ from rlx.support.guards import is_list, is_tuple
 
 if TYPE_CHECKING:
     from rlx.dialect.spec import OpSpec
-    from rlx.ir.graph.builder import Builder
+    from rlx.ir.graph.builder import Builder, Tensor
 
 Inferred = Shape | tuple[Shape, ...]
+# The attributes of an op by name: numbers, strings, dtypes and tuples of sizes, each of the kind that the record declares.
+Attributes: TypeAlias = dict[str, Any]
+Shapes: TypeAlias = Sequence[Shape]
+# One entry for each operand of the record: a value, None for an absent optional operand, or a list for a variadic one.
+Groups: TypeAlias = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ class Card:
         """
         return b.emit_bound(self, args, kwargs)
 
-    def cost(self, operands: Sequence[Shape], results: Sequence[Shape], attributes: dict[str, Any]) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         """Return the work of the op.
 
         By default this is one operation per element of the results; for a composite op, it is the work of the
@@ -195,29 +200,27 @@ class Card:
         """Return the name of the op in listings: its own name, or its kind, such as `add` for a `binary` of kind `add`."""
         return str(attributes.get("kind", self.name))
 
-    def runs(self, attributes: dict[str, Any]) -> Dim:
+    def runs(self, attributes: Attributes) -> Dim:
         """Return how often the op runs each of its regions; 1 if unknown."""
         return 1
 
     # --- byte layout, for memory plans ---------------------------------------------------------
 
-    def aliases(
-        self, operands: Sequence[Shape], results: Sequence[Shape], attributes: dict[str, Any]
-    ) -> Sequence[tuple[int, int] | None]:
+    def aliases(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Sequence[tuple[int, int] | None]:
         """Return for each result an (operand, offset) pair, if the result is a contiguous range of the operand, else None.
 
         The offset is the first element of the range. The elements keep their order. All shapes are static.
         """
         return [(0, 0) if self.spec.has_trait("view", attributes) else None] * len(results)
 
-    def parts(self, operands: Sequence[Shape], attributes: dict[str, Any]) -> Sequence[int | None]:
+    def parts(self, operands: Shapes, attributes: Attributes) -> Sequence[int | None]:
         """Return for each operand its offset in the result, if it is a contiguous range of the result, else None.
 
         These operands may be computed in the memory of the result. All shapes are static.
         """
         return [None] * len(operands)
 
-    def flows(self, operands: int, results: int, attributes: dict[str, Any]) -> tuple[RegionFlow | None, ...]:
+    def flows(self, operands: int, results: int, attributes: Attributes) -> tuple[RegionFlow | None, ...]:
         """Return for each region of the op how values flow in and out; None for a region that does not run.
 
         Args:
@@ -234,11 +237,15 @@ class Card:
 
     # --- transform rules; missing ones are derived -----------------------------------------------
 
+    # A card's own rule lists the attributes of its op by name. Type checkers allow this only for `*_, **attributes`.
+
     # The operands in which the op is linear if the others are constant. Several names in one string, "on_true
     # on_false", mean that it is jointly linear in them. The tangent of the result is the op applied to tangents.
     linear: ClassVar[tuple[str, ...]] = ()
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Any], **attributes: Any) -> Any:
+    def jvp(
+        self, b: Builder, operands: Groups, tangents: Groups, results: Sequence[Tensor], *_: Any, **attributes: Any
+    ) -> Tensor | Sequence[Tensor | None] | None:
         """Return the tangents of the results.
 
         Args:
@@ -255,8 +262,14 @@ class Card:
         raise NotImplementedError(f"rlx.{self.name} has no jvp")
 
     def vjp(
-        self, b: Builder, operands: Any, results: Sequence[Any], cotangents: Sequence[Any], **attributes: Any
-    ) -> Any:
+        self,
+        b: Builder,
+        operands: Groups,
+        results: Sequence[Tensor],
+        cotangents: Sequence[Tensor | None],
+        *_: Any,
+        **attributes: Any,
+    ) -> Sequence[Any]:
         """Return the cotangents of the operands: the adjoint of the jvp, for the inner product `Re(sum(conj(a)·b))`.
 
         Args:
@@ -272,14 +285,18 @@ class Card:
         """
         raise NotImplementedError(f"rlx.{self.name} has no vjp")
 
-    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any, **attributes: Any) -> Any:
+    def pushforward(
+        self, b: Builder, operands: Groups, tangents: Groups, *_: Any, regions: Sequence[Any], **attributes: Any
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor | None]]:
         """Return results and their tangents, for an op with regions. Replaces `jvp`.
 
         `regions` are objects of `transforms.forward.Body`.
         """
         raise NotImplementedError(f"rlx.{self.name} has no pushforward")
 
-    def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any, **attributes: Any) -> Any:
+    def pullback(
+        self, b: Builder, operands: Groups, wanted: Groups, *_: Any, regions: Sequence[Any], **attributes: Any
+    ) -> tuple[Sequence[Tensor], Callable[..., Sequence[Any]]]:
         """Return the results and a function that maps cotangents, for an op with regions. Replaces `vjp`.
 
         The function maps the cotangents of the results to the cotangents of the operands (flat) and of the values that
@@ -287,22 +304,24 @@ class Card:
         """
         raise NotImplementedError(f"rlx.{self.name} has no pullback")
 
-    def reversible(self, b: Builder, *operands: Any, regions: Any, **attributes: Any) -> Any:
+    def reversible(self, b: Builder, *operands: Any, regions: Sequence[Any], **attributes: Any) -> Any:
         """Compute the same value with ops that reverse mode can differentiate, for an op with regions.
 
         The results are returned as by `decompose`.
         """
         return NotImplemented
 
-    def has_derivative(self, **attributes: Any) -> bool:
+    def has_derivative(self, *_: Any, **attributes: Any) -> bool:
         """Whether the op is differentiable for the given attributes. Otherwise its results are treated as constants."""
         return True
 
-    def is_replaced(self, **attributes: Any) -> bool:
+    def is_replaced(self, *_: Any, **attributes: Any) -> bool:
         """Whether, for the given attributes, reverse mode replaces the op by the result of `reversible` or uses `pullback`."""
         return True
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Any:
+    def vmap(
+        self, b: Builder, operands: Groups, batched: Groups, *_: Any, size: Dim, **attributes: Any
+    ) -> Tensor | Sequence[Tensor]:
         """Apply the op to a batch.
 
         Args:
@@ -339,7 +358,7 @@ class Card:
         return type(self).evaluate is not Card.evaluate
 
 
-def moved_bytes(operands: Sequence[Shape], results: Sequence[Shape]) -> Dim:
+def moved_bytes(operands: Shapes, results: Shapes) -> Dim:
     """Return the bytes of all operands and results, each counted once."""
     total: Dim = 0
     for shape in (*operands, *results):

@@ -859,7 +859,7 @@ class TensorMethods(Operators):
     def sinh(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Hyperbolic sine."""
 
-    def slice(self, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def slice(self, starts: Sequence[Size], limits: Sequence[Size], strides: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A strided box."""
 
     def soft_sign(self) -> Tensor:
@@ -1025,7 +1025,7 @@ class OpMethods:
     def add(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Sum."""
 
-    def affine_grid(self, theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -> Tensor:  # rlx/functions/convolution/sampling.py: affine_grid
+    def affine_grid(self, theta: TensorLike, size: Sequence[Size], align_corners: bool = ...) -> Tensor:  # rlx/functions/convolution/sampling.py: affine_grid
         """PyTorch's `affine_grid`: the pixel positions of an image under affine maps, for `grid_sample`."""
 
     def all(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: all
@@ -1181,7 +1181,7 @@ class OpMethods:
     def complex_norm_sq_backward(self, x: TensorLike, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: complex_norm_sq_backward
         """Gradient of complex_norm_sq."""
 
-    def concat(self, xs: TensorLike | Sequence[Any], axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Concat
+    def concat(self, xs: TensorLike | Sequence[TensorLike], axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Concat
         """Two tensors joined along one axis."""
 
     def concatenate(self, xs: Sequence[Any], axis: int | None = ...) -> Tensor:  # rlx/functions/shape/split.py: concatenate
@@ -1268,7 +1268,7 @@ class OpMethods:
     def custom(self, op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:  # rlx/ops/control/custom.py: Custom
         """A user-registered op."""
 
-    def custom_fn(self, fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: CustomFn
+    def custom_fn(self, fwd: Callable[..., Any], *args: TensorLike, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: CustomFn
         """A function with its own derivative rules."""
 
     def deg2rad(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: deg2rad
@@ -1340,7 +1340,7 @@ class OpMethods:
     def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:  # rlx/functions/contraction/einsum.py: einsum
         """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
 
-    def elementwise_region(self, function: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: ElementwiseRegion
+    def elementwise_region(self, function: Callable[..., Any], *args: TensorLike, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: ElementwiseRegion
         """A chain of elementwise ops as one op."""
 
     def elu(self, x: TensorLike, alpha: float = ...) -> Tensor:  # rlx/functions/elementwise/gates.py: elu
@@ -1376,7 +1376,7 @@ class OpMethods:
     def expm1(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """exp(x) - 1, accurate near 0."""
 
-    def eye(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: eye
+    def eye(self, n: Size, m: Size | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: eye
         """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
 
     def fake_quantize(self, x: TensorLike, state: TensorLike | Sequence[float] | None = ..., bits: int = ..., axis: int | None = ..., ste: str = ..., scale_mode: str = ..., decay: float = ..., *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/quantization/fake_quant.py: FakeQuantize
@@ -1562,7 +1562,7 @@ class OpMethods:
     def hypot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/gates.py: hypot
         """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow of the squares; infinite if one operand is."""
 
-    def if_(self, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: If
+    def if_(self, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: object, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: If
         """One of two regions, chosen by a scalar."""
 
     def ifft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:  # rlx/functions/signal/spectral.py: ifft
@@ -1793,7 +1793,7 @@ class OpMethods:
     def median(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: median
         """NumPy's `median`: the middle element, or the mean of the two middle elements; NaN where an element is NaN."""
 
-    def meshgrid(self, *xs: TensorLike | Sequence[Any], indexing: str = ...) -> list[Tensor]:  # rlx/functions/shape/make.py: meshgrid
+    def meshgrid(self, *xs: TensorLike, indexing: str = ...) -> list[Tensor]:  # rlx/functions/shape/make.py: meshgrid
         """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, which varies along the tensor's own axis."""
 
     def min(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
@@ -2054,7 +2054,7 @@ class OpMethods:
     def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:  # rlx/functions/layers.py: scaled_dot_product_attention
         """PyTorch's `scaled_dot_product_attention`: `softmax(q·kᵀ·scale + mask)·v`, by `attention`."""
 
-    def scan(self, body: Callable[..., Any], init: Any, xs: TensorLike | Sequence[Any] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: Scan
+    def scan(self, body: Callable[..., Any], init: TensorLike | Sequence[TensorLike] | None, xs: TensorLike | Sequence[TensorLike] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: Scan
         """A loop over the leading axis of tensors, with carries."""
 
     def scatter_add(self, updates: TensorLike, indices: TensorLike, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/scatter.py: ScatterAdd
@@ -2102,7 +2102,7 @@ class OpMethods:
     def sinh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Hyperbolic sine."""
 
-    def slice(self, x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Slice
+    def slice(self, x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Slice
         """A strided box."""
 
     def slogdet(self, a: TensorLike) -> SlogdetResult:  # rlx/functions/factorization/functions.py: slogdet
@@ -2216,7 +2216,7 @@ class OpMethods:
     def transpose(self, x: TensorLike, perm: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Transpose
         """Permuted axes."""
 
-    def tri(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: tri
+    def tri(self, n: Size, m: Size | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/functions/shape/make.py: tri
         """NumPy's `tri`: `[n, m]`, 1 on diagonal `k` and below it; by default square and f32."""
 
     def triangular(self, x: TensorLike, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/padding.py: Triangular
@@ -2267,7 +2267,7 @@ class OpMethods:
     def where(self, condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Where
         """Elementwise choice."""
 
-    def while_(self, cond: Callable[..., Any], body: Callable[..., Any], *init: Any, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: While
+    def while_(self, cond: Callable[..., Any], body: Callable[..., Any], *init: TensorLike, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: While
         """A loop that runs while a condition holds."""
 
     def xlogy(self, x: TensorLike, y: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: xlogy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, Groups, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.attention_gradient import AttentionGradient
@@ -37,7 +39,9 @@ class Attention(Card, op="attention"):
         width = heads.num_heads * heads.value_dim if heads.packed else heads.value_dim
         return q.with_dims((*q.dims[:-1], width))
 
-    def evaluate(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: Any, **attributes: Any) -> np.ndarray:
+    def evaluate(
+        self, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, **attributes: Any
+    ) -> np.ndarray:
         shapes = [Shape(t.shape, t.dtype) for t in (q, k, v)]
         heads = Heads(shapes[0], shapes[1], shapes[2], attributes["num_heads"], attributes["head_dim"])
         split = [_split_array(t, n) for t, n in ((q, heads.num_heads), (k, heads.kv_heads), (v, heads.kv_heads))]
@@ -48,12 +52,13 @@ class Attention(Card, op="attention"):
         if attributes["softcap"] is not None:
             scores = attributes["softcap"] * np.tanh(scores / attributes["softcap"])
         if attributes["mask_kind"] == "bias":
+            assert mask is not None
             scores = scores + mask.astype(np.float64)
         else:
             scores = np.where(_visible(scores.shape, mask, attributes), scores, -np.inf)
         top = np.max(scores, -1, keepdims=True, initial=-np.inf)
         guarded = attributes["mask_kind"] != "none" and attributes["empty_rows"] == "zeros"
-        unseeing = np.isneginf(top) & guarded
+        unseeing = (top == -np.inf) & guarded
         weights = np.exp(scores - np.where(unseeing, 0, top))
         total = weights.sum(-1, keepdims=True)
         result = np.einsum("bhst,bhtd->bhsd", weights / np.where(unseeing, 1, total), value)
@@ -61,7 +66,7 @@ class Attention(Card, op="attention"):
             result = result.transpose(0, 2, 1, 3).reshape(*q.shape[:2], heads.num_heads * heads.value_dim)
         return result.astype(q.dtype)
 
-    def decompose(self, b: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Any, **attributes: Any) -> Tensor:
+    def decompose(self, b: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **attributes: Any) -> Tensor:
         heads = Heads(q.shape, k.shape, v.shape, attributes["num_heads"], attributes["head_dim"])
         scores = scores_of(b, scaled_queries(b, heads, q, attributes["score_scale"]), split_keys(b, heads, k))
         weights = cast(b, attention_weights(b, heads, scores, mask, attributes), v.dtype)
@@ -74,15 +79,15 @@ class Attention(Card, op="attention"):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        mask: Any = None,
+        mask: TensorLike | None = None,
         *,
         num_heads: int,
         head_dim: int,
-        mask_kind: Any = "none",
+        mask_kind: str = "none",
         window: int | None = None,
         score_scale: float | None = None,
         softcap: float | None = None,
-        empty_rows: Any = "zeros",
+        empty_rows: str = "zeros",
     ) -> Tensor:
         return b.emit(
             "attention",
@@ -96,7 +101,7 @@ class Attention(Card, op="attention"):
             empty_rows=empty_rows,
         )
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, **attributes: Any) -> Any:
+    def jvp(self, b: Builder, operands: Groups, tangents: Groups, results: Tensors, **attributes: Any) -> Tensor | None:
         (q, k, v, mask), (dq, dk, dv, dmask) = operands, tangents
         heads = Heads(q.shape, k.shape, v.shape, attributes["num_heads"], attributes["head_dim"])
         queries, keys = scaled_queries(b, heads, q, attributes["score_scale"]), split_keys(b, heads, k)
@@ -123,12 +128,14 @@ class Attention(Card, op="attention"):
             return None
         return merge_heads(b, heads, cast(b, result, v.dtype), heads.num_heads, heads.queries)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, **attributes: Any) -> Any:
+    def vjp(
+        self, b: Builder, operands: Groups, results: Tensors, cotangents: Tensors, **attributes: Any
+    ) -> rules.Cotangents:
         gradient = AttentionGradient(b, operands, cotangents[0], attributes)
         of_mask = gradient.of_mask if attributes["mask_kind"] == "bias" else None
         return gradient.of_query, gradient.of_key, gradient.of_value, of_mask
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Groups, batched: Groups, *, size: Dim, **attributes: Any) -> Tensor:
         (*arrays, mask), (*flags, mask_batched) = operands, batched
         kind, along = attributes["mask_kind"], arrays[0].rank - 3
         if flags == [True, False, False] and not mask_batched and _hides_alike(mask, kind):
@@ -143,15 +150,15 @@ class Attention(Card, op="attention"):
         result = b.emit("attention", (*(rules.folded(b, x, 0) for x in arrays), mask), **attributes)
         return rules.unfolded(b, result, 0, size, rows)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         q, k, v = operands[:3]
         heads = Heads(q, k, v, attributes["num_heads"], attributes["head_dim"])
         pairs = heads.batch * heads.num_heads * heads.queries * heads.keys
         return Cost(pairs * (2 * heads.head_dim + 2 * heads.value_dim + 14), moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         packed, split = ((2, 5, 12),) * 3, ((2, 3, 5, 4),) * 3
-        sizes: Any = {"num_heads": 3, "head_dim": 4}
+        sizes: Attributes = {"num_heads": 3, "head_dim": 4}
         for kind in ("none", "causal"):
             yield sample(*packed, None, mask_kind=kind, **sizes, dtypes=FLOATS)
             yield sample(*split, None, mask_kind=kind, **sizes, dtypes=("f32",))
@@ -182,13 +189,14 @@ def _split_array(x: np.ndarray, heads: int) -> np.ndarray:
     return x if x.ndim == 4 else x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
-def _visible(shape: tuple[int, ...], mask: Any, attributes: dict[str, Any]) -> np.ndarray:
+def _visible(shape: tuple[int, ...], mask: np.ndarray | None, attributes: Attributes) -> np.ndarray:
     kind = attributes["mask_kind"]
     _, _, queries, keys = shape
     if kind == "none":
         return np.ones((), bool)
     if kind == "custom":
-        keep = mask >= 0.5 if mask.dtype.kind not in "biu" else mask != 0
+        assert mask is not None
+        keep: np.ndarray = mask >= 0.5 if mask.dtype.kind not in "biu" else mask != 0
         return keep[:, None, None, :] if keep.ndim == 2 else keep
     query = np.arange(queries)[:, None] + keys - queries
     key = np.arange(keys)[None, :]

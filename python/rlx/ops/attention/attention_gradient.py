@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Attributes, Groups
 from rlx.ops.attention.heads import (
     Heads,
     attention_weights,
@@ -38,7 +37,7 @@ class AttentionGradient:
         attributes: The attributes of the op.
     """
 
-    def __init__(self, b: Builder, operands: Any, dy: Tensor, attributes: dict[str, Any]):
+    def __init__(self, b: Builder, operands: Groups, dy: Tensor, attributes: Attributes):
         self._b, self._dy, self._attributes = b, dy, attributes
         self._q, self._k, self._v, self._mask = operands
         sizes = attributes["num_heads"], attributes["head_dim"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Attributes
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.slopes import activation_derivative
 from rlx.ops.lift import broadcast, cast, same_dtype, size_of
@@ -127,12 +128,13 @@ def weighted_values(b: Builder, weights: Tensor, values: Tensor) -> Tensor:
     return b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1))
 
 
-def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Any, attributes: dict[str, Any]) -> Tensor:
+def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Tensor | None, attributes: Attributes) -> Tensor:
     """Return the weight of each value for each query: the softmax of the scores after softcap and mask."""
     softcap, kind = attributes["softcap"], attributes["mask_kind"]
     if softcap is not None:
         scores = b.tanh(scores / softcap) * softcap
     if kind == "bias":
+        assert mask is not None
         scores = scores + cast(b, grouped_mask(b, heads, mask), scores.dtype)
     elif kind != "none":
         scores = b.where(_keep(b, heads, mask, attributes), scores, float("-inf"))
@@ -146,10 +148,11 @@ def grouped_mask(b: Builder, heads: Heads, mask: Tensor) -> Tensor:
     return b.reshape(mask, (dims[0], *head, dims[2], dims[3]))
 
 
-def _keep(b: Builder, heads: Heads, mask: Any, attributes: dict[str, Any]) -> Tensor:
+def _keep(b: Builder, heads: Heads, mask: Tensor | None, attributes: Attributes) -> Tensor:
     """Return the keys that each query sees: bool, broadcastable to `[B, Hkv, G, S, T]`."""
     kind = attributes["mask_kind"]
     if kind == "custom":
+        assert mask is not None
         keep = mask
         if not mask.dtype.is_bool:
             keep = b.ge(mask, 0.5) if mask.dtype.is_float else b.ne(mask, 0)
@@ -164,7 +167,7 @@ def _keep(b: Builder, heads: Heads, mask: Any, attributes: dict[str, Any]) -> Te
     return keep
 
 
-def _offset(b: Builder, heads: Heads) -> Any:
+def _offset(b: Builder, heads: Heads) -> int | Tensor:
     """Return `S - T`: a number, or an i32 scalar when the sizes are symbolic."""
     difference = heads.queries - heads.keys
     return difference if type(difference) is int else size_of(b, heads.queries) - size_of(b, heads.keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, Tangents, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import cast, same_dtype
@@ -45,7 +47,7 @@ class Rope(Card, op="rope"):
             raise ShapeError(f"cos {cos} and sin {sin} must be [{length}, {n_rot // 2}] (or with the batch before it)")
         return x
 
-    def evaluate(self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, layout: RopeLayout) -> Any:
+    def evaluate(self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, layout: RopeLayout) -> np.ndarray:
         head_dim, n_rot, style = layout.head_dim, layout.n_rot, layout.style
         heads = x.astype(np.float64)
         if x.ndim == 3:
@@ -61,7 +63,7 @@ class Rope(Card, op="rope"):
         result[..., second] = c * cosine + a * sine
         return result.reshape(x.shape).astype(x.dtype)
 
-    def decompose(self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, *, layout: RopeLayout) -> Any:
+    def decompose(self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, *, layout: RopeLayout) -> Tensor:
         head_dim, n_rot = layout.head_dim, layout.n_rot
         if n_rot == 0:
             return x + b.constant(0.0, dtype=x.dtype)
@@ -79,15 +81,17 @@ class Rope(Card, op="rope"):
         sin: Tensor,
         head_dim: int,
         n_rot: int | None = None,
-        style: Any = "neox",
+        style: str = "neox",
     ) -> Tensor:
         lanes = head_dim if n_rot is None else n_rot
         return b.emit("rope", (x, cos, sin), head_dim=head_dim, n_rot=lanes, style=style)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, layout: RopeLayout) -> Any:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, layout: RopeLayout
+    ) -> Tensor | None:
         (x, cos, sin), (dx, dcos, dsin) = operands, tangents
         attributes = layout.named
-        if dcos is None and dsin is None:
+        if dx is not None and dcos is None and dsin is None:
             return b.rope(dx, cos, sin, **attributes)
         turned = None if dx is None else b.rope(dx, cos, sin, **attributes)
         if layout.n_rot == 0:
@@ -97,7 +101,9 @@ class Rope(Card, op="rope"):
         moved = b.pad(cast(b, moved, x.dtype), [*((0, 0),) * 3, (0, layout.head_dim - layout.n_rot)])
         return rules.total(b, (turned, b.reshape(moved, x.shape.dims)))
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, layout: RopeLayout) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, layout: RopeLayout
+    ) -> rules.Cotangents:
         (x, cos, sin), (dy,) = operands, cotangents
 
         def of_table(table: Tensor, is_sine: bool) -> Tensor | None:
@@ -117,7 +123,7 @@ class Rope(Card, op="rope"):
             lambda: of_table(sin, True),
         )
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, **attributes: Any) -> Tensor:
         (x, *tables), (x_batched, *tables_batched) = operands, batched
         x = rules.batch(b, x, x_batched, size)
         rows = x.shape.dims[1]
@@ -126,10 +132,10 @@ class Rope(Card, op="rope"):
         result = b.emit("rope", (rules.folded(b, x, 0), *tables), **attributes)
         return rules.unfolded(b, result, 0, size, rows)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(3 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 8), (3, 2), (3, 2), head_dim=4, n_rot=4, dtypes=FLOATS)
         yield sample((2, 2, 3, 6), (3, 2), (3, 2), head_dim=6, n_rot=4, dtypes=FLOATS)
         yield sample((2, 3, 8), (2, 3, 2), (2, 3, 2), head_dim=4, n_rot=4, style="gptj", dtypes=("f32",))

@@ -14,8 +14,9 @@ from typing import Any
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import COMPLEXES, FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, Tangents, Tensors
 from rlx.ir.op import registry
-from rlx.ir.op.card import Card
+from rlx.ir.op.card import Card, Groups
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.attention import Attention
@@ -36,6 +37,7 @@ from rlx.ops.quantization.fake_quant import FakeQuantize, FakeQuantizeLsq
 from rlx.ops.reduction.reduce import Cumsum
 from rlx.ops.shape.index import Gather
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_sequence
 
 # --- reverse mode ---------------------------------------------------------------------------------------
 
@@ -44,17 +46,18 @@ _NAMES: dict[str, dict[str, Backward]] = {}
 
 
 def cotangents(
-    b: Builder, card: Card, operands: Any, results: Sequence[Any], dys: Sequence[Any], **attributes: Any
-) -> Any:
+    b: Builder, card: Card, operands: Groups, results: Tensors, dys: Tangents, **attributes: Any
+) -> rules.Cotangents:
     """Return the cotangents that `card.vjp` computes, as `*_backward` ops if these exist."""
     names = _NAMES.get(card.name)
     if names is None or dys[0] is None or any(d is not None for d in dys[1:]):
         return card.vjp(b, operands, results, dys, **attributes)
-    rule = cache(lambda: card.vjp(b, operands, results, dys, **attributes))
+    rule: Callable[[], Sequence[Any]] = cache(lambda: card.vjp(b, operands, results, dys, **attributes))
 
-    def of_rule(i: int) -> Any:
-        entry = rule()[i]
-        return entry() if callable(entry) else entry
+    def of_rule(i: int) -> rules.Cotangent:
+        entry: Any = rule()[i]
+        result: Any = entry() if callable(entry) else entry
+        return result
 
     entries: list[Callable[[], Any]] = []
     for i, entry in enumerate(card.spec.operands):
@@ -75,7 +78,7 @@ class _OfLinear(Backward):
     The gradient is itself linear. Since `<g, f*(dy)> = <f(g), dy>`, its adjoints are the forward op and its gradients.
     """
 
-    def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, **attributes: Any) -> Any:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, dys: Any, **attributes: Any) -> rules.Cotangents:
         primals, shared, wrt = self._by_name(operands), self.shared(attributes), self.wrt_of(attributes)
         dy = primals.pop(self.cotangent)
         names = self.forward_names
@@ -91,16 +94,16 @@ class _OfActivation(Backward):
     Some formulas for the first derivative choose between branches; differentiating them would give wrong values.
     """
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, kind: str) -> Tensor:
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         return b.emit(self.name, full, kind=kind)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, kind: str) -> Tensor | None:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, kind: str) -> Tensor | None:
         (x, dy), (dx, d) = operands, tangents
         along = None if d is None else b.emit(self.name, (x, d), kind=kind)
         return rules.total(b, [along, None if dx is None else _second_order_term(b, kind, x, dy, dx)])
 
-    def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, *, kind: str) -> Any:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, dys: Any, *, kind: str) -> rules.Cotangents:
         (x, dy), (d,) = operands, dys
         return lambda: _second_order_term(b, kind, x, dy, d), lambda: b.emit(self.name, (x, d), kind=kind)
 
@@ -119,7 +122,9 @@ class _OfMaximum(Backward):
 
     linear = ("dy",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, *, geometry: PoolGeometry) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, dys: Any, *, geometry: PoolGeometry
+    ) -> rules.Cotangents:
         (x, dy), (g,) = operands, dys
         return None, lambda: taken_from_winners(b, x, g, dy.shape, geometry)
 
@@ -232,8 +237,8 @@ def _kernel(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape
     return x.with_dims((dy.dims[1], channels // groups, *kernel))
 
 
-def _as_sizes(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+def _as_sizes(value: object) -> tuple[Any, ...]:
+    return tuple(value) if is_sequence(value) else (value,)
 
 
 _SIZE = SizesAttribute(_as_sizes, lambda shapes, _: shapes["x"].dims[2:])

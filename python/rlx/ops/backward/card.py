@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
-from rlx.dialect.spec import REQUIRED, OpSpec
-from rlx.ir.dtype import f32
+from rlx.dialect.spec import REQUIRED, OpSpec, ValueSpec
+from rlx.ir.dims.dim import Dim
+from rlx.ir.dtype import DType, f32
 from rlx.ir.graph.binding import bind_arguments
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op import registry
-from rlx.ir.op.card import Card, Cost, OpSample, as_results, moved_bytes
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, as_results, moved_bytes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.backward.samples import samples_of
@@ -132,7 +133,7 @@ class Backward(Card):
             raise ShapeError(refusal)
         return shapes[self.forward_names.index(wrt)]
 
-    def requires(self, *operands: Any, **attributes: Any) -> Any:
+    def requires(self, *operands: Any, **attributes: Any) -> Iterable[tuple[Dim, str]]:
         shapes = self._shapes(self._by_name(operands), attributes)
         return self.forward.requires(*shapes, **self.shared(attributes))
 
@@ -152,7 +153,7 @@ class Backward(Card):
     def label(self, attributes: Mapping[str, Any]) -> str:
         return f"{attributes['kind']}_backward" if "kind" in attributes else self.name
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         """Return the cost of the forward op if it is linear, else twice that cost, because the forward op is computed again."""
         is_whole = len(operands) == len(self.spec.operands)  # otherwise the optional operands are missing
         names = [o.name for o in self.spec.operands if is_whole or o.arity == "single"]
@@ -206,7 +207,9 @@ class Backward(Card):
             and self.refusal(wrt, attributes) is None
         )
 
-    def emitted(self, b: Builder, wrt: str, operands: Sequence[Any], dy: Tensor, attributes: Mapping[str, Any]) -> Any:
+    def emitted(
+        self, b: Builder, wrt: str, operands: Sequence[Any], dy: Tensor, attributes: Mapping[str, Any]
+    ) -> Tensor:
         """Emit the gradient of a forward op with these operands and attributes, with respect to `wrt`."""
         by_name = dict(zip(self.forward_names, operands, strict=True)) | {self.cotangent: dy}
         shapes = {n: t.shape for n, t in by_name.items() if t is not None}
@@ -226,12 +229,12 @@ class _ShapeOnly(Tensor):
 
     __slots__ = ("_name", "_shape")
 
-    def __init__(self, builder: Any, name: str, shape: Shape):
+    def __init__(self, builder: Builder, name: str, shape: Shape):
         self.beside = None
         self.builder, self._name, self._shape = builder, name, shape
 
     @property
-    def value(self) -> Any:
+    def value(self) -> NoReturn:
         """The value of the tensor, which does not exist.
 
         Raises:
@@ -244,7 +247,7 @@ class _ShapeOnly(Tensor):
         return self._shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         return self._shape.dtype
 
     @property
@@ -256,7 +259,7 @@ class _Results(Sequence[Tensor]):
     """The results of the forward op, which is emitted when a result is first read."""
 
     def __init__(self, emit: Callable[[], tuple[Tensor, ...]]):
-        self._emit = cache(emit)
+        self._emit: Callable[[], Any] = cache(emit)
 
     def __getitem__(self, index: Any) -> Any:
         return self._emit()[index]
@@ -284,11 +287,11 @@ class _Recorder(Builder):
         count = len(registry.SPECS[name].results)
         return None if count == 1 else (None,) * count
 
-    def adopted(self, value: Any) -> Any:
+    def adopted(self, value: object) -> object:
         """Return a tensor of the other builder as a tensor of this builder."""
         return Tensor(self, value.value) if isinstance(value, Tensor) and value.builder is self._b else value
 
-    def returned(self, value: Any) -> Any:
+    def returned(self, value: object) -> object:
         """Return a tensor of this builder as a tensor of the other builder."""
         return Tensor(self._b, value.value) if isinstance(value, Tensor) and value.builder is self else value
 
@@ -316,6 +319,8 @@ def build_like(forward: type[Card], spec: OpSpec) -> Callable[..., Tensor]:
         if default is REQUIRED and parameters[-1].default is not empty:
             kind = by_name
         annotation = forward_parameters[entry.name].annotation if entry.name in forward_parameters else "Any"
+        if isinstance(entry, ValueSpec) and entry.arity == "single":  # where the forward op may do without it
+            annotation = annotation.removesuffix(" | None")
         parameters.append(
             inspect.Parameter(
                 entry.name, kind, default=empty if default is REQUIRED else default, annotation=annotation

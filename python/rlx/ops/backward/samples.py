@@ -41,7 +41,7 @@ def samples_of(card: Backward) -> Iterator[OpSample]:
             seen |= {kind, _features(card, sample), first}
 
 
-def _features(card: Backward, sample: OpSample) -> Any:
+def _features(card: Backward, sample: OpSample) -> object:
     """Return the features that distinguish samples: everything except the kind and the sizes of 2 and more."""
     axes = [None if o is None else tuple(min(d, 2) if type(d) is int else "n" for d in o.dims) for o in sample.operands]  # type: ignore[union-attr]
     plain = [a.name for a in card.spec.attributes if a.kind != "enum" and a.name not in card.sizes]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import NUMBERS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, TensorLike, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
-from rlx.ir.shape import Shape
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
+from rlx.ir.shape import DimLike, Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, broadcast, check_axis, common, same_dtype
 from rlx.support.errors import ShapeError
@@ -56,7 +56,7 @@ class Matmul(Card, op="matmul"):
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return np.matmul(_exact(lhs), _exact(rhs)).astype(lhs.dtype)
 
-    def build(self, b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    def build(self, b: Builder, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         lhs, rhs = common(b, lhs, rhs)
         if lhs.rank and rhs.rank and min(lhs.rank, rhs.rank) == 1:
             return _vector_matmul(b, lhs, rhs)
@@ -64,7 +64,7 @@ class Matmul(Card, op="matmul"):
 
     linear = ("lhs", "rhs")
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> rules.Cotangents:
         (lhs, rhs), (dy,) = operands, cotangents
         if rhs.rank == 2:  # one product for all rows; no sum is needed afterwards
             rows = tuple(range(lhs.rank - 1))
@@ -77,17 +77,17 @@ class Matmul(Card, op="matmul"):
             lambda: rules.unbroadcast(b, b.emit("matmul", (adjoint(b, swap_last_axes(b, lhs)), dy)), rhs.shape),
         )
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim) -> Tensor:
         rank = max(x.rank - is_batched for x, is_batched in zip(operands, batched, strict=True))
         return b.emit(
             "matmul", [rules.aligned(b, x, is_batched, rank) for x, is_batched in zip(operands, batched, strict=True)]
         )
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         flops = 2 * results[0].num_elements * operands[0].dims[-1]
         return Cost(flops, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 4), (4, 5), dtypes=NUMBERS)
         yield sample((2, 3, 4), (4, 5), dtypes=("f32", "f16"))
         yield sample((2, 1, 3, 4), (5, 4, 2), dtypes=("f32",))
@@ -149,12 +149,12 @@ class DotGeneral(Card, op="dot_general"):
     def build(
         self,
         b: Builder,
-        lhs: Any,
-        rhs: Any,
-        lhs_contracting: Any,
-        rhs_contracting: Any,
-        lhs_batch: Any = (),
-        rhs_batch: Any = (),
+        lhs: TensorLike,
+        rhs: TensorLike,
+        lhs_contracting: Sequence[int],
+        rhs_contracting: Sequence[int],
+        lhs_batch: Sequence[int] = (),
+        rhs_batch: Sequence[int] = (),
     ) -> Tensor:
         lhs, rhs = common(b, lhs, rhs)
         return b.emit(
@@ -168,7 +168,9 @@ class DotGeneral(Card, op="dot_general"):
 
     linear = ("lhs", "rhs")
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dims: DotDims) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, dims: DotDims
+    ) -> rules.Cotangents:
         (lhs, rhs), (dy,) = operands, cotangents
         of_lhs, of_rhs = (lhs, dims.lhs_contracting, dims.lhs_batch), (rhs, dims.rhs_contracting, dims.rhs_batch)
         rhs_start = lhs.rank - len(dims.lhs_contracting)
@@ -177,10 +179,10 @@ class DotGeneral(Card, op="dot_general"):
             lambda: _dot_adjoint(b, dy, range(len(dims.lhs_batch), rhs_start), of_rhs, of_lhs),
         )
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, dims: DotDims) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, dims: DotDims) -> Tensor:
         (lhs, rhs), (lhs_batched, rhs_batched) = operands, batched
 
-        def moved(axes: Any, is_batched: bool) -> tuple[int, ...]:
+        def moved(axes: Sequence[int], is_batched: bool) -> tuple[int, ...]:
             return tuple(a + is_batched for a in axes)
 
         contracting = (moved(dims.lhs_contracting, lhs_batched), moved(dims.rhs_contracting, rhs_batched))
@@ -193,11 +195,12 @@ class DotGeneral(Card, op="dot_general"):
         order = (position, *(i for i in range(result.rank) if i != position))
         return result if position == 0 else b.emit("transpose", (result,), perm=order)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        summed: Dim = product(operands[0].dims[i] for i in attributes["lhs_contracting"])
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
+        axes: tuple[int, ...] = attributes["lhs_contracting"]
+        summed: Dim = product(operands[0].dims[i] for i in axes)
         return Cost(2 * results[0].num_elements * summed, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield _dots((3, 4), (4, 5), (1,), (0,), dtypes=NUMBERS)
         yield _dots((3, 4), (5, 4), (1,), (1,), dtypes=("f32", "bf16"))
         yield _dots((2, 3, 4), (4, 2, 5), (2,), (0,), (0,), (1,), dtypes=("f32", "f16", "i32"))
@@ -225,7 +228,11 @@ def swap_last_axes(b: Builder, x: Tensor) -> Tensor:
     return b.emit("transpose", (x,), perm=(*range(x.rank - 2), x.rank - 1, x.rank - 2))
 
 
-def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], side: Any, other_side: Any) -> Tensor:
+# An operand of a dot product, its contracted axes, and its batch axes.
+_DotSide = tuple[Tensor, Sequence[int], Sequence[int]]
+
+
+def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], side: _DotSide, other_side: _DotSide) -> Tensor:
     """Return the cotangent of one side of a `dot_general`: `dy` contracted with the free axes of the other side.
 
     Args:
@@ -245,10 +252,12 @@ def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], side: Any, other
     return result if perm == tuple(range(x.rank)) else b.emit("transpose", (result,), perm=perm)
 
 
-def _dots(lhs: Any, rhs: Any, *axes: Any, dtypes: Any) -> Any:
+def _dots(
+    lhs: tuple[DimLike, ...], rhs: tuple[DimLike, ...], *axes: tuple[int, ...], dtypes: Sequence[str]
+) -> OpSample:
     return sample(lhs, rhs, **DotDims(*axes).named, dtypes=dtypes)
 
 
-def free_axes(rank: int, contracting: Any, batch: Any) -> list[int]:
+def free_axes(rank: int, contracting: Sequence[int], batch: Sequence[int]) -> list[int]:
     """Return the axes that are neither contracted nor batch, in order."""
     return [i for i in range(rank) if i not in contracting and i not in batch]

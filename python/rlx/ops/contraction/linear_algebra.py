@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, minimum
 from rlx.ir.dtype import FLOATS, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import Matmul, swap_last_axes
@@ -57,12 +58,12 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         products = b.scan(product, None, (gathered, blocks.groups))[1]
         return b.gather(b.reshape(products, (blocks.count * blocks.size, columns)), blocks.slots)
 
-    def build(self, b: Builder, x: Any, w: Any, indices: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike, w: TensorLike, indices: TensorLike) -> Tensor:
         return b.emit("grouped_matmul", (*common(b, x, w), tensor_like(b, indices, i32)))
 
     linear = ("x", "w")
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> rules.Cotangents:
         (x, w, indices), (dy,) = operands, cotangents
         return (
             lambda: b.emit("grouped_matmul", (dy, swap_last_axes(b, w), indices)),
@@ -70,7 +71,7 @@ class GroupedMatmul(Card, op="grouped_matmul"):
             None,
         )
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim) -> Tensor:
         """If only the matrices are batched, join them into wider matrices.
 
         Otherwise all rows of the batch choose among all matrices of the batch.
@@ -88,11 +89,11 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         y = b.emit("grouped_matmul", (rules.folded(b, x, 0), w, rules.folded(b, indices, 0)))
         return rules.unfolded(b, y, 0, size, x.shape.dims[1])
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(2 * results[0].num_elements * operands[0].dims[1], moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        wide: Any = {"low": -2, "high": 6}  # out of range in both directions: clamped
+    def samples(self) -> Iterable[OpSample]:
+        wide: Attributes = {"low": -2, "high": 6}  # out of range in both directions: clamped
         yield sample((7, 4), (3, 4, 5), SampleOperand((7,), "i32", **wide), dtypes=FLOATS)
         yield sample((2, 3), (4, 3, 2), SampleOperand((2,), "u8", low=0, high=4), dtypes=("f32",))
         yield sample((0, 3), (4, 3, 2), SampleOperand((0,), "i64"), dtypes=("f32",))
@@ -192,17 +193,19 @@ class LoraMatmul(Card, op="lora_matmul"):
         change = statistics_input(builder, builder.matmul(builder.matmul(x, a), b))
         return cast(builder, base + change * scale, x.dtype)
 
-    def build(self, builder: Builder, x: Any, w: Any, a: Any, b: Any, scale: float = 1.0) -> Tensor:
+    def build(
+        self, builder: Builder, x: TensorLike, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = 1.0
+    ) -> Tensor:
         return builder.emit("lora_matmul", common(builder, x, w, a, b), scale=scale)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         x, _, a, _ = operands
         rank = a.dims[1]
         products = [Matmul().cost([x], [results[0]], {}), Matmul().cost([x], [x.with_dims((*x.dims[:-1], rank))], {})]
         flops = products[0].flops + products[1].flops + 2 * results[0].num_elements * (rank + 1)
         return Cost(flops, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 6), (6, 5), (6, 2), (2, 5), scale=0.5, dtypes=FLOATS)
         yield sample((6,), (6, 5), (6, 2), (2, 5), dtypes=("f32",))
         yield sample((3, 6), (6, 5), (6, 0), (0, 5), dtypes=("f32",))
@@ -213,10 +216,10 @@ class LoraMatmul(Card, op="lora_matmul"):
 
 
 class _Solve(Card):
-    def build(self, builder: Builder, a: Any, b: Any) -> Tensor:
+    def build(self, builder: Builder, a: TensorLike, b: TensorLike) -> Tensor:
         return builder.emit(self.name, common(builder, a, b))
 
-    def jvp(self, builder: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
+    def jvp(self, builder: Builder, operands: Tensors, tangents: Tangents, results: Tensors) -> Tensor:
         """Differentiate `a·x = b`: `da·x + a·dx = db`."""
         (a, _), (da, db), (x,) = operands, tangents, results
         if da is not None:
@@ -224,7 +227,7 @@ class _Solve(Card):
             db = -moved if db is None else db - moved
         return builder.emit(self.name, (a, db))
 
-    def vjp(self, builder: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+    def vjp(self, builder: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> rules.Cotangents:
         (a, _), (x,), (dx,) = operands, results, cotangents
         db = builder.emit(self.name, (swap_last_axes(builder, a), dx))
 
@@ -271,7 +274,7 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         x = builder.narrow(_substituted(builder, upper), 1, 0, size)
         return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
 
-    def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+    def vmap(self, builder: Builder, operands: Tensors, batched: Flags, *, size: Dim) -> Tensor:
         """If only the right-hand sides are batched, join them as columns. Otherwise the batch becomes additional systems."""
         (a, b), (a_batched, b_batched) = operands, batched
         if not a_batched:
@@ -280,12 +283,12 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         x = builder.emit(self.name, (rules.folded(builder, a, 0), rules.folded(builder, b, 0)))
         return rules.unfolded(builder, x, 0, size, a.shape.dims[1])
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         size = operands[0].dims[1]
         flops = 2 * size * (operands[0].num_elements + 2 * results[0].num_elements)
         return Cost(flops, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 4, 4), (2, 4, 3), dtypes=FLOATS)
         yield sample((3, 3, 3), (3, 3), dtypes=("f32",))
         yield sample((2, 0, 0), (2, 0, 3), dtypes=("f32",))
@@ -308,18 +311,18 @@ class DenseSolve(_Solve, op="dense_solve"):
         batch = [builder.reshape(t, _batch_of_one(t.shape).dims) for t in (a, b)]
         return builder.reshape(builder.batched_dense_solve(*batch), b.shape.dims)
 
-    def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+    def vmap(self, builder: Builder, operands: Tensors, batched: Flags, *, size: Dim) -> Tensor:
         (a, b), (a_batched, b_batched) = operands, batched
         if not a_batched:
             return _more_columns(builder, self.name, a, b)
         return builder.emit("batched_dense_solve", (a, rules.batch(builder, b, b_batched, size)))
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return BatchedDenseSolve().cost(
             [_batch_of_one(s) for s in operands], [_batch_of_one(s) for s in results], attributes
         )
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((4, 4), (4,), dtypes=FLOATS)
         yield sample((1, 1), (1, 2), dtypes=("f32",))
         yield sample((2, 2), (2, 0), dtypes=("f32",))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,14 +14,20 @@ from rlx.ir.dtype import EVERY, f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.evaluate import EvaluatedRegion
 from rlx.ir.graph.regions import Region
+from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
 from rlx.ir.op import opview
-from rlx.ir.op.card import Card, Cost, sample
+from rlx.ir.op.card import Attributes, Card, Cost, Groups, OpSample, Shapes, sample
 from rlx.ir.op.opview import RegionShapes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.control.control import expect_arguments, flat, like, present
 from rlx.ops.lift import tensor_like
 from rlx.support.errors import ShapeError
+
+if TYPE_CHECKING:
+    from rlx.transforms.batching import BatchedRegion
+    from rlx.transforms.forward import ForwardRegion
+    from rlx.transforms.reverse import ReverseRegion
 
 
 class Checkpoint(Card, op="checkpoint"):
@@ -44,10 +50,12 @@ class Checkpoint(Card, op="checkpoint"):
         """
         return _checkpointed(b)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 0)  # the cost is that of the ops in its region
 
-    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
+    def pushforward(
+        self, b: Builder, operands: Tensors, tangents: Tangents, *, regions: Sequence[ForwardRegion]
+    ) -> rules.ResultsAndTangents:
         (body,) = regions
         moving = body.moving([])
 
@@ -60,7 +68,9 @@ class Checkpoint(Card, op="checkpoint"):
         remaining = iter(outputs[len(moving) :])
         return outputs[: len(moving)], [next(remaining) if m else None for m in moving]
 
-    def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
+    def pullback(
+        self, b: Builder, operands: Tensors, wanted: Flags, *, regions: Sequence[ReverseRegion]
+    ) -> rules.ResultsAndPullback:
         (body,) = regions
         results = recomputed(b, lambda: body.plain([]))
 
@@ -78,19 +88,21 @@ class Checkpoint(Card, op="checkpoint"):
 
         return results, pull
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> tuple[Tensor, ...]:
+    def vmap(
+        self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, regions: Sequence[BatchedRegion]
+    ) -> tuple[Tensor, ...]:
         (body,) = regions
         result_flags = [True] * len(body.batched([]))
         return recomputed(b, lambda: body([], [], result_flags))
 
-    def samples(self) -> Any:
-        def normal(b: Any, x: Any, w: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def normal(b: Builder, x: Tensor, w: Tensor) -> object:
             with b.checkpoint():
                 h = b.where(x == x, x, w)
                 y = b.where(h != h, w, h)
             return y, h
 
-        def layer(b: Any, x: Any, w: Any) -> Any:
+        def layer(b: Builder, x: Tensor, w: Tensor) -> object:
             with b.checkpoint():
                 y = b.tanh(x @ w) @ w
             return y
@@ -100,7 +112,7 @@ class Checkpoint(Card, op="checkpoint"):
 
 
 @contextlib.contextmanager
-def _checkpointed(b: Builder) -> Iterator[None]:
+def _checkpointed(b: Builder) -> Generator[None]:
     with b.scratchpad():  # after an error inside, the unfinished region is dropped
         holder, block = b.open_region(())
         with b.at(mlir.ir.InsertionPoint(block)), b.recorded() as emitted:
@@ -136,7 +148,7 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
     def evaluate(self, inputs: list[np.ndarray], after: list[np.ndarray]) -> tuple[np.ndarray, ...]:
         return tuple(inputs)
 
-    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+    def aliases(self, operands: Shapes, results: Shapes, attributes: Attributes) -> list[tuple[int, int] | None]:
         return [(i, 0) for i in range(len(results))]
 
     def decompose(self, b: Builder, inputs: list[Tensor], after: list[Tensor]) -> tuple[Tensor, ...]:
@@ -146,30 +158,31 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
         compilers do not help: XLA's CPU client drops its barrier before it merges equal ops, and IREE treats the result
         of its barrier as a value that it may overwrite.
         """
-        holds: Any = None
+        holds: Tensor | None = None
         for tensor in after:
             always_true = _always(b, tensor)
             holds = always_true if holds is None else b.minimum(holds, always_true)
+        assert holds is not None
         return tuple(b.where(holds, x, rules.zeros(b, x.shape)) for x in inputs)
 
-    def build(self, b: Builder, inputs: Any, after: Any) -> Any:
+    def build(self, b: Builder, inputs: Sequence[TensorLike], after: Sequence[TensorLike]) -> Any:
         tensors = [[tensor_like(b, x, f32) for x in flat(group)] for group in (inputs, after)]
         return like(inputs, b.emit("optimization_barrier", tensors))
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor | None, ...]:
+    def jvp(self, b: Builder, operands: Groups, tangents: Groups, results: Tensors) -> tuple[Tensor | None, ...]:
         return tuple(tangents[0])
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+    def vjp(self, b: Builder, operands: Groups, results: Tensors, cotangents: Tangents) -> rules.Cotangents:
         return list(cotangents), None
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> tuple[Tensor, ...]:
+    def vmap(self, b: Builder, operands: Groups, batched: Groups, *, size: Dim) -> tuple[Tensor, ...]:
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands[0], batched[0], strict=True)]
         return tuple(b.emit("optimization_barrier", (full, operands[1])))
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 0)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample([(2, 3), (2, 3), (4,)], [(2, 2)], dtypes=EVERY)
         yield sample([("n", 3)], [("n",), ()], dtypes=("f32",))
 

@@ -1,9 +1,13 @@
 """Control flow ops with regions: a branch, a loop, a scan, and the terminator of their regions."""
 
+# Functions of regions are lambdas of tensors. Their parameters have no types.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +17,8 @@ from rlx.ir.dims.dim import Dim, dim
 from rlx.ir.dtype import EVERY, bool_, f32, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.evaluate import EvaluatedRegion
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import Size, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.op.dataflow import Flow, RegionFlow, carries, wholes
 from rlx.ir.op.opview import RegionShapes
 from rlx.ir.shape import Shape
@@ -21,6 +26,7 @@ from rlx.ops.control.control_rules import IfRules
 from rlx.ops.control.loop_rules import ScanLoop, ScanRules, WhileRules
 from rlx.ops.lift import tensor_like
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_sequence
 
 
 class Yield(Card, op="yield"):
@@ -30,10 +36,10 @@ class Yield(Card, op="yield"):
     def evaluate(self, values: list[np.ndarray]) -> tuple[()]:
         return ()
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 0)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         return ()
 
 
@@ -79,10 +85,12 @@ class If(IfRules, op="if"):
     def evaluate(self, condition: np.ndarray, *, regions: Sequence[EvaluatedRegion]) -> tuple[np.ndarray, ...]:
         return tuple(regions[0 if condition else 1]())
 
-    def flows(self, operands: int, results: int, attributes: Any) -> tuple[RegionFlow, ...]:
+    def flows(self, operands: int, results: int, attributes: Attributes) -> tuple[RegionFlow, ...]:
         return (RegionFlow((), wholes(results), repeats=False),) * 2
 
-    def build(self, b: Builder, condition: Any, then: Callable[..., Any], els: Callable[..., Any], *args: Any) -> Any:
+    def build(
+        self, b: Builder, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: object
+    ) -> Tensor | tuple[Tensor, ...]:
         """Only one of the functions runs: `then(*args)` if `condition`, a scalar, is true, and `els(*args)` otherwise.
 
         Both return tensors of the same shapes and dtypes, which are the results. They may also use tensors from outside.
@@ -92,14 +100,14 @@ class If(IfRules, op="if"):
         regions = [b.region(lambda branch=branch: branch(*args), ()) for branch in (then, els)]
         return unpacked(b.emit("if", (tensor_like(b, condition, bool_),), regions=regions))
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, moved_bytes((), results))
 
-    def samples(self) -> Any:
-        def either(b: Any, condition: Any, x: Any, y: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def either(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> object:
             return b.if_(condition, lambda x, y: (x + y, y), lambda x, y: (x, x), x, y)
 
-        def nested(b: Any, condition: Any, inner_condition: Any, x: Any) -> Any:
+        def nested(b: Builder, condition: Tensor, inner_condition: Tensor, x: Tensor) -> object:
             inner = lambda: b.if_(inner_condition, lambda: x * 2.0, lambda: b.where(x < 0.0, -x, x))  # noqa: E731
             return b.if_(condition, inner, lambda: x * x)
 
@@ -132,7 +140,7 @@ class While(WhileRules, op="while"):
             carries, done = body(*carries), done + 1
         return tuple(carries)
 
-    def flows(self, operands: int, results: int, attributes: Any) -> tuple[RegionFlow, ...]:
+    def flows(self, operands: int, results: int, attributes: Attributes) -> tuple[RegionFlow, ...]:
         carried = carries(operands)
         return RegionFlow(carried, (None,), repeats=True), RegionFlow(carried, carried, repeats=True)
 
@@ -141,9 +149,9 @@ class While(WhileRules, op="while"):
         b: Builder,
         cond: Callable[..., Any],
         body: Callable[..., Any],
-        *init: Any,
+        *init: TensorLike,
         max_iterations: int | None = None,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, ...]:
         """`body(*carries)` returns the next carries, of the same shapes and dtypes, as long as `cond(*carries)` is true.
 
         The results are the last carries. Both functions may also use tensors from outside.
@@ -158,14 +166,14 @@ class While(WhileRules, op="while"):
         regions = [b.region(cond, shapes), b.region(lambda *c: carries_like(b, c, body(*c)), shapes)]
         return unpacked(b.emit("while", (carries,), max_iterations=max_iterations, regions=regions))
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        def doubled(b: Any, x: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def doubled(b: Builder, x: Tensor) -> object:
             return b.while_(lambda i, x: i < 5, lambda i, x: (i + 2, x + x), 0, x)
 
-        def bounded(b: Any, x: Any, w: Any, *, max_iterations: int) -> Any:
+        def bounded(b: Builder, x: Tensor, w: Tensor, *, max_iterations: int) -> object:
             step = lambda x: b.tanh(x @ w) + x  # noqa: E731
             return b.while_(lambda x: b.sum(x * x) < 1e3, step, x, max_iterations=max_iterations)
 
@@ -183,7 +191,7 @@ class Scan(ScanRules, op="scan"):
         num_carries: int,
         length: tuple[Dim, ...],
         regions: Sequence[RegionShapes | None],
-        **_: Any,
+        **_: object,
     ) -> tuple[Shape, ...]:
         body = present(regions[0], "body_region")
         if num_carries > len(inputs):
@@ -201,7 +209,7 @@ class Scan(ScanRules, op="scan"):
             )
         return (*carries, *(y.with_dims((length[0], *y.dims)) for y in body.results[num_carries:]))
 
-    def requires(self, inputs: list[Shape], *, length: tuple[Dim, ...], **_: Any) -> list[tuple[Dim, str]]:
+    def requires(self, inputs: list[Shape], *, length: tuple[Dim, ...], **_: object) -> list[tuple[Dim, str]]:
         return [(length[0], f"the length {length[0]} is negative")]
 
     def evaluate(
@@ -219,7 +227,7 @@ class Scan(ScanRules, op="scan"):
                 stack[step] = value
         return (*carries, *stacks)
 
-    def flows(self, operands: int, results: int, attributes: Any) -> tuple[RegionFlow, ...]:
+    def flows(self, operands: int, results: int, attributes: Attributes) -> tuple[RegionFlow, ...]:
         num_carries = attributes["num_carries"]
         rows = tuple(Flow("row", i) for i in range(num_carries, operands))
         stacks = tuple(Flow("row", i) for i in range(num_carries, results))
@@ -230,9 +238,9 @@ class Scan(ScanRules, op="scan"):
         self,
         b: Builder,
         body: Callable[..., Any],
-        init: Any,
-        xs: Any = None,
-        length: Any = None,
+        init: TensorLike | Sequence[TensorLike] | None,
+        xs: TensorLike | Sequence[TensorLike] | None = None,
+        length: Size | None = None,
         reverse: bool = False,
         num_checkpoints: int | None = None,
     ) -> tuple[Any, Any]:
@@ -256,17 +264,17 @@ class Scan(ScanRules, op="scan"):
             if not x.rank:
                 raise ShapeError(f"xs {i} is a scalar; expected the leading axis {size}")
         shapes = [*(c.shape for c in carries), *(x.shape.with_dims(x.shape.dims[1:]) for x in inputs)]
-        stacked: Any = None
+        stacked: object = None
 
         def step(call: Callable[..., Any], tensors: tuple[Tensor, ...]) -> list[Tensor]:
             nonlocal stacked
             following, stacked = _split(call(tensors[: len(carries)], tensors[len(carries) :]), len(carries))
             return [*carries_like(b, carries, following), *(tensor_like(b, v, f32) for v in flat(stacked))]
 
-        def as_jax(carry_values: Any, slices: Any) -> Any:
+        def as_jax(carry_values: Tensors, slices: Tensors) -> object:
             return body(like(init, carry_values), like(xs, slices))
 
-        def by_itself(carry_values: Any, slices: Any) -> Any:
+        def by_itself(carry_values: Tensors, slices: Tensors) -> object:
             return body(*carry_values, *slices)
 
         # A body with two parameters may follow either convention. The first convention that raises no error is used.
@@ -287,25 +295,27 @@ class Scan(ScanRules, op="scan"):
         )
         return like(init, results[: len(carries)]), like(stacked, results[len(carries) :])
 
-    def runs(self, attributes: dict[str, Any]) -> Dim:
+    def runs(self, attributes: Attributes) -> Dim:
         return attributes["length"][0]
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        def sums(b: Any, carry: Any, xs: Any, *, reverse: bool = False) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def sums(b: Builder, carry: Tensor, xs: Tensor, *, reverse: bool = False) -> object:
             return b.scan(lambda c, x: (c + x, c * x), carry, xs, reverse=reverse)
 
-        def recurrence(b: Any, h: Any, c: Any, xs: Any, w: Any, *, num_checkpoints: int | None = None) -> Any:
-            def step(carries: Any, x: Any) -> Any:
+        def recurrence(
+            b: Builder, h: Tensor, c: Tensor, xs: Tensor, w: Tensor, *, num_checkpoints: int | None = None
+        ) -> object:
+            def step(carries: tuple[Tensor, Tensor], x: Tensor) -> object:
                 h, c = carries
                 h = b.tanh(x @ w + h)
                 return (h, c + b.sum(h, 1)), (h, b.max(c))
 
             return b.scan(step, (h, c), xs, num_checkpoints=num_checkpoints)
 
-        def powers(b: Any, x: Any) -> Any:
+        def powers(b: Builder, x: Tensor) -> object:
             return b.scan(lambda c, _: (c * 0.5, c), x, length=4)
 
         yield sample([(2, 3), (5, 2, 3)], build=sums, dtypes=EVERY)
@@ -319,32 +329,32 @@ class Scan(ScanRules, op="scan"):
 # --- user calls -----------------------------------------------------------------------------------
 
 
-def flat(values: Any) -> list[Any]:
+def flat(values: object) -> list[Any]:
     """Return a list of tensors, from a tensor, a tuple or list of tensors, or None."""
     if values is None:
         return []
-    return list(values) if isinstance(values, (tuple, list)) else [values]
+    return list(values) if is_sequence(values) else [values]
 
 
-def like(pattern: Any, values: Sequence[Any]) -> Any:
+def like(pattern: object, values: Sequence[Any]) -> Any:
     """Return values in the structure of a pattern: None, one value, or a tuple."""
     if pattern is None:
         return None
-    return tuple(values) if isinstance(pattern, (tuple, list)) else values[0]
+    return tuple(values) if is_sequence(pattern) else values[0]
 
 
-def unpacked(results: tuple[Any, ...]) -> Any:
+def unpacked(results: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
     """Return a single result itself, and several results as a tuple."""
     return results[0] if len(results) == 1 else results
 
 
-def carry_like(b: Builder, value: Any) -> Tensor:
+def carry_like(b: Builder, value: object) -> Tensor:
     """Return an initial carry as a tensor. A Python number becomes i32, f32, bool or c64."""
     like = bool_ if isinstance(value, bool) else i32 if isinstance(value, int) else f32
     return tensor_like(b, value, like)
 
 
-def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[Tensor]:
+def carries_like(b: Builder, carries: Sequence[Tensor], returned: object) -> list[Tensor]:
     """Return the next carries of a body as tensors. Python numbers take the dtype and shape of their carry.
 
     Raises:
@@ -353,7 +363,7 @@ def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[T
     values = flat(returned)
     if len(values) != len(carries):
         raise ShapeError(f"the body must return {len(carries)} carries, got {len(values)}")
-    result = []
+    result: list[Tensor] = []
     for carry, value in zip(carries, values, strict=True):
         tensor = tensor_like(b, value, carry.dtype)
         constant = not isinstance(value, Tensor) and tensor.shape != carry.shape
@@ -361,17 +371,17 @@ def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[T
     return result
 
 
-def _split(returned: Any, count: int) -> tuple[Any, Any]:
+def _split(returned: object, count: int) -> tuple[object, object]:
     """Split the values that a body returned into the carries and the values to stack."""
-    if isinstance(returned, (tuple, list)) and len(returned) == 2 and len(flat(returned[0])) == count:
+    if is_sequence(returned) and len(returned) == 2 and len(flat(returned[0])) == count:
         return returned[0], returned[1]
     values = flat(returned)
-    if len(values) < count or any(isinstance(v, (tuple, list)) for v in values):
+    if len(values) < count or any(is_sequence(v) for v in values):
         raise ShapeError(f"the body of a scan must return the next {count} carries and what is stacked, as a pair")
     return values[:count], tuple(values[count:]) or None
 
 
-def check_takes(function: Any, count: int, name: str) -> None:
+def check_takes(function: object, count: int, name: str) -> None:
     """Check that a user's function can be called with `count` tensors.
 
     Raises:
@@ -396,7 +406,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def _length(inputs: Sequence[Tensor], length: Any) -> Dim:
+def _length(inputs: Sequence[Tensor], length: Size | None) -> Dim:
     if length is not None:
         return dim(length)
     if not inputs:

@@ -1,13 +1,19 @@
 """Derivative and batching rules of branches and functions; the ops are in `control` and `function`."""
 
+# Functions of regions are lambdas of tensors. Their parameters have no types.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlx import mlir
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.regions import Region
+from rlx.ir.graph.typing import Flags, Tangents, Tensors
 from rlx.ir.op import opview
 from rlx.ir.op.card import Card
 from rlx.ir.shape import Shape, shape_of
@@ -16,18 +22,25 @@ from rlx.ops.elementwise import by_type
 from rlx.ops.rules import or_zeros
 from rlx.support.errors import Error
 
+if TYPE_CHECKING:
+    from rlx.transforms.batching import BatchedRegion
+    from rlx.transforms.forward import ForwardRegion
+    from rlx.transforms.reverse import ReverseRegion
+
+T = TypeVar("T")
+
 
 def chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     return [v for v, flag in zip(values, flags, strict=True) if flag]
 
 
-def spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+def spread(values: Sequence[T], flags: Sequence[bool]) -> list[T | None]:
     """Return a list with the values at the set flags, and None elsewhere."""
     remaining = iter(values)
     return [next(remaining) if flag else None for flag in flags]
 
 
-def filled(b: Builder, values: Sequence[Any], like: Sequence[Tensor], flags: Sequence[bool]) -> list[Tensor]:
+def filled(b: Builder, values: Sequence[Tensor | None], like: Sequence[Tensor], flags: Sequence[bool]) -> list[Tensor]:
     """Return the tangents or cotangents at the set flags, with zero tensors in place of None."""
     return [or_zeros(b, v, t.shape) for v, t, flag in zip(values, like, flags, strict=True) if flag]
 
@@ -35,22 +48,26 @@ def filled(b: Builder, values: Sequence[Any], like: Sequence[Tensor], flags: Seq
 class IfRules(Card):
     """Rules of a branch: one branch runs, together with its tangents or cotangents."""
 
-    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
+    def pushforward(
+        self, b: Builder, operands: Tensors, tangents: Tensors, *, regions: Sequence[ForwardRegion]
+    ) -> rules.ResultsAndTangents:
         moving = [a or c for a, c in zip(*(r.moving([]) for r in regions), strict=True)]
 
-        def branch(body: Any) -> list[Tensor]:
+        def branch(body: ForwardRegion) -> list[Tensor]:
             results, moved = body.run([], [])
             return [*results, *filled(b, moved, results, moving)]
 
         outputs = by_type.if_(b, operands[0], [lambda body=body: branch(body) for body in regions])
         return outputs[: len(moving)], spread(outputs[len(moving) :], moving)
 
-    def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
+    def pullback(
+        self, b: Builder, operands: Tensors, wanted: Flags, *, regions: Sequence[ReverseRegion]
+    ) -> rules.ResultsAndPullback:
         (condition,) = operands
         results = b.emit("if", operands, regions=[b.region(lambda body=body: body.plain([]), ()) for body in regions])
         outside, wanted_captures = regions[0].captures, regions[0].wanted
 
-        def branch(body: Any, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
+        def branch(body: ReverseRegion, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
             _, pull = body.vjp([], [])
             return filled(b, pull(cotangents)[1], outside, wanted_captures)
 
@@ -61,7 +78,9 @@ class IfRules(Card):
 
         return results, pull
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> Any:
+    def vmap(
+        self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, regions: Sequence[BatchedRegion]
+    ) -> tuple[Tensor, ...]:
         (condition,), (mixed,) = operands, batched
         if mixed:  # batch entries take different branches, so both are computed
             count = len(regions[0].batched([]))
@@ -81,8 +100,14 @@ class CustomFnRules(Card):
     """Rules of a function: those that the user supplied, else the rules of the ops inside it."""
 
     def pushforward(
-        self, b: Builder, operands: Any, tangents: Any, *, no_derivative: str | None = None, regions: Any
-    ) -> Any:
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        tangents: Sequence[Tangents],
+        *,
+        no_derivative: str | None = None,
+        regions: Sequence[Any],
+    ) -> rules.ResultsAndTangents:
         (inputs,), (input_tangents,) = operands, tangents
         forward, backward, rule = regions
         _check_derivable(no_derivative)
@@ -90,8 +115,7 @@ class CustomFnRules(Card):
             if not _is_pointwise(forward.block):
                 return forward.run(inputs, input_tangents)
             results = _emitted_again(b, inputs, regions)
-            moving = [i for i, t in enumerate(input_tangents) if t is not None]
-            terms = [input_tangents[i] * _partial(b, inputs, i, forward) for i in moving]
+            terms = [t * _partial(b, inputs, i, forward) for i, t in enumerate(input_tangents) if t is not None]
             return results, [rules.total(b, [b.cast(t, results[0].dtype) for t in terms])]
         results = _emitted_again(b, inputs, regions)
         moved = [or_zeros(b, t, x.shape) for t, x in zip(input_tangents, inputs, strict=True)]
@@ -101,8 +125,14 @@ class CustomFnRules(Card):
         return results, backward.adjoint([*inputs, *results], [r.shape for r in results], moved)
 
     def pullback(
-        self, b: Builder, operands: Any, wanted: Any, *, no_derivative: str | None = None, regions: Any
-    ) -> Any:
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        wanted: Sequence[Flags],
+        *,
+        no_derivative: str | None = None,
+        regions: Sequence[Any],
+    ) -> rules.ResultsAndPullback:
         ((inputs,), (flags,)), (forward, backward, rule) = (operands, wanted), regions
         _check_derivable(no_derivative)
         outside = [None] * len(forward.captures)
@@ -141,12 +171,19 @@ class CustomFnRules(Card):
         return results, pull
 
     def vmap(
-        self, b: Builder, operands: Any, batched: Any, *, size: Dim, no_derivative: str | None = None, regions: Any
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        batched: Sequence[Flags],
+        *,
+        size: Dim,
+        no_derivative: str | None = None,
+        regions: Sequence[BatchedRegion | None],
     ) -> tuple[Tensor, ...]:
         (inputs,), (flags,) = operands, batched
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(inputs, flags, strict=True)]
 
-        def batched_region(body: Any) -> Any:
+        def batched_region(body: BatchedRegion) -> Region:
             arguments = [Shape((size, *s.dims), s.dtype) for s in map(shape_of, body.block.arguments)]
             result_flags = [True] * len(opview.yielded(body.block))
             return b.region(lambda *t: body(t, [True] * len(t), result_flags), arguments)
@@ -188,7 +225,7 @@ def _is_elementwise(op: mlir.Operation) -> bool:
     return opview.has_trait(op, "elementwise")
 
 
-def _partial(b: Builder, inputs: Sequence[Tensor], position: int, forward: Any) -> Tensor:
+def _partial(b: Builder, inputs: Sequence[Tensor], position: int, forward: ForwardRegion | ReverseRegion) -> Tensor:
     """Return the derivative of a pointwise function (see `_is_pointwise`), itself a pointwise function.
 
     In forward mode it takes the branch that `where` chooses. In reverse mode the zero cotangent of the other branch

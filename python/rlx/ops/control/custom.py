@@ -1,22 +1,26 @@
 """The op that represents every user-registered op; see `rlx.CustomOp`."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from rlx.ir.graph.builder import Builder
 from rlx.ir.op import registry
-from rlx.ir.op.card import Card
+from rlx.ir.op.card import Attributes, Card, OpSample
 from rlx.ir.op.custom import CustomOp
 from rlx.ir.shape import Shape
 from rlx.support.errors import ShapeError
 
 
 class Custom(Card, op="custom"):
-    def infer(self, inputs: list[Shape], *, name: str, attributes: dict[str, Any]) -> Any:
+    def infer(self, inputs: list[Shape], *, name: str, attributes: Attributes) -> NoReturn:
         raise ShapeError(f"no custom op '{name}' is registered")
 
-    def build(self, b: Builder, /, op: Any, *args: Any, **kwargs: Any) -> Any:
+    def build(self, b: Builder, /, op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:
         """`op` is the class or its name; the other arguments are those of the registered op.
 
         Its card (`rlx.CustomOp`) defines inference, evaluator, decomposition or lowering, and rules.
@@ -36,5 +40,5 @@ class Custom(Card, op="custom"):
             raise ShapeError(f"'{op}' is an op of the dialect: use g.{op}(…)")
         return card.build(b, *args, **kwargs)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         return ()

@@ -1,8 +1,12 @@
 """Functions as ops: a function with its own derivative rules, and a chain of elementwise ops."""
 
+# Functions of regions are lambdas of tensors. Their parameters have no types.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,9 @@ from rlx.ir.dtype import EVERY, f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.evaluate import EvaluatedRegion
 from rlx.ir.graph.regions import Region
+from rlx.ir.graph.typing import TensorLike
 from rlx.ir.op import opview
-from rlx.ir.op.card import Card, Cost, SampleOperand, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, sample
 from rlx.ir.op.opview import RegionShapes
 from rlx.ir.shape import Shape
 from rlx.ops.control.control import expect_arguments, flat, present, shapes_text, unpacked
@@ -49,11 +54,11 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         self,
         b: Builder,
         fwd: Callable[..., Any],
-        *args: Any,
+        *args: TensorLike,
         vjp: Callable[..., Any] | None = None,
         jvp: Callable[..., Any] | None = None,
         no_derivative: str | None = None,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, ...]:
         """The result is `fwd(*args)`, with the derivatives `vjp(args, results, cotangents)` and `jvp(args, tangents)`.
 
         `vjp` returns a cotangent of each argument, `jvp` a tangent of each result. `args`, `results`, `cotangents` and
@@ -80,22 +85,22 @@ class CustomFn(CustomFnRules, op="custom_fn"):
             rules[1] = b.region(lambda *t: _list(jvp(t[:count], t[count:]), "jvp"), [*shapes, *shapes])
         return unpacked(b.emit("custom_fn", (inputs,), regions=[forward, *rules], no_derivative=no_derivative))
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 0)  # the cost is that of the ops in its region
 
-    def samples(self) -> Any:
-        def squared(b: Any, x: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def squared(b: Builder, x: Tensor) -> object:
             rule = lambda args, results, cotangents: cotangents[0] * args[0]  # noqa: E731
             return b.custom_fn(lambda x: x * x, x, vjp=rule)
 
-        def two(b: Any, x: Any, w: Any) -> Any:
+        def two(b: Builder, x: Tensor, w: Tensor) -> object:
             rule = lambda args, tangents: (tangents[0] @ args[1], b.sum(tangents[0]))  # noqa: E731
             return b.custom_fn(lambda x, w: (x @ w, b.sum(x)), x, w, jvp=rule)
 
-        def captured(b: Any, x: Any, w: Any) -> Any:
+        def captured(b: Builder, x: Tensor, w: Tensor) -> object:
             return b.custom_fn(lambda x: b.where(x == x, x, w), x)
 
-        def underived(b: Any, x: Any, *, no_derivative: str) -> Any:
+        def underived(b: Builder, x: Tensor, *, no_derivative: str) -> object:
             return b.custom_fn(lambda x: b.where(x == x, x, x), x, no_derivative=no_derivative)
 
         yield sample([(2, 3), (2, 3)], build=captured, dtypes=EVERY)
@@ -104,7 +109,7 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         yield sample([("n", 3), (3, 2)], build=two, dtypes=("f32",))
 
 
-def _list(values: Any, name: str) -> list[Tensor]:
+def _list(values: object, name: str) -> list[Tensor]:
     result = flat(values)
     for value in result:
         if not isinstance(value, Tensor):
@@ -143,7 +148,7 @@ class ElementwiseRegion(Card, op="elementwise_region"):
     def decompose(self, b: Builder, inputs: list[Tensor], *, regions: Sequence[Any]) -> tuple[Tensor, ...]:
         return tuple(b.inline(regions[0], inputs))
 
-    def build(self, b: Builder, function: Callable[..., Any], *args: Any) -> Any:
+    def build(self, b: Builder, function: Callable[..., Any], *args: TensorLike) -> Tensor | tuple[Tensor, ...]:
         """`function(*args)` computes the results, in one op.
 
         It consists of elementwise ops (activation, cast, binary, compare, where, clamp, constant), which may be followed
@@ -154,19 +159,19 @@ class ElementwiseRegion(Card, op="elementwise_region"):
         region = b.region(function, [t.shape for t in inputs])
         return unpacked(b.emit("elementwise_region", (inputs,), regions=[region]))
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 0)
 
-    def samples(self) -> Any:
-        def chain(b: Any, x: Any, y: Any, mask: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def chain(b: Builder, x: Tensor, y: Tensor, mask: Tensor) -> object:
             return b.elementwise_region(lambda x, y, mask: (b.where(mask, x + y, x), x == y), x, y, mask)
 
-        def gelu(b: Any, x: Any, bias: Any) -> Any:
+        def gelu(b: Builder, x: Tensor, bias: Tensor) -> object:
             return b.elementwise_region(lambda x, bias: b.gelu(x + bias) * 2.0, x, bias)
 
         yield sample([(2, 3), (3,), SampleOperand((2, 1), "bool")], build=chain, dtypes=EVERY)
 
-        def reduced(b: Any, x: Any) -> Any:
+        def reduced(b: Builder, x: Tensor) -> object:
             return b.elementwise_region(lambda x: (y := b.tanh(x * x), b.sum(y, -1)), x)
 
         yield sample([("n", 4), (4,)], build=gelu, dtypes=("f32",))

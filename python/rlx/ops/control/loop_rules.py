@@ -1,13 +1,19 @@
 """Derivative and batching rules of loops. The ops are in `control`."""
 
+# Functions of regions are lambdas of tensors. Their parameters have no types.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from rlx import mlir
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, Tangents, Tensors
 from rlx.ir.op import opview
 from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card
@@ -17,21 +23,29 @@ from rlx.ops.control.control_rules import chosen, filled, select, spread
 from rlx.ops.elementwise import by_type
 from rlx.support.errors import ShapeError
 
+if TYPE_CHECKING:
+    from rlx.transforms.batching import BatchedRegion
+    from rlx.transforms.forward import ForwardRegion
+    from rlx.transforms.reverse import ReverseRegion
+
 # Ops with at least this number of operations per result element are not recomputed in the backward pass of a loop.
 _WORTH_KEEPING = 16
+
+T = TypeVar("T")
 
 
 def _row(shape: Shape) -> Shape:
     return shape.with_dims(shape.dims[1:])
 
 
-def _fixed_point(flags: list[bool], following: Callable[[list[bool]], list[bool]]) -> list[bool]:
+def _fixed_point(flags: Sequence[bool], following: Callable[[list[bool]], list[bool]]) -> list[bool]:
     """Return the smallest set of flags that contains the given flags and all flags that follow from them."""
+    current = list(flags)
     while True:
-        grown = [a or b for a, b in zip(flags, following(flags), strict=True)]
-        if grown == flags:
-            return flags
-        flags = grown
+        grown = [a or b for a, b in zip(current, following(current), strict=True)]
+        if grown == current:
+            return current
+        current = grown
 
 
 class WhileRules(Card):
@@ -41,7 +55,15 @@ class WhileRules(Card):
     then becomes a scan that may stop early.
     """
 
-    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, max_iterations: int | None, regions: Any) -> Any:
+    def pushforward(
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        tangents: Sequence[Tangents],
+        *,
+        max_iterations: int | None,
+        regions: Sequence[ForwardRegion],
+    ) -> rules.ResultsAndTangents:
         (inits,), (init_tangents,) = operands, tangents
         condition, body = regions
         count = len(inits)
@@ -76,8 +98,14 @@ class WhileRules(Card):
         return tuple(results)
 
     def pullback(
-        self, b: Builder, operands: Any, wanted: Any, *, max_iterations: int | None, regions: Sequence[Any]
-    ) -> Any:
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        wanted: Sequence[Flags],
+        *,
+        max_iterations: int | None,
+        regions: Sequence[ReverseRegion],
+    ) -> rules.ResultsAndPullback:
         """Return the loop itself, which has no bound, and cotangents only for the carries that no step changes."""
         (inits,), (flags,), (condition, body) = operands, wanted, regions
         shapes = [x.shape for x in inits]
@@ -100,7 +128,14 @@ class WhileRules(Card):
         return results, pull
 
     def vmap(
-        self, b: Builder, operands: Any, batched: Any, *, size: Dim, max_iterations: int | None, regions: Any
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        batched: Sequence[Flags],
+        *,
+        size: Dim,
+        max_iterations: int | None,
+        regions: Sequence[BatchedRegion],
     ) -> tuple[Tensor, ...]:
         (inits,), (flags,) = operands, batched
         condition, body = regions
@@ -146,8 +181,15 @@ class ScanRules(Card):
     """Rules of a scan. Tangents are additional carries and slices; cotangents are a scan in the other direction."""
 
     def pushforward(
-        self, b: Builder, operands: Any, tangents: Any, *, num_carries: int, regions: Any, **attributes: Any
-    ) -> Any:
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        tangents: Sequence[Tangents],
+        *,
+        num_carries: int,
+        regions: Sequence[ForwardRegion],
+        **attributes: Any,
+    ) -> rules.ResultsAndTangents:
         (inputs,), (input_tangents,), (body,) = operands, tangents, regions
         moving = [t is not None for t in input_tangents]
         sliced = moving[num_carries:]
@@ -173,17 +215,27 @@ class ScanRules(Card):
         moved_stacks = spread(stacks[len(stacked) :], stacked)
         return [*last[:num_carries], *stacks[: len(stacked)]], [*spread(last[num_carries:], carried), *moved_stacks]
 
-    def is_replaced(self, *, num_checkpoints: int | None, **_: Any) -> bool:
+    def is_replaced(self, *, num_checkpoints: int | None, **_: object) -> bool:
         return num_checkpoints is not None
 
-    def reversible(self, b: Builder, inputs: list[Tensor], *, loop: ScanLoop, regions: Sequence[Any]) -> Any:
+    def reversible(
+        self, b: Builder, inputs: list[Tensor], *, loop: ScanLoop, regions: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
         """With checkpoints, return a scan over segments. Each segment is a scan.
 
         Only the carries between segments are stored.
         """
         return _segmented(b, inputs, regions[0], loop)
 
-    def pullback(self, b: Builder, operands: Any, wanted: Any, *, loop: ScanLoop, regions: Any) -> Any:
+    def pullback(
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        wanted: Sequence[Flags],
+        *,
+        loop: ScanLoop,
+        regions: Sequence[ReverseRegion],
+    ) -> rules.ResultsAndPullback:
         (inputs,), (flags,), (body,), num_carries = operands, wanted, regions, loop.num_carries
         sliced = flags[num_carries:]
         carried = _fixed_point(flags[:num_carries], lambda c: body.moving([*c, *sliced])[:num_carries])
@@ -225,7 +277,15 @@ class ScanRules(Card):
         return [*ends, *stacks], pull
 
     def vmap(
-        self, b: Builder, operands: Any, batched: Any, *, size: Dim, num_carries: int, regions: Any, **attributes: Any
+        self,
+        b: Builder,
+        operands: Sequence[Tensors],
+        batched: Sequence[Flags],
+        *,
+        size: Dim,
+        num_carries: int,
+        regions: Sequence[BatchedRegion],
+        **attributes: Any,
     ) -> tuple[Tensor, ...]:
         (inputs,), (flags,), (body,) = operands, batched, regions
         sliced = flags[num_carries:]
@@ -261,9 +321,9 @@ def _parted(values: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
     return [[next(remaining) for _ in range(count)] for count in counts]
 
 
-def _worth_keeping(block: Any) -> list[Any]:
+def _worth_keeping(block: mlir.Block) -> list[mlir.Value]:
     """Return the values of a loop's body to stack for the backward pass. The backward pass recomputes all other values."""
-    values = []
+    values: list[mlir.Value] = []
     for view in block.operations:
         op = view.operation
         if op.name == opview.YIELD or len(op.regions) or len(op.results) != 1:
@@ -275,7 +335,7 @@ def _worth_keeping(block: Any) -> list[Any]:
     return values
 
 
-def _segmented(b: Builder, inputs: list[Tensor], block: Any, loop: ScanLoop) -> tuple[Tensor, ...]:
+def _segmented(b: Builder, inputs: list[Tensor], block: mlir.Block, loop: ScanLoop) -> tuple[Tensor, ...]:
     """Return a scan as a scan over at most `num_checkpoints` segments. Each segment is a scan."""
     (steps,), num_carries, reverse = loop.length, loop.num_carries, loop.reverse
     assert loop.num_checkpoints is not None

@@ -1,7 +1,11 @@
 """Convolution in one, two or three dimensions."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import product as cartesian
 from typing import Any
 
@@ -10,13 +14,15 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS, REAL
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
+from rlx.ir.graph.typing import Flags, Padding, TensorLike, Tensors, Window
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution_gradient import apart, input_gradient, one_by_one, weight_gradient, weight_product
 from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.lift import cast, common, same_dtype, tensor_like
 from rlx.support.errors import ShapeError
+from rlx.support.guards import INTEGERS, is_iterable
 from rlx.support.short import short_repr
 
 
@@ -38,7 +44,7 @@ class Conv(Card, op="conv"):
         out_channels, in_channels = w.static[:2]
         if x.dims[1] != in_channels * groups or out_channels % groups:
             raise ShapeError(f"{x} with {groups} groups needs w [k·{groups}, {x.dims[1]}/{groups}, …], got {w}")
-        spatial = []
+        spatial: list[Dim] = []
         for i in range(count):
             before, after = padding[2 * i : 2 * i + 2]
             size = out_size(x.dims[2 + i], w.static[2 + i], stride[i], before, after, dilation[i])
@@ -72,13 +78,13 @@ class Conv(Card, op="conv"):
     def build(
         self,
         b: Builder,
-        x: Any,
-        w: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        x: TensorLike,
+        w: TensorLike,
+        stride: Window = 1,
+        padding: Padding = 0,
+        dilation: Window = 1,
         groups: int = 1,
-        bias: Any = None,
+        bias: TensorLike | None = None,
     ) -> Tensor:
         """`bias` is `[O]`.
 
@@ -94,7 +100,9 @@ class Conv(Card, op="conv"):
 
     linear = ("x", "w")
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, geometry: ConvGeometry) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, geometry: ConvGeometry
+    ) -> rules.Cotangents:
         (x, w), (dy,) = operands, cotangents
         of_weight = weight_product if x.rank == 4 else weight_gradient  # for images, this product has its own op
         return (
@@ -102,7 +110,7 @@ class Conv(Card, op="conv"):
             lambda: of_weight(b, x, dy, w.shape.static[2:], geometry),
         )
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, groups: int, **window: Any) -> Tensor:
         """Join batched images along N, and batched kernels along the output channels of each group.
 
         If every kernel has its own images, the batch becomes additional groups.
@@ -121,11 +129,13 @@ class Conv(Card, op="conv"):
         kernels = b.reshape(together, (size * out_channels, *kernel_dims))
         return apart(b, b.emit("conv", (x, kernels), groups=groups, **window), groups, size)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(2 * results[0].num_elements * product(operands[1].dims[1:]), moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
+    def samples(self) -> Iterable[OpSample]:
+        plain: Attributes = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
+        twice: Attributes = plain | {"stride": (2, 2)}
+        mixed: Attributes = plain | {"stride": (3, 2)}
         yield sample((2, 3, 6, 5), (4, 3, 3, 2), **plain, dtypes=REAL)
         yield sample((2, 4, 6), (6, 2, 3), stride=(2,), padding=(1, 2), dilation=(1,), groups=2, dtypes=FLOATS)
         yield sample(
@@ -147,11 +157,11 @@ class Conv(Card, op="conv"):
         )
         yield sample((1, 1, 1, 3), (1, 1, 1, 3), **plain, dtypes=("f32",))
         # A single window along an axis, and a position that no window covers.
-        yield sample((2, 2, 3, 5), (3, 2, 2, 2), **{**plain, "stride": (2, 2)}, dtypes=("f32",))
-        yield sample((2, 2, 4, 5), (2, 1, 2, 2), **{**plain, "stride": (3, 2)}, groups=2, dtypes=("f32",))
+        yield sample((2, 2, 3, 5), (3, 2, 2, 2), **twice, dtypes=("f32",))
+        yield sample((2, 2, 4, 5), (2, 1, 2, 2), **mixed, groups=2, dtypes=("f32",))
         edges = (1, 0, 2, 1)
         for batch in ("h", "n"):  # for gradients first: from their operands, h can only be inferred as the batch
-            strided: Any = {"stride": (2, 1), "padding": edges, "dilation": (1, 2), "groups": 2}
+            strided: Attributes = {"stride": (2, 1), "padding": edges, "dilation": (1, 2), "groups": 2}
             yield sample((batch, 4, "h", 5), (6, 2, 3, 2), **strided, dtypes=("f32",))
         yield sample(
             ("n", 2, "d", 3, 4),
@@ -165,7 +175,7 @@ class Conv(Card, op="conv"):
         yield sample(("n", 2, "l"), (3, 2, 2), stride=(2,), padding=(1, 0), dilation=(1,), dtypes=("f32",))
 
 
-def with_bias(b: Builder, y: Tensor, bias: Any) -> Tensor:
+def with_bias(b: Builder, y: Tensor, bias: TensorLike | None) -> Tensor:
     """Return `[N, O, spatial…]` with a bias `[O]` added, if there is one.
 
     Raises:
@@ -179,7 +189,7 @@ def with_bias(b: Builder, y: Tensor, bias: Any) -> Tensor:
     return b.add(y, b.reshape(bias, (*bias.shape.dims, *(1,) * (y.rank - 2))))
 
 
-def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
+def check_window(count: int, *, padding: Sequence[int], **per_axis: Sequence[int]) -> None:
     """Check the attributes of a window over some spatial axes.
 
     Args:
@@ -195,17 +205,18 @@ def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
             raise ShapeError(f"{name} needs {expected} entries for {count} spatial axes, got {list(values)}")
 
 
-def per_axis(value: Any, count: int, name: str) -> tuple[int, ...]:
+def per_axis(value: Window | Padding, count: int, name: str) -> tuple[int, ...]:
     """Return an integer for every spatial axis, from one integer or a list."""
     if not isinstance(value, (int, np.integer, list, tuple, np.ndarray)):
         raise ShapeError(f"{name} must be an integer or a list of {count}, got {value!r}")
-    values: Any = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
+    given: Any = value
+    values = (given,) * count if isinstance(value, INTEGERS) else tuple(given)
     if len(values) != count:
         raise ShapeError(f"{name} needs {count} entries, got {short_repr(list(values))}")
     return values
 
 
-def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tuple[int, ...]:
+def pads_of(padding: Padding, x: Shape, w: Shape, stride: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
     """Return the padding before and after each axis, from an integer, one per axis, pairs, `"same"` or `"valid"`."""
     count = len(stride)
     padding = padding.lower() if isinstance(padding, str) else padding
@@ -228,9 +239,9 @@ def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tup
     return per_edge(padding, count)
 
 
-def per_edge(padding: Any, count: int) -> tuple[int, ...]:
+def per_edge(padding: Padding, count: int) -> tuple[int, ...]:
     """Return values before and after every spatial axis, from one integer, one per axis, or (before, after) pairs."""
     if isinstance(padding, str):
         raise ShapeError(f"padding {padding!r} is not a number, a list of them or a list of pairs")
-    entries = per_axis(padding, count, "padding")
-    return tuple(p for e in entries for p in ((e, e) if isinstance(e, (int, np.integer)) else e))
+    entries: tuple[Any, ...] = per_axis(padding, count, "padding")
+    return tuple(p for e in entries for p in (e if is_iterable(e) else (e, e)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
 from math import gcd, prod
@@ -13,8 +13,9 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
-from rlx.ir.shape import Shape
+from rlx.ir.graph.typing import Flags, Padding, TensorLike, Tensors, Window
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
+from rlx.ir.shape import DimLike, Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution import check_window, per_axis, per_edge, with_bias
 from rlx.ops.convolution.convolution_gradient import apart, one_by_one, weight_gradient
@@ -25,7 +26,7 @@ from rlx.support.short import short_repr
 
 
 class ConvTranspose(Card, op="conv_transpose"):
-    def infer(self, x: Shape, w: Shape, *, groups: int, output_padding: Any, **window: Any) -> Shape:
+    def infer(self, x: Shape, w: Shape, *, groups: int, output_padding: tuple[int, ...], **window: Any) -> Shape:
         shared = same_dtype(x, w)
         if x.rank != w.rank or x.rank not in (3, 4, 5):
             raise ShapeError(f"x [N, C, spatial…] and w [C, O/groups, kernel…] have rank 3, 4 or 5; got {x} and {w}")
@@ -47,7 +48,9 @@ class ConvTranspose(Card, op="conv_transpose"):
                 )
         return Shape((x.dims[0], per_group * groups, *(a.out for a in axes)), shared)
 
-    def evaluate(self, x: np.ndarray, w: np.ndarray, *, groups: int, output_padding: Any, **window: Any) -> np.ndarray:
+    def evaluate(
+        self, x: np.ndarray, w: np.ndarray, *, groups: int, output_padding: tuple[int, ...], **window: Any
+    ) -> np.ndarray:
         axes = _axes(x.shape, w.shape, output_padding, **window)
         # The zeros beyond the edges of x that result positions read.
         edges = [(a.dilation * max(a.kernel - 1, 0) + a.output_padding) // a.stride + 1 for a in axes]
@@ -64,11 +67,13 @@ class ConvTranspose(Card, op="conv_transpose"):
             )
             total[(..., *places)] += np.einsum("ngc...,gco->ngo...", grouped, weights[(..., *tap)])
         starts = [e * a.stride + a.before for e, a in zip(edges, axes, strict=True)]
-        window_of_result = (slice(start, start + int(a.out)) for start, a in zip(starts, axes, strict=True))
+        window_of_result = (slice(start, start + a.out) for start, a in zip(starts, axes, strict=True))
         result = total[(..., *window_of_result)]
         return result.reshape(n, groups * per_group, *result.shape[3:]).astype(x.dtype)
 
-    def decompose(self, b: Builder, x: Tensor, w: Tensor, *, groups: int, output_padding: Any, **window: Any) -> Tensor:
+    def decompose(
+        self, b: Builder, x: Tensor, w: Tensor, *, groups: int, output_padding: tuple[int, ...], **window: Any
+    ) -> Tensor:
         """Emit convolutions of x without inserted zeros, one for all result positions with the same part of the kernel.
 
         Along an axis, position `j·stride + r` of the result uses only the taps `k` with `k·dilation = r (mod stride)`.
@@ -90,14 +95,14 @@ class ConvTranspose(Card, op="conv_transpose"):
     def build(
         self,
         b: Builder,
-        x: Any,
-        w: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        dilation: Any = 1,
+        x: TensorLike,
+        w: TensorLike,
+        stride: Window = 1,
+        padding: Padding = 0,
+        output_padding: Window = 0,
+        dilation: Window = 1,
         groups: int = 1,
-        bias: Any = None,
+        bias: TensorLike | None = None,
     ) -> Tensor:
         """`bias` is `[O]`."""
         x, w = common(b, x, w)
@@ -115,13 +120,13 @@ class ConvTranspose(Card, op="conv_transpose"):
     def vjp(
         self,
         b: Builder,
-        operands: Any,
-        results: Any,
-        cotangents: Any,
+        operands: Tensors,
+        results: Tensors,
+        cotangents: Tensors,
         *,
-        output_padding: Any,
+        output_padding: tuple[int, ...],
         geometry: ConvGeometry,
-    ) -> Any:
+    ) -> rules.Cotangents:
         """Return the cotangents. The op transposes a convolution with the same kernel and windows in `output_padding` too."""
         (x, w), (dy,) = operands, cotangents
         extra_windows = [extra // stride for extra, stride in zip(output_padding, geometry.stride, strict=True)]
@@ -138,7 +143,7 @@ class ConvTranspose(Card, op="conv_transpose"):
 
         return of_image, of_kernel
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, groups: int, **window: Any) -> Tensor:
         """Batch as in `conv`."""
         (x, w), (x_batched, w_batched) = operands, batched
         if not w_batched:
@@ -155,12 +160,20 @@ class ConvTranspose(Card, op="conv_transpose"):
         y = b.emit("conv_transpose", (x, rules.folded(b, w, 1)), groups=groups, **window)
         return apart(b, y, groups, size)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         x, w = operands
         return Cost(2 * x.num_elements * product(w.dims[1:]), moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        def case(x: Any, w: Any, stride: Any, padding: Any, extra: Any, dilation: Any, **options: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(
+            x: tuple[DimLike, ...],
+            w: tuple[DimLike, ...],
+            stride: tuple[int, ...],
+            padding: tuple[int, ...],
+            extra: tuple[int, ...],
+            dilation: tuple[int, ...],
+            **options: Any,
+        ) -> OpSample:
             geometry: dict[str, Any] = {
                 "stride": stride,
                 "padding": padding,
@@ -252,7 +265,15 @@ class _Axis:
         return before, self.last - run.shift
 
 
-def _axes(x: Sequence[Dim], w: Sequence[int], output_padding: Any, *, stride: Any, padding: Any, dilation: Any) -> Any:
+def _axes(
+    x: Sequence[Dim],
+    w: Sequence[int],
+    output_padding: Sequence[int],
+    *,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> list[_Axis]:
     """Return the spatial axes of operands with these sizes."""
     geometry = zip(x[2:], w[2:], stride, padding[::2], padding[1::2], output_padding, dilation, strict=True)
     return [_Axis(*entries) for entries in geometry]

@@ -1,8 +1,11 @@
 """Image ops: resizing, and rotary positions in two dimensions."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -13,8 +16,9 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, exact_divide, maximum, minimum, product
 from rlx.ir.dtype import FLOATS, DType
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, ShapeLike, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.rope import Rope, RopeLayout
@@ -23,6 +27,7 @@ from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
 from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_array, is_sequence
 from rlx.support.short import short_repr
 
 # The largest denominator of a fraction that a symbolic size can be multiplied by.
@@ -55,7 +60,7 @@ class Resize(Card, op="resize"):
                 raise ShapeError(f"spatial axis {i} of {x} is empty: there is nothing to resize to {new}")
         return result
 
-    def requires(self, x: Shape, *, size: tuple[Dim, ...], **_: Any) -> Any:
+    def requires(self, x: Shape, *, size: tuple[Dim, ...], **_: object) -> Iterable[tuple[Dim, str]]:
         # An empty image may only be resized to another empty image.
         least_size = minimum(1, product((*x.dims[:2], *size)))
         for i, old in enumerate(x.dims[2:]):
@@ -68,7 +73,7 @@ class Resize(Card, op="resize"):
             return np.zeros((*x.shape[:2], *size), x.dtype)
         for i, (old, new) in enumerate(zip(x.shape[2:], size, strict=True)):
             if resizing.mode == "nearest":
-                wide = np.take(wide, np.arange(new) * old // new, 2 + i)
+                wide = np.take(wide, np.arange(int(new)) * old // new, 2 + i)
             else:
                 wide = _interpolated(wide, 2 + i, _ResizedAxis(old, new, resizing.align_corners))
         return wide.astype(x.dtype)
@@ -90,9 +95,9 @@ class Resize(Card, op="resize"):
         self,
         b: Builder,
         x: Tensor,
-        size: Any = None,
+        size: ShapeLike | None = None,
         scale: float | Sequence[float] | None = None,
-        mode: Any = "nearest",
+        mode: str = "nearest",
         align_corners: bool = False,
         antialias: bool = False,
     ) -> Tensor:
@@ -113,18 +118,22 @@ class Resize(Card, op="resize"):
         if (size is None) == (scale is None):
             raise ShapeError("give one of size and scale")
         count = max(x.rank - 2, 0)
+        sizes: Sequence[Any]
         if size is None:
-            size = [_scaled(d, s) for d, s in zip(x.shape.dims[2:], _factors(scale, count), strict=True)]
-        elif not isinstance(size, (list, tuple, Shape)):
-            size = (size,) * count
+            sizes = [_scaled(d, s) for d, s in zip(x.shape.dims[2:], _factors(scale, count), strict=True)]
+        else:
+            given: Any = size
+            sizes = tuple(given) if isinstance(size, (list, tuple, Shape)) else (given,) * count
         mode = mode_of(mode)
         if antialias or (isinstance(mode, str) and mode in COMPOSED_MODES):
-            return resample(b, x, size, mode, align_corners=align_corners, antialias=antialias)
-        return b.emit("resize", (x,), size=tuple(size), mode=mode, align_corners=align_corners)
+            return resample(b, x, sizes, mode, align_corners=align_corners, antialias=antialias)
+        return b.emit("resize", (x,), size=tuple(sizes), mode=mode, align_corners=align_corners)
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, resizing: Resizing) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, resizing: Resizing
+    ) -> tuple[Tensor]:
         (x,), (dy,) = operands, cotangents
         if 0 in (*x.shape.dims, *dy.shape.dims):
             return (rules.zeros(b, x.shape),)
@@ -136,11 +145,11 @@ class Resize(Card, op="resize"):
                 result = adjoint(b, result, 2 + i, _ResizedAxis(old, new, resizing.align_corners))
         return (cast(b, result, dy.dtype),)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         taps = 0 if attributes["mode"] == "nearest" else 4 * len(attributes["size"])
         return Cost(taps * results[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 4, 5), size=(7, 3), mode="nearest", dtypes=FLOATS)
         yield sample(("n", 2, "h", 6), size=("2*h", 3), mode="nearest", dtypes=("f32",))
         yield sample((1, 2, "l"), size=("m",), mode="nearest", dtypes=("f32",))
@@ -182,7 +191,7 @@ class _ResizedAxis:
         """For static sizes, return the neighbour before each position, and the weight of the neighbour after it."""
         sizes: Any = (self.old, self.new, self.slope, self.offset, self.denominator)
         old, new, slope, offset, denominator = sizes
-        numerator = np.clip(np.arange(new) * slope + offset, 0, (old - 1) * denominator)
+        numerator = np.clip(np.arange(int(new)) * slope + offset, 0, (old - 1) * denominator)
         return numerator // denominator, numerator % denominator / denominator
 
 
@@ -281,9 +290,9 @@ def _size(b: Builder, d: Dim) -> Tensor:
     return b.constant(d, dtype="i64") if type(d) is int else b.cast(b.dim_size(d), "i64")
 
 
-def _factors(scale: Any, count: int) -> tuple[Any, ...]:
+def _factors(scale: object, count: int) -> tuple[Any, ...]:
     """Return a factor for every spatial axis, from one number or a list."""
-    values = tuple(scale) if isinstance(scale, (list, tuple, np.ndarray)) else (scale,) * count
+    values = tuple(scale) if is_sequence(scale) or is_array(scale) else (scale,) * count
     if len(values) != count:
         raise ShapeError(f"scale needs {count} entries, got {short_repr(list(values))}")
     return values
@@ -294,7 +303,8 @@ def _scaled(d: Dim, scale: Any) -> Dim:
     if isinstance(scale, (bool, str)) or not 0 < scale < np.inf:
         raise ShapeError(f"scale must be positive numbers, got {scale!r}")
     if type(d) is int:
-        return floor(d * scale)
+        scaled: float = d * scale
+        return floor(scaled)
     exact = scale if isinstance(scale, Fraction) else Fraction(float(scale))
     if exact.denominator > _LARGEST_DENOMINATOR:
         raise ShapeError(
@@ -344,10 +354,12 @@ class AxialRope2d(Card, op="axial_rope_2d"):
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, grid: AxialGrid) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, grid: AxialGrid
+    ) -> tuple[Tensor]:
         return (_turned(b, cotangents[0], -1, grid),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **grid: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, **grid: Any) -> Tensor:
         x = operands[0]
         return rules.unfolded(b, b.emit("axial_rope_2d", (rules.folded(b, x, 0),), **grid), 0, size, x.shape.dims[1])
 
@@ -365,12 +377,12 @@ class AxialRope2d(Card, op="axial_rope_2d"):
         sizes: dict[str, Any] = {"end_x": end_x, "end_y": end_y, "head_dim": head_dim, "num_heads": num_heads}
         return b.emit("axial_rope_2d", (x,), **sizes, theta=theta, repeat_factor=repeat_factor)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(3 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 6, 16), end_x=3, end_y=2, head_dim=8, num_heads=2, dtypes=FLOATS)
-        tokens = {"end_x": 2, "end_y": 3, "head_dim": 4, "theta": 100.0, "repeat_factor": 2}
+        tokens: Attributes = {"end_x": 2, "end_y": 3, "head_dim": 4, "theta": 100.0, "repeat_factor": 2}
         yield sample((1, 3, 12, 4), num_heads=3, **tokens, dtypes=("f32",))
         yield sample(("b", 12, 4), num_heads=1, **tokens, dtypes=("f32",))
         yield sample((2, 0, 8), end_x=0, end_y=2, head_dim=4, num_heads=2, dtypes=("f32",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import product as cartesian
 from math import prod
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, INTEGERS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
+from rlx.ir.graph.typing import Flags, Padding, Tensors, Window
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution import check_window, out_size, per_axis, per_edge
@@ -64,10 +66,10 @@ class Pool(Card, op="pool"):
         self,
         b: Builder,
         x: Tensor,
-        kind: Any,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kind: str,
+        kernel: Window,
+        stride: Window | None = None,
+        padding: Padding = 0,
         count_include_pad: bool = True,
     ) -> Tensor:
         count = max(x.rank - 2, 0)
@@ -85,9 +87,9 @@ class Pool(Card, op="pool"):
     def jvp(
         self,
         b: Builder,
-        operands: Any,
-        tangents: Any,
-        results: Any,
+        operands: Tensors,
+        tangents: Tensors,
+        results: Tensors,
         *,
         kind: str,
         geometry: PoolGeometry,
@@ -101,30 +103,30 @@ class Pool(Card, op="pool"):
     def vjp(
         self,
         b: Builder,
-        operands: Any,
-        results: Any,
-        cotangents: Any,
+        operands: Tensors,
+        results: Tensors,
+        cotangents: Tensors,
         *,
         kind: str,
         geometry: PoolGeometry,
         **counted: Any,
-    ) -> Any:
+    ) -> rules.Cotangents:
         (x,), (dy,) = operands, cotangents
         if kind != "max":
             count_include_pad = counted["count_include_pad"] if kind == "mean" else None
             return (mean_gradient(b, dy, x.shape.dims[2:], geometry, count_include_pad),)
         return (_max_gradient(b, x, dy, geometry),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **window: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, **window: Any) -> Tensor:
         x = operands[0]
         return rules.unfolded(b, b.emit("pool", (rules.folded(b, x, 0),), **window), 0, size, x.shape.dims[1])
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(results[0].num_elements * prod(attributes["kernel"]), moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for kind in ("max", "mean", "sum"):
-            plain = {"kind": kind, "kernel": (2, 3), "stride": (2, 1), "padding": (1, 0, 1, 2)}
+            plain: Attributes = {"kind": kind, "kernel": (2, 3), "stride": (2, 1), "padding": (1, 0, 1, 2)}
             yield sample((2, 3, 5, 4), **plain, dtypes=FLOATS)
             yield sample(("n", 2, "h", 6), **plain, count_include_pad=False, dtypes=("f32",))
             yield sample((2, 2, 9), kind=kind, kernel=(4,), stride=(3,), padding=(0, 1), dtypes=("f32",))
@@ -136,10 +138,10 @@ class Pool(Card, op="pool"):
             yield sample((2, 1, 14, 13), kind=kind, kernel=(12, 13), stride=(1, 1), padding=(0,) * 4, dtypes=("f32",))
         yield sample((1, 2, 4, 7), kind="max", kernel=(2, 3), stride=(2, 3), padding=(0,) * 4, dtypes=("f32",))
         # Windows with gaps between them, and windows that contain only padding.
-        gaps: Any = {"kernel": (1, 2), "stride": (3, 2), "padding": (0, 2, 1, 2)}
+        gaps: Attributes = {"kernel": (1, 2), "stride": (3, 2), "padding": (0, 2, 1, 2)}
         yield sample((1, 2, 4, 3), kind="max", **gaps, dtypes=("f32",))
         # The last window contains only padding.
-        apart: Any = {"kernel": (2,), "stride": (2,), "padding": (0, 3), "dtypes": ("f32",)}
+        apart: Attributes = {"kernel": (2,), "stride": (2,), "padding": (0, 3), "dtypes": ("f32",)}
         yield sample((2, 1, 3), kind="max", **apart)
         yield sample((2, 1, 3), kind="mean", count_include_pad=False, **apart)
         yield sample((2, 1, 1), kind="max", kernel=(2,), stride=(1,), padding=(0, 0), dtypes=("f32",))
@@ -155,18 +157,18 @@ def _max_gradient(b: Builder, x: Tensor, dy: Tensor, geometry: PoolGeometry) -> 
     return without_row(b, b.emit("max_pool2d_backward", rows, **geometry.with_row().named))
 
 
-def pooled(sizes: Any, geometry: PoolGeometry) -> tuple[Dim, ...]:
+def pooled(sizes: Sequence[Dim], geometry: PoolGeometry) -> tuple[Dim, ...]:
     """Return the number of windows along each spatial axis."""
     axes = zip(sizes, geometry.kernel, geometry.stride, geometry.edges, strict=True)
     return tuple(out_size(d, k, s, *edge, 1) for d, k, s, edge in axes)
 
 
-def window_counts(sizes: Any, geometry: PoolGeometry) -> list[np.ndarray]:
+def window_counts(sizes: Sequence[int], geometry: PoolGeometry) -> list[np.ndarray]:
     """Return the number of elements that are not padding in each window, along each spatial axis."""
-    counts = []
+    counts: list[np.ndarray] = []
     windows: Any = pooled(sizes, geometry)
     axes = zip(sizes, geometry.kernel, geometry.stride, geometry.edges, windows, strict=True)
     for d, k, s, (before, _), n in axes:
-        starts = np.arange(n) * s - before
+        starts = np.arange(int(n)) * s - before
         counts.append(np.maximum(np.minimum(starts + k, d) - np.maximum(starts, 0), 0).astype(np.float64))
     return counts

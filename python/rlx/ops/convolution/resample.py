@@ -1,10 +1,12 @@
 """Resampling by weighted neighbours: cubic, area, antialiased and exact nearest modes."""
 
+# What users give is checked here.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,7 @@ COMPOSED_MODES = ("nearest_exact", "bicubic", "area")
 _ALIASES = {"nearest-exact": "nearest_exact", "linear": "bilinear", "trilinear": "bilinear", "cubic": "bicubic"}
 
 
-def mode_of(mode: Any) -> Any:
+def mode_of(mode: str) -> str:
     """Return RLX's name of a mode.
 
     Raises:
@@ -112,7 +114,7 @@ def _unless_zero(b: Builder, elements: Tensor, share: np.ndarray) -> Tensor:
 
 
 def resample(
-    b: Builder, x: Tensor, size: Any, mode: str, *, align_corners: bool = False, antialias: bool = False
+    b: Builder, x: Tensor, size: Sequence[Dim], mode: str, *, align_corners: bool = False, antialias: bool = False
 ) -> Tensor:
     """Compute the modes of `resize` that its record lacks, one axis after the other.
 
@@ -163,6 +165,6 @@ def _nearest_places(b: Builder, old: Dim, new: Dim) -> Tensor:
     return cast(b, quotient, i32)
 
 
-def _size(b: Builder, d: Dim) -> Any:
+def _size(b: Builder, d: Dim) -> float | Tensor:
     """Return a dimension for arithmetic with i64."""
     return d if type(d) is int else b.cast(size_of(b, d), "i64")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 
 from rlx.ir.dtype import INTEGERS, STORAGE, DType, dtype, f32, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, SampleOperand, sample
+from rlx.ir.graph.typing import DTypeLike, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, OpSample, SampleOperand, Shapes, sample
 from rlx.ir.shape import Shape, as_dtype
+from rlx.ops import rules
 from rlx.ops.lift import cast, tensor_like
 from rlx.support.errors import ShapeError
 
@@ -27,13 +29,13 @@ class Popcount(Card, op="popcount"):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype)
 
-    def build(self, b: Builder, x: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike) -> Tensor:
         x = tensor_like(b, x, i32)
         if x.dtype.packed and x.dtype.is_signed and x.dtype.is_integer:  # i8 repeats the sign bit
             return cast(b, b.emit("popcount", (cast(b, x, x.dtype.unsigned_word),)), x.dtype)
         return b.emit("popcount", (x,))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample(SampleOperand((3, 5), low=-100, high=100), dtypes=INTEGERS)
         yield sample(("n",), dtypes=("i32",))
 
@@ -53,23 +55,25 @@ class Bitcast(Card, op="bitcast"):
             return codes.view(dtype.numpy)
         return np.ascontiguousarray(x).view(dtype.numpy).reshape(x.shape)
 
-    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+    def aliases(self, operands: Shapes, results: Shapes, attributes: Attributes) -> list[tuple[int, int] | None]:
         names = (operands[0].dtype.name, results[0].dtype.name)
         return [(0, 0) if names[0] == names[1] or names in SAME_BITS else None]
 
-    def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike, dtype: DTypeLike) -> Tensor:
         x, kind = tensor_like(b, x, f32), as_dtype(dtype)
         return x if x.dtype is kind else b.emit("bitcast", (x,), dtype=kind)
 
     # A bitcast to the same dtype is the identity. A bitcast to a different dtype has no derivative.
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, dtype: DType) -> Tensor | None:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors, *, dtype: DType) -> Tensor | None:
         return tangents[0] if operands[0].dtype is dtype else None
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dtype: DType) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, dtype: DType
+    ) -> rules.Cotangents:
         return (cotangents[0] if operands[0].dtype is dtype else None,)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for source, target in (("f32", "i32"), ("f32", "u32"), ("f64", "i64"), ("f16", "i16"), ("bf16", "i16")):
             yield sample((3, 5), dtype=as_dtype(target), dtypes=(source,))
         for source, target in (

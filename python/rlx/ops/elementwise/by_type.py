@@ -7,11 +7,13 @@ captures of a body.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Tensors
 
-Tensors = Sequence[Tensor]
+T = TypeVar("T")
 
 
 def order_of(tensors: Tensors) -> list[int]:
@@ -19,11 +21,11 @@ def order_of(tensors: Tensors) -> list[int]:
     return sorted(range(len(tensors)), key=lambda i: str(tensors[i].shape))
 
 
-def _ordered(values: Sequence[Any], order: Sequence[int]) -> list[Any]:
+def _ordered(values: Sequence[T], order: Sequence[int]) -> list[T]:
     return [values[i] for i in order]
 
 
-def _restored(values: Sequence[Any], order: Sequence[int]) -> list[Any]:
+def _restored(values: Sequence[T], order: Sequence[int]) -> list[T]:
     by_position = dict(zip(order, values, strict=True))
     return [by_position[i] for i in range(len(order))]
 
@@ -37,7 +39,7 @@ def if_(b: Builder, condition: Tensor, branches: Sequence[Callable[[], Tensors]]
         order[:] = order_of(results)
         return _ordered(results, order)
 
-    regions = [b.region(lambda function=function: branch(function), ()) for function in branches]
+    regions = [b.region(partial(branch, function), ()) for function in branches]
     return _restored(b.emit("if", (condition,), regions=regions), order)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from rlx.ir.dtype import c64, dtype, f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.elementwise.activation import TRANSCENDENTAL
@@ -17,7 +18,7 @@ from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, same_
 from rlx.support.errors import ShapeError
 
 
-def as_part(b: Builder, value: Any) -> Tensor:
+def as_part(b: Builder, value: TensorLike) -> Tensor:
     """Return a real number or tensor in the dtype of a part of a complex number that can hold it: f32 or f64.
 
     Raises:
@@ -30,7 +31,7 @@ def as_part(b: Builder, value: Any) -> Tensor:
     return cast(b, x, x.dtype.complex.part)
 
 
-def as_complex(b: Builder, value: Any) -> Tensor:
+def as_complex(b: Builder, value: TensorLike) -> Tensor:
     """Return a number or tensor as c64 or c128; a real value has zeros as imaginary parts."""
     x = tensor_like(b, value, c64)
     return cast(b, x, x.dtype.complex)
@@ -45,7 +46,7 @@ class Complex(Card, op="complex"):
         result.real, result.imag = real, imag  # a sum would turn an infinite imaginary part into NaN
         return result
 
-    def build(self, b: Builder, real: Any, imag: Any) -> Tensor:
+    def build(self, b: Builder, real: TensorLike, imag: TensorLike) -> Tensor:
         lhs, rhs = (
             common(b, real, imag) if not isinstance(real, Scalar) or not isinstance(imag, Scalar) else (real, imag)
         )
@@ -53,14 +54,14 @@ class Complex(Card, op="complex"):
 
     linear = ("real imag",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> rules.Cotangents:
         (real, imag), (dy,) = operands, cotangents
         return (
             lambda: rules.unbroadcast(b, b.real(dy), real.shape),
             lambda: rules.unbroadcast(b, b.imag(dy), imag.shape),
         )
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 5), (3, 5), dtypes=("f32", "f64"))
         yield sample((3, 1, 2), (4, 1), dtypes=("f32", "f64"))
         yield sample((), (), dtypes=("f32", "f64"))
@@ -75,16 +76,16 @@ class Real(Card, op="real"):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.array(np.real(x))
 
-    def build(self, b: Builder, x: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike) -> Tensor:
         x = tensor_like(b, x, f32)
         return b.emit("real", (x,)) if x.dtype.is_complex else x
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> tuple[Tensor]:
         return (b.complex(cotangents[0], 0.0),)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         return _samples_of_one()
 
 
@@ -95,7 +96,7 @@ class Imag(Card, op="imag"):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.array(np.imag(x))
 
-    def build(self, b: Builder, x: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike) -> Tensor:
         x = tensor_like(b, x, f32)
         if x.dtype.is_complex:
             return b.emit("imag", (x,))
@@ -103,10 +104,10 @@ class Imag(Card, op="imag"):
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> tuple[Tensor]:
         return (b.complex(0.0, cotangents[0]),)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         return _samples_of_one()
 
 
@@ -120,16 +121,16 @@ class Conjugate(Card, op="conjugate"):
     def decompose(self, b: Builder, x: Tensor) -> Tensor:
         return b.complex(b.real(x), -b.imag(x))
 
-    def build(self, b: Builder, x: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike) -> Tensor:
         x = tensor_like(b, x, f32)
         return b.emit("conjugate", (x,)) if x.dtype.is_complex else x
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> tuple[Tensor]:
         return (b.conjugate(cotangents[0]),)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         return _samples_of_one()
 
 
@@ -145,17 +146,17 @@ class ComplexNormSq(Card, op="complex_norm_sq"):
         real, imaginary = b.real(x), b.imag(x)
         return real * real + imaginary * imaginary
 
-    def build(self, b: Builder, x: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike) -> Tensor:
         return b.emit("complex_norm_sq", (as_complex(b, x),))
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> tuple[Tensor]:
         (x,), double = operands, cotangents[0] * 2.0
         return (b.complex(b.real(x) * double, b.imag(x) * double),)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(3 * results[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         return _samples_of_one()
 
 
@@ -169,19 +170,19 @@ class ComplexFunction(Card, op="complex_function"):
     def decompose(self, b: Builder, x: Tensor, *, kind: str) -> Tensor:
         return COMPOSITIONS[kind](b, x)
 
-    def build(self, b: Builder, kind: Any, x: Any) -> Tensor:
+    def build(self, b: Builder, kind: str, x: TensorLike) -> Tensor:
         return b.emit("complex_function", (as_complex(b, x),), kind=getattr(kind, "value", kind))
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, kind: str) -> Tensor:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors, *, kind: str) -> Tensor:
         return tangents[0] * DERIVATIVES[kind](b, operands[0])
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> tuple[Tensor]:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, kind: str) -> tuple[Tensor]:
         return (cotangents[0] * b.conjugate(DERIVATIVES[kind](b, operands[0])),)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(4 * TRANSCENDENTAL * results[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for kind in COMPOSITIONS:
             yield sample(SampleOperand((3, 5), low=-4, high=4), kind=kind)
             yield sample(SampleOperand(("n", 4), low=-0.5, high=0.5), kind=kind)
@@ -189,7 +190,7 @@ class ComplexFunction(Card, op="complex_function"):
         yield sample((0, 4), kind="log1p")
 
 
-def _samples_of_one() -> Any:
+def _samples_of_one() -> Iterable[OpSample]:
     yield sample(SampleOperand((3, 5), low=-4, high=4))
     yield sample(())
     yield sample((0, 2))

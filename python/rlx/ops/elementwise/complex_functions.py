@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -60,7 +60,10 @@ def _logarithm(base: float) -> Callable[[Builder, Tensor], Tensor]:
     return logarithm
 
 
-def _sum_and_error(x: Any, y: Any) -> tuple[Any, Any]:
+V = TypeVar("V", Tensor, np.ndarray)
+
+
+def _sum_and_error(x: V, y: V) -> tuple[V, V]:
     """Return `x + y` and its rounding error (D. E. Knuth's two-sum)."""
     total = x + y
     return total, sum_error(OperatorArithmetic(), x, y, total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from rlx.ir.dtype import COMPLEXES, EVERY, FLOATS, INTEGERS, NUMBERS, REAL, DType, dtype, f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, sample
+from rlx.ir.graph.typing import DTypeLike, Tangents, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import rules
 from rlx.ops.elementwise import activation, arithmetic
@@ -40,7 +41,7 @@ class Activation(Card, op="activation"):
     def evaluate(self, x: np.ndarray, *, kind: str) -> np.ndarray:
         return activation.ACTIVATIONS[kind](x)
 
-    def build(self, b: Builder, kind: Any, x: Any) -> Tensor:
+    def build(self, b: Builder, kind: str, x: TensorLike) -> Tensor:
         x = tensor_like(b, x, f32)
         name = getattr(kind, "value", kind)
         if x.dtype.is_bool and name == "neg":
@@ -63,7 +64,7 @@ class Activation(Card, op="activation"):
     def has_derivative(self, *, kind: str) -> bool:
         return kind not in activation.STEPS
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Tensor:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Sequence[Tensor], *, kind: str) -> Tensor:
         (x,), (dx,), (y,) = operands, tangents, results
         if kind == "abs" and x.dtype.is_complex:
             return b.real(dx * b.conjugate(activation.direction(b, x, y)))
@@ -71,24 +72,24 @@ class Activation(Card, op="activation"):
             return activation.through(b, kind, x, y, dx, adjoint=False)
         return b.emit("activation_backward", (x, dx), kind=kind)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> tuple[Tensor]:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, kind: str) -> tuple[Tensor]:
         (x,), (dy,), (y,) = operands, cotangents, results
         if kind == "abs" and x.dtype.is_complex:
             return (activation.direction(b, x, y) * b.cast(dy, x.dtype),)
         return (activation.through(b, kind, x, y, dy, adjoint=True),)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Any:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         base = super().cost(operands, results, attributes)
         factor = 1 if self.spec.has_trait("cheap", attributes) else activation.TRANSCENDENTAL
         return type(base)(base.flops * factor, base.bytes)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         low = {"log": 0.01, "log2": 0.01, "log10": 0.01, "log1p": -0.9, "sqrt": 0.0, "rsqrt": 0.05, "acosh": 1.05}
         for kind in self.kinds:
             high = {"tan": 1.4, "asin": 0.95, "acos": 0.95, "atanh": 0.95}.get(kind, 4.0)
             dtypes = [*FLOATS, *(INTEGERS if kind in activation.INTEGER else ())]
             dtypes += COMPLEXES if kind in activation.COMPLEX else ()
-            bounds: Any = {"low": low.get(kind, -high), "high": high}
+            bounds: Attributes = {"low": low.get(kind, -high), "high": high}
             # IREE's f32 tanh has an error of up to 4 ulp. All other functions have an error of at most 2 ulp.
             loose = 2.0 if kind == "tanh" else 1.0
             yield sample(SampleOperand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
@@ -104,20 +105,22 @@ class Cast(Card, op="cast"):
     def evaluate(self, x: np.ndarray, *, dtype: DType) -> np.ndarray:
         return convert(x, dtype)
 
-    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+    def aliases(self, operands: Shapes, results: Shapes, attributes: Attributes) -> list[tuple[int, int] | None]:
         names = (operands[0].dtype.name, results[0].dtype.name)
         return [(0, 0) if names[0] == names[1] or names in SAME_BITS else None]
 
-    def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike, dtype: DTypeLike) -> Tensor:
         kind = as_dtype(dtype)
         return cast(b, tensor_like(b, x, kind), kind)
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dtype: DType) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, dtype: DType
+    ) -> tuple[Tensor]:
         return (cast(b, cotangents[0], operands[0].dtype),)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for target in EVERY:
             yield sample(SampleOperand((3, 5), low=-3, high=90), dtype=dtype(target), dtypes=EVERY)
         yield sample(SampleOperand((40,), low=-5e3, high=5e3), dtype=dtype("i8"), dtypes=("f32", "f64", "i32", "i64"))
@@ -190,23 +193,29 @@ class Binary(Card, op="binary"):
             return arithmetic.OF_BOOLS[kind](lhs, rhs)
         return arithmetic.BINARIES[kind](lhs, rhs)
 
-    def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
+    def build(self, b: Builder, kind: str, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         lhs, rhs = common(b, lhs, rhs)
         name = {"maximum": "max", "minimum": "min"}.get(kind, getattr(kind, "value", kind))
         if name in ("div", *arithmetic.OF_FLOATS):
             lhs, rhs = inexact(b, lhs), inexact(b, rhs)
         return b.emit("binary", (lhs, rhs), kind=name)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Any:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tangents, results: Sequence[Tensor], *, kind: str
+    ) -> Tensor | None:
         (lhs, rhs), (y,) = operands, results
         terms = [
             None if d is None else _partial(b, kind, side, lhs, rhs, y)(d, False) for side, d in enumerate(tangents)
         ]
-        moving = all(d is not None for d in tangents)
-        result = tangents[0] - tangents[1] if moving and kind == "sub" else rules.total(b, terms)
+        first, second = tangents
+        if kind == "sub" and first is not None and second is not None:
+            terms = [first - second]
+        result = rules.total(b, terms)
         return result if result is None or result.shape == y.shape else b.expand(result, y.shape)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, kind: str
+    ) -> rules.Cotangents:
         (lhs, rhs), (y,), (dy,) = operands, results, cotangents
 
         def cotangent(side: int) -> Tensor:
@@ -214,7 +223,7 @@ class Binary(Card, op="binary"):
 
         return [partial(cotangent, side) for side in (0, 1)]
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for kind in self.kinds:
             dtypes = REAL if kind in ("max", "min", "rem") else NUMBERS
             if kind == "div":
@@ -301,10 +310,10 @@ class Compare(Card, op="compare"):
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, kind: str) -> np.ndarray:
         return COMPARISONS[kind](lhs, rhs)
 
-    def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
+    def build(self, b: Builder, kind: str, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         return b.emit("compare", comparable(b, lhs, rhs), kind=getattr(kind, "value", kind))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         real = [*REAL, "bool"]
         for kind in self.kinds:
             dtypes = [*real, *COMPLEXES] if kind in ("eq", "ne") else real
@@ -323,20 +332,20 @@ class Where(Card, op="where"):
     def evaluate(self, condition: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:
         return np.where(condition, on_true, on_false)
 
-    def build(self, b: Builder, condition: Any, on_true: Any, on_false: Any) -> Tensor:
+    def build(self, b: Builder, condition: TensorLike, on_true: TensorLike, on_false: TensorLike) -> Tensor:
         if isinstance(on_true, Scalar) and isinstance(on_false, Scalar):
             on_true = tensor_like(b, on_true, dtype("bool"))  # bool is the weakest: each number keeps its dtype
         on_true, on_false = common(b, on_true, on_false)
         return b.emit("where", (tensor_like(b, condition, dtype("bool")), on_true, on_false))
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor]) -> Tensor:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tangents, results: Sequence[Tensor]) -> Tensor:
         condition, _, _ = operands
         zero = constant_scalar(b, 0, results[0].dtype)
         sides = [zero if d is None else d for d in tangents[1:]]
         result = b.emit("where", (condition, *sides))
         return result if result.shape == results[0].shape else b.expand(result, results[0].shape)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> rules.Cotangents:
         (condition, on_true, on_false), (dy,) = operands, cotangents
 
         def cotangent(true: bool) -> Tensor:
@@ -346,7 +355,7 @@ class Where(Card, op="where"):
 
         return None, lambda: cotangent(True), lambda: cotangent(False)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample(SampleOperand((3, 5), "bool"), (3, 5), (3, 5), dtypes=EVERY)
         yield sample(SampleOperand((3, 1), "bool"), (5,), (), dtypes=("f32",))
         yield sample(SampleOperand((), "bool"), (2, 3), (2, 3), dtypes=("f32",))
@@ -363,22 +372,22 @@ class StopGradient(Card, op="stop_gradient"):
     def decompose(self, b: Builder, x: Tensor) -> Tensor:
         return x
 
-    def build(self, b: Builder, x: Any) -> Tensor:
+    def build(self, b: Builder, x: TensorLike) -> Tensor:
         return b.emit("stop_gradient", (tensor_like(b, x, f32),))
 
     def has_derivative(self) -> bool:
         return False
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> None:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> None:
         return None
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[None]:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> tuple[None]:
         return (None,)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 0)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 5), dtypes=EVERY)
         yield sample(("n",), dtypes=("f32",))
 
@@ -389,7 +398,9 @@ def _check_limits(low: Any, high: Any) -> None:
     Raises:
         ShapeError: A limit is NaN, or the lower one is greater.
     """
-    limits = {name: v for name, v in (("low", low), ("high", high)) if isinstance(v, (*Scalar, np.generic))}
+    limits: dict[str, Any] = {
+        name: v for name, v in (("low", low), ("high", high)) if isinstance(v, (*Scalar, np.generic))
+    }
     for name, value in limits.items():
         if value != value:
             raise ShapeError(f"{name} must be a number, got {value!r:.60}")
@@ -411,7 +422,7 @@ class Clamp(Card, op="clamp"):
     def decompose(self, b: Builder, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return b.minimum(b.maximum(x, low), high)
 
-    def build(self, b: Builder, x: Any, low: Any = None, high: Any = None) -> Tensor:
+    def build(self, b: Builder, x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Tensor:
         _check_limits(low, high)
         if low is None:
             if high is None:
@@ -421,7 +432,7 @@ class Clamp(Card, op="clamp"):
             return b.maximum(x, low)
         return b.emit("clamp", common(b, x, low, high))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample(SampleOperand((3, 5), low=-4, high=9), (3, 5), (3, 5), dtypes=REAL)
         yield sample((3, 5), (), (), dtypes=("f32",))
         yield sample(("n", 5), (5,), ("n", 1), dtypes=("f32",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import EVERY, REAL, DType, bool_, c64, dtype, f32, i32
 from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, sample
+from rlx.ir.graph.typing import DTypeLike, ShapeLike, TensorLike
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import axis_of, check_axis
 from rlx.support.errors import ShapeError
@@ -24,7 +26,7 @@ class Constant(Card, op="constant"):
     def evaluate(self, *, value: np.ndarray) -> np.ndarray:
         return value
 
-    def build(self, b: Builder, value: Any, dtype: Any = None) -> Tensor:
+    def build(self, b: Builder, value: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
         if dtype is not None:
             array = as_array_of(value, as_dtype(dtype))
         elif is_written(value):
@@ -33,10 +35,10 @@ class Constant(Card, op="constant"):
             array = as_array(value, "the value")
         return b.emit("constant", (), value=array)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 0)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         every = EVERY
         for name in every:
             kind = dtype(name).numpy
@@ -47,7 +49,7 @@ class Constant(Card, op="constant"):
         yield sample(value=special, dtypes=("f32",))
 
 
-def _default_dtype(value: Any) -> DType:
+def _default_dtype(value: object) -> DType:
     """Return the default dtype of Python numbers: f32, bool, c64 or i32. It depends on their type, not on their values."""
     return {"f": f32, "b": bool_, "c": c64}.get(as_numbers(value, "the value").dtype.kind, i32)
 
@@ -61,12 +63,13 @@ class Iota(Card, op="iota"):
         positions = np.arange(shape[axis]).astype(dtype.numpy)
         return np.broadcast_to(positions.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
 
-    def build(self, b: Builder, shape: Any, axis: int = 0, dtype: Any = "i32") -> Tensor:
+    def build(self, b: Builder, shape: ShapeLike, axis: int = 0, dtype: DTypeLike = "i32") -> Tensor:
         kind = shape.dtype if isinstance(shape, Shape) else as_dtype(dtype)
-        dims = Shape(shape).dims
+        sizes: Any = shape
+        dims = Shape(sizes).dims
         return b.emit("iota", (), shape=dims, axis=axis_of(axis, len(dims)), dtype=kind)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for kind in REAL:
             yield sample(shape=(3, 4), axis=1, dtype=kind, dtypes=("f32",))
         yield sample(shape=(3, 4, 2), axis=0, dtype="i32", dtypes=("f32",))
@@ -91,9 +94,9 @@ class DimSize(Card, op="dim_size"):
     def evaluate(self, *, size: tuple[int, ...]) -> np.ndarray:
         return np.asarray(size[0], np.int32)
 
-    def build(self, b: Builder, size: Any) -> Tensor:
+    def build(self, b: Builder, size: ShapeLike) -> Tensor:
         return b.emit("dim_size", (), size=(size,))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample(size=(7,), dtypes=("f32",))
         yield sample(size=("(3*n+m)//2",), dtypes=("f32",))

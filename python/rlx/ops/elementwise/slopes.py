@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import log, pi, sqrt
-from typing import Any, NamedTuple
 
 from rlx.ir.graph.builder import Builder, Tensor
 
@@ -94,7 +94,8 @@ def _gelu_approx_second(b: Builder, x: Tensor) -> Tensor:
     return first * rise * 2.0 + x * (second * rise * rise + first * bend)
 
 
-class Slopes(NamedTuple):
+@dataclass(frozen=True)
+class Slopes:
     """The derivatives of an activation at floats `x`, in their dtype: a row of the table.
 
     Attributes:
@@ -104,13 +105,13 @@ class Slopes(NamedTuple):
         of_result: The derivative from x and `y = f(x)`, where that is cheaper than from x alone and equally exact.
     """
 
-    first: Callable[[Any, Tensor], Any] | None
-    second: Callable[[Any, Tensor], Any] | None = None
-    of_result: Callable[[Any, Tensor, Tensor], Any] | None = None
+    first: Callable[[Builder, Tensor], Tensor] | None
+    second: Callable[[Builder, Tensor], Tensor] | None = None
+    of_result: Callable[[Builder, Tensor, Tensor], Tensor] | None = None
 
 
 # Every activation of floats except `relu`, `neg`, `round`, `floor` and `ceil`, whose gradients need no product.
-_SLOPES = {
+_SLOPES: dict[str, Slopes] = {
     "gelu_approx": Slopes(first=_gelu_approx, second=_gelu_approx_second),
     "silu": Slopes(first=_silu, second=_silu_second),
     "sigmoid": Slopes(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import sample
+from rlx.ir.graph.typing import Tensors
+from rlx.ir.op.card import OpSample, sample
 from rlx.ir.op.results import EighResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swap_last_axes
@@ -27,7 +30,7 @@ class Eigh(Factorization, op="eigh"):
         size, _ = order_of(a, square=True)
         return a.with_dims((*a.dims[:-2], size)), a
 
-    def read(self, b: Any, a: Any) -> Any:
+    def read(self, b: Builder | ModuleType, a: Tensor | np.ndarray) -> Any:
         return symmetric(b, a)
 
     def factors(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +45,7 @@ class Eigh(Factorization, op="eigh"):
         a = a / scale
         least = jacobi.tolerance(b, a, size) * b.sqrt(b.sum(b.square(a), axes=(1, 2))) / size
 
-        def step(carry: tuple[Tensor, ...], partners: Tensor) -> Any:
+        def step(carry: tuple[Tensor, ...], partners: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
             matrix, vectors = carry
             own = b.sum(matrix * eye, axes=2)
             meets = b.reshape(partners, (size, 1)) == places
@@ -62,7 +65,7 @@ class Eigh(Factorization, op="eigh"):
         values = b.gather_batched(values, order, axis=1) * b.reshape(scale, (batch, 1))
         return values, vectors * signs(b, vectors, b.where)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor]:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> tuple[Tensor, Tensor]:
         """Return `dw = diag(vᵀ·da·v)` and `dv = v·(F∘vᵀ·da·v)`, where `F[i, j] = 1/(w[j] - w[i])` off the diagonal."""
         (values, vectors), (da,) = results, tangents
         eye = b.eye(values.shape.dims[-1], dtype=values.dtype)
@@ -71,7 +74,7 @@ class Eigh(Factorization, op="eigh"):
         turn = (1.0 / (gaps + eye) - eye) * inner
         return b.sum(inner * eye, axes=-1), b.matmul(vectors, turn)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 3), dtypes=FLOATS, tolerance=8)
         yield sample((4, 4), dtypes=("f32",), tolerance=8)
         yield sample((1, 1), dtypes=("f32",))

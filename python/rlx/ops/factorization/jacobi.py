@@ -31,7 +31,7 @@ def rounds(size: int) -> np.ndarray:
     return result
 
 
-def tolerance(b: Any, x: Tensor, size: int) -> float:
+def tolerance(b: Builder, x: Tensor, size: int) -> float:
     """Return the threshold below which products of vectors of a size count as zero relative to 1."""
     return float(np.finfo(x.dtype.numpy).eps) * max(size, 2) ** 0.5
 
@@ -87,7 +87,7 @@ def swept(
     table = b.constant(rounds(size))
 
     def sweep(count: Tensor, _: Tensor, *carries: Tensor) -> tuple[Tensor, ...]:
-        def one(carry: tuple[Tensor, ...], partners: Tensor) -> Any:
+        def one(carry: tuple[Tensor, ...], partners: Tensor) -> tuple[tuple[Tensor, ...], tuple[()]]:
             busy, *rest = carry
             following, found = step(tuple(rest), partners)
             return (b.logical_or(busy, found), *following), ()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from rlx.ir.dtype import FLOATS, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import SampleOperand, sample
+from rlx.ir.graph.typing import Tensors
+from rlx.ir.op.card import OpSample, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.factorization.matrices import Factorization, order_of
 
@@ -40,7 +41,7 @@ class Lu(Factorization, op="lu"):
         batch, (rows, columns) = a.shape.dims[0], order_of(a.shape, square=False)
         row_places, column_places = (b.iota((n,), dtype="i32") for n in (rows, columns))
 
-        def eliminate(carry: Any, step: Tensor) -> Any:
+        def eliminate(carry: tuple[Tensor, Tensor], step: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
             matrix, order = carry
             at_step = b.reshape(step, (1,))
             column = b.gather(matrix, step, axis=2)  # [B, M]
@@ -66,7 +67,7 @@ class Lu(Factorization, op="lu"):
         (matrix, order), pivots = b.scan(eliminate, (a, order), steps)
         return matrix, b.transpose(pivots, (1, 0)), order
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Any:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> tuple[Tensor | None, ...]:
         """Return `dL = L·lower(X)` and `dU = upper(X)·U` for `X = L⁻¹·P·dA·U⁻¹`.
 
         Rows and columns of the identity make both factors square.
@@ -83,7 +84,7 @@ class Lu(Factorization, op="lu"):
         both = b.swapaxes(b.triangular_solve(b.swapaxes(upper, -1, -2), b.swapaxes(left, -1, -2)), -1, -2)
         return b.matmul(lower, b.tril(both, -1)) + b.matmul(b.triu(both), upper), None, None
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 3), dtypes=FLOATS)
         yield sample((4, 2), dtypes=("f32",))
         yield sample((2, 5), dtypes=("f32",))

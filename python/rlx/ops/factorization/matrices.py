@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, moved_bytes
+from rlx.ir.graph.typing import Flags, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, Shapes, moved_bytes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import cast, dtype_of, tensor_like
@@ -57,18 +59,18 @@ class Factorization(Card):
         """Emit the factors of a batch of finite, nonempty matrices."""
         raise NotImplementedError
 
-    def read(self, b: Any, a: Any) -> Any:
+    def read(self, b: Builder | ModuleType, a: Tensor | np.ndarray) -> Any:
         """Return the elements that the factorisation reads; the others are 0 or copies. `b` is a builder, or NumPy."""
         return a
 
-    def evaluate(self, a: np.ndarray) -> Any:
+    def evaluate(self, a: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
         given = self.read(np, a.astype(np.float64))
         finite = all_finite(given)
         factors = self.factors(np.where(finite[..., None, None], given, 0))
         found = [f if f.dtype.kind == "i" else with_nan(finite, f)[0].astype(a.dtype) for f in factors]
         return found[0] if len(found) == 1 else tuple(found)
 
-    def decompose(self, b: Builder, a: Tensor) -> Any:
+    def decompose(self, b: Builder, a: Tensor) -> Tensor | tuple[Tensor, ...]:
         shapes = self.infer(a.shape)
         results: Sequence[Shape] = [shapes] if isinstance(shapes, Shape) else shapes
         *batch, rows, columns = a.shape.dims
@@ -97,21 +99,21 @@ class Factorization(Card):
             return b.expand(b.eye(*order_of(shape, square=False), dtype=shape.dtype), shape.dims)
         return rules.zeros(b, shape)
 
-    def build(self, b: Builder, a: Any) -> Tensor | tuple[Tensor, ...]:
+    def build(self, b: Builder, a: TensorLike) -> Tensor | tuple[Tensor, ...]:
         return b.emit(self.name, (as_floats(b, a),))
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Any:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim) -> Tensor | tuple[Tensor, ...]:
         return b.emit(self.name, operands)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         """Return the cost as in LAPACK, to the leading term. Iterative methods count ten times that."""
-        rows, columns = operands[0].dims[-2:]
+        rows, columns = order_of(operands[0], square=False)
         return Cost(self.work * min(rows, columns) * operands[0].num_elements, moved_bytes(operands, results))
 
     work: int = 2
 
 
-def as_floats(b: Builder, value: Any) -> Tensor:
+def as_floats(b: Builder, value: TensorLike) -> Tensor:
     """Return an operand as floats; integers become f32.
 
     Raises:
@@ -125,7 +127,7 @@ def as_floats(b: Builder, value: Any) -> Tensor:
     return x if x.dtype.is_float else b.cast(x, f32)
 
 
-def symmetric(b: Any, a: Any) -> Any:
+def symmetric(b: Builder | ModuleType, a: Tensor | np.ndarray) -> Any:
     """Return the symmetric matrix of a lower triangle. `b` is a builder, or NumPy."""
     return b.tril(a) + b.swapaxes(b.tril(a, -1), -1, -2)
 
@@ -135,7 +137,7 @@ def columns_of(b: Builder, a: Tensor, order: Tensor) -> Tensor:
     return b.swapaxes(b.gather_batched(b.swapaxes(a, 1, 2), order, axis=1), 1, 2)
 
 
-def signs(xp: Any, a: Any, where: Callable[..., Any]) -> Any:
+def signs(xp: Builder | ModuleType, a: Tensor | np.ndarray, where: Callable[..., Any]) -> Any:
     """Return the sign of the element with the largest magnitude in each column of matrices, `[…, 1, N]`."""
     kept: dict[str, Any] = {"keepdims": True}
     return where(xp.max(a, axis=-2, **kept) + xp.min(a, axis=-2, **kept) >= 0, 1.0, -1.0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from rlx.ir.dims.dim import product
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import sample
+from rlx.ir.graph.typing import TensorLike, Tensors
+from rlx.ir.op.card import OpSample, sample
 from rlx.ir.op.results import QRResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swap_last_axes
@@ -35,13 +36,13 @@ class Qr(Factorization, op="qr"):
         reduced, vectors, factors = reflected(b, a)
         return reflected_identity(b, vectors, factors, inner), b.triu(b.narrow(reduced, 1, 0, inner))
 
-    def build(self, b: Builder, a: Any, full_matrices: bool = False) -> tuple[Tensor, Tensor]:
+    def build(self, b: Builder, a: TensorLike, full_matrices: bool = False) -> tuple[Tensor, Tensor]:
         """With `full_matrices`, `q` is `[…, M, M]` and `r` is `[…, M, N]`."""
         a = as_floats(b, a)
         rows, columns = order_of(a.shape, square=False)
         return _completed(b, a) if full_matrices and rows > columns else b.emit("qr", (a,))
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor]:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> tuple[Tensor, Tensor]:
         """Return `dq = q·(S - qᵀ·dx) + dx` for `dx = da·r⁻¹` of the square part.
 
         S is skew and has the lower triangle of `qᵀ·dx`. Source: Walter and Lehmann, "Algorithmic differentiation of
@@ -59,7 +60,7 @@ class Qr(Factorization, op="qr"):
             return dq, b.matmul(along - skew, r)
         return dq, b.matmul(swap_last_axes(b, q), da - b.matmul(dq, r))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 3), dtypes=FLOATS)
         yield sample((5, 3), dtypes=("f32",))
         yield sample((2, 4), dtypes=("f32",))
@@ -77,7 +78,7 @@ def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, (rows, columns) = a.shape.dims[0], order_of(a.shape, square=False)
     places = b.iota((rows,), dtype="i32")
 
-    def step(matrix: Tensor, place: Tensor) -> Any:
+    def step(matrix: Tensor, place: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         column = b.gather(matrix, place, axis=2)
         head = b.reshape(b.gather(column, place, axis=1), (batch, 1))
         tail = b.where(places > place, column, 0.0)
@@ -107,7 +108,12 @@ def reflected_identity(b: Builder, vectors: Tensor, factors: Tensor, columns: in
     batch, rows = vectors.shape.dims[1:]
     assert type(rows) is int
     start = b.expand(b.eye(rows, columns, dtype=vectors.dtype), (batch, rows, columns))
-    return b.scan(lambda q, of: (_applied(b, of[0], of[1], q), ()), start, (vectors, factors), reverse=True)[0]
+
+    def step(q: Tensor, reflection: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[()]]:
+        vector, factor = reflection
+        return _applied(b, vector, factor, q), ()
+
+    return b.scan(step, start, (vectors, factors), reverse=True)[0]
 
 
 def _completed(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:

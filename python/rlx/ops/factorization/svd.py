@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import sample
+from rlx.ir.graph.typing import TensorLike, Tensors
+from rlx.ir.op.card import OpSample, sample
 from rlx.ir.op.results import SVDResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swap_last_axes
@@ -47,7 +48,7 @@ class Svd(Factorization, op="svd"):
         sign = signs(b, u, b.where)
         return u * sign, s, swap_last_axes(b, v * sign)
 
-    def build(self, b: Builder, a: Any, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    def build(self, b: Builder, a: TensorLike, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         """With `full_matrices`, `u` is `[…, M, M]` and `vt` is `[…, N, N]`. The additional vectors come last."""
         a = as_floats(b, a)
         rows, columns = order_of(a.shape, square=False)
@@ -58,7 +59,7 @@ class Svd(Factorization, op="svd"):
             vt = swap_last_axes(b, _completed(b, swap_last_axes(b, vt)))
         return u, s, vt
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> tuple[Tensor, Tensor, Tensor]:
         """Source: Townsend, "Differentiating the singular value decomposition", 2016."""
         (u, s, vt), (da,) = results, tangents
         v, ut = swap_last_axes(b, vt), swap_last_axes(b, u)
@@ -79,7 +80,7 @@ class Svd(Factorization, op="svd"):
             dv = dv + (outside - b.matmul(v, b.matmul(vt, outside))) / row
         return du, b.sum(inner * eye, axes=-1), swap_last_axes(b, dv)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 3), dtypes=FLOATS, tolerance=8)
         yield sample((5, 3), dtypes=("f32",), tolerance=8)
         yield sample((2, 4), dtypes=("f32",), tolerance=8)
@@ -103,7 +104,7 @@ def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     scale = jacobi.scale_of(b, a)
     tolerance = jacobi.tolerance(b, a, size)
 
-    def step(carry: tuple[Tensor, ...], partners: Tensor) -> Any:
+    def step(carry: tuple[Tensor, ...], partners: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         matrix, v = carry
         squares = b.sum(b.square(matrix), axes=1)
         products = b.sum(matrix * b.gather(matrix, partners, axis=2), axes=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,8 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import swap_last_axes
@@ -26,7 +29,7 @@ class Cholesky(Factorization, op="cholesky"):
         order_of(a, square=True)
         return a
 
-    def read(self, b: Any, a: Any) -> Any:
+    def read(self, b: Builder | ModuleType, a: Tensor | np.ndarray) -> Any:
         return symmetric(b, a)
 
     def factors(self, a: np.ndarray) -> tuple[np.ndarray]:
@@ -43,7 +46,7 @@ class Cholesky(Factorization, op="cholesky"):
         batch, size, _ = a.shape.dims
         places = b.iota((size,), dtype="i32")
 
-        def step(kept: Tensor, column_of: Any) -> Any:
+        def step(kept: Tensor, column_of: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[()]]:
             column, place = column_of  # [B, N]
             row = b.gather(kept, b.reshape(place, (1,)), axis=1)
             rest = column - b.sum(kept * row, axes=2)
@@ -55,7 +58,7 @@ class Cholesky(Factorization, op="cholesky"):
         start = rules.zeros(b, a.shape)
         return (b.scan(step, start, (b.transpose(a, (2, 0, 1)), places))[0],)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> Tensor:
         """Return `dL = L·phi(L⁻¹·dA·L⁻ᵀ)`, where phi takes the lower triangle and half of the diagonal."""
         (factor,), (da,) = results, tangents
         inner = b.triangular_solve(factor, symmetric(b, da))
@@ -64,7 +67,7 @@ class Cholesky(Factorization, op="cholesky"):
         half = b.tril(inner) - 0.5 * b.eye(size, dtype=inner.dtype) * inner
         return b.matmul(factor, half)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample(SampleOperand((2, 3, 3), low=-1, high=1, diagonal=4), dtypes=FLOATS)
         yield sample(SampleOperand((5, 5), low=-1, high=1, diagonal=6), dtypes=("f32",))
         yield sample(SampleOperand((1, 1), low=0.5), dtypes=("f32",))
@@ -103,7 +106,7 @@ class TriangularSolve(Card, op="triangular_solve"):
         else:
             diagonal = builder.diagonal(matrix, 0, 1, 2)
 
-        def step(x: Tensor, row_of: Any) -> Any:
+        def step(x: Tensor, row_of: tuple[Tensor, ...]) -> tuple[Tensor, tuple[()]]:
             row, value, divisor, place = row_of
             # Unsolved elements of x are 0, but the part of the row that is not read may be infinite.
             known = builder.where(places < place if lower else places > place, row, 0.0)
@@ -117,11 +120,13 @@ class TriangularSolve(Card, op="triangular_solve"):
         x, _ = builder.scan(step, rules.zeros(builder, right.shape), steps, reverse=not lower)
         return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
 
-    def build(self, builder: Builder, a: Any, b: Any, lower: bool = True, unit_diagonal: bool = False) -> Tensor:
+    def build(
+        self, builder: Builder, a: TensorLike, b: TensorLike, lower: bool = True, unit_diagonal: bool = False
+    ) -> Tensor:
         return builder.emit("triangular_solve", common(builder, a, b), lower=lower, unit_diagonal=unit_diagonal)
 
     def jvp(
-        self, b: Builder, operands: Any, tangents: Any, results: Any, *, lower: bool, unit_diagonal: bool
+        self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, lower: bool, unit_diagonal: bool
     ) -> Tensor:
         """Differentiate `a·x = b`: `da·x + a·dx = db`."""
         (a, _), (da, db), (x,) = operands, tangents, results
@@ -130,20 +135,22 @@ class TriangularSolve(Card, op="triangular_solve"):
             db = -moved if db is None else db - moved
         return b.emit("triangular_solve", (a, db), lower=lower, unit_diagonal=unit_diagonal)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, lower: bool, unit_diagonal: bool) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, lower: bool, unit_diagonal: bool
+    ) -> rules.Cotangents:
         (a, _), (x,), (dx,) = operands, results, cotangents
         db = b.emit("triangular_solve", (swap_last_axes(b, a), dx), lower=not lower, unit_diagonal=unit_diagonal)
         return lambda: -_triangle(b, b.matmul(db, swap_last_axes(b, x)), lower, unit_diagonal), db
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, **attributes: Any) -> Tensor:
         whole = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         return b.emit("triangular_solve", whole, **attributes)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(operands[0].dims[-1] * results[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        matrix: Any = {"low": -1, "high": 1, "diagonal": 2}
+    def samples(self) -> Iterable[OpSample]:
+        matrix: Attributes = {"low": -1, "high": 1, "diagonal": 2}
         yield sample(SampleOperand((2, 3, 3), **matrix), (2, 3, 2), dtypes=FLOATS)
         yield sample(SampleOperand((4, 4), **matrix), (4, 1), lower=False, dtypes=("f32",))
         yield sample(SampleOperand((3, 3), **matrix), (3, 2), lower=False, unit_diagonal=True, dtypes=("f32",))

@@ -6,13 +6,15 @@ This file has products with their epilogues, and norms with the ops before or af
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Padding, TensorLike, Window
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
@@ -50,7 +52,7 @@ class _Epilogue(Card):
     def finished(self, b: Builder, biased: Tensor, activation: str | None) -> Tensor:
         return biased if activation is None else b.activation(activation, biased)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         product: Card = Matmul() if "stride" not in attributes else Conv()
         own = product.cost(operands[:2], results, {k: v for k, v in attributes.items() if k != "activation"})
         return Cost(own.flops + 11 * results[0].num_elements, moved_bytes(operands, results))
@@ -63,7 +65,7 @@ class FusedMatmulBiasAct(_Epilogue, op="fused_matmul_bias_act"):
     def decompose(self, b: Builder, x: Tensor, w: Tensor, bias: Tensor, *, activation: str | None) -> Tensor:
         return self.finished(b, b.matmul(x, w) + bias, activation)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 4), (4, 5), (5,), dtypes=FLOATS)
         for activation in ("gelu", "silu", "relu", "tanh"):
             yield sample((2, 3, 4), (4, 5), (5,), activation=activation, dtypes=("f32", "f16"))
@@ -89,11 +91,11 @@ class FusedConvBiasAct(_Epilogue, op="fused_conv_bias_act"):
         x: Tensor,
         w: Tensor,
         bias: Tensor,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        stride: Window = 1,
+        padding: Padding = 0,
+        dilation: Window = 1,
         groups: int = 1,
-        activation: Any = None,
+        activation: str | None = None,
     ) -> Tensor:
         count = max(x.rank - 2, 0)
         steps, dilations = per_axis(stride, count, "stride"), per_axis(dilation, count, "dilation")
@@ -101,9 +103,9 @@ class FusedConvBiasAct(_Epilogue, op="fused_conv_bias_act"):
         window: dict[str, Any] = {"stride": steps, "padding": pads, "dilation": dilations}
         return b.emit("fused_conv_bias_act", (x, w, bias), **window, groups=groups, activation=activation)
 
-    def samples(self) -> Any:
-        line: Any = {"stride": (1,), "padding": (0, 0), "dilation": (1,)}
-        plane: Any = {"stride": (2, 1), "padding": (1, 1, 1, 0), "dilation": (1, 1), "groups": 2}
+    def samples(self) -> Iterable[OpSample]:
+        line: Attributes = {"stride": (1,), "padding": (0, 0), "dilation": (1,)}
+        plane: Attributes = {"stride": (2, 1), "padding": (1, 1, 1, 0), "dilation": (1, 1), "groups": 2}
         yield sample((2, 3, 5), (4, 3, 2), (4,), **line, dtypes=FLOATS)
         yield sample((1, 4, 5, 4), (6, 2, 3, 3), (6,), **plane, activation="relu", dtypes=("f32",))
         yield sample(("n", 3, "l"), (4, 3, 2), (4,), **line, activation="gelu", dtypes=("f32",))
@@ -119,12 +121,12 @@ class FusedMatmulResidual(Card, op="fused_matmul_residual"):
     def decompose(self, b: Builder, x: Tensor, w: Tensor, residual: Tensor, bias: Tensor | None) -> Tensor:
         return project(b, x, w, bias) + residual
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         product = Matmul().cost(operands[:2], results, {})
-        given = [o for o in operands if o is not None]
+        given = [o for o in operands if o is not None]  # pyright: ignore[reportUnnecessaryComparison]
         return Cost(product.flops + (len(given) - 2) * results[0].num_elements, moved_bytes(given, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 4), (4, 5), (3, 5), (5,), dtypes=FLOATS)
         yield sample(("n", 2, 4), (4, 5), ("n", 2, 5), None, dtypes=("f32",))
 
@@ -141,10 +143,10 @@ class FusedAdaLayerNorm(Card, op="fused_ada_layer_norm"):
         one, zero = (b.expand(b.constant(v, x.dtype), width) for v in (1, 0))
         return b.layer_norm(x, one, zero, eps=eps) * (scale + 1.0) + shift
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(10 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 8), (2, 1, 8), (2, 1, 8), dtypes=FLOATS)
         yield sample(("n", 8), (8,), (), eps=1e-3, dtypes=("f32",))
 
@@ -159,7 +161,7 @@ class FusedGatedResidual(Card, op="fused_gated_residual"):
     def decompose(self, b: Builder, x: Tensor, gate: Tensor, residual: Tensor) -> Tensor:
         return residual + gate * x
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 4), (2, 1, 4), (2, 3, 4), dtypes=FLOATS)
         yield sample(("n", 4), (4,), ("n", 4), dtypes=("f32",))
 
@@ -177,7 +179,7 @@ class FusedSwiglu(Card, op="fused_swiglu"):
         up, gate = (second, first) if gate_first else (first, second)
         return up * b.silu(gate)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 8), dtypes=FLOATS)
         yield sample(("n", 2, 6), gate_first=True, dtypes=("f32",))
 
@@ -198,7 +200,7 @@ class _ResidualNorm(Card):
         check_weights(x, x.dims[-1], bias=bias, scale=weights.scale, shift=weights.shift)
         return x
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 8), (3, 8), (8,), (8,), (8,), dtypes=FLOATS)
         yield sample((3, 8), (3, 8), None, (8,), (8,), eps=1e-3, dtypes=("f32",))
         yield sample(("n", 8), ("n", 8), None, (8,), (8,), dtypes=("f32",))
@@ -210,14 +212,14 @@ def _residual(x: Tensor, residual: Tensor, bias: Tensor | None) -> Tensor:
 
 class FusedResidualLayerNorm(_ResidualNorm, op="fused_residual_layer_norm"):
     def decompose(
-        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, weights: NormWeights[Tensor], *, eps: float
+        self, b: Builder, x: Tensor, residual: Tensor, bias: Tensor | None, weights: NormWeights[Tensor], *, eps: float
     ) -> Tensor:
         return b.layer_norm(_residual(x, residual, bias), weights.scale, weights.shift, eps=eps)
 
 
 class FusedResidualRmsNorm(_ResidualNorm, op="fused_residual_rms_norm"):
     def decompose(
-        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, weights: NormWeights[Tensor], *, eps: float
+        self, b: Builder, x: Tensor, residual: Tensor, bias: Tensor | None, weights: NormWeights[Tensor], *, eps: float
     ) -> Tensor:
         return b.rms_norm(_residual(x, residual, bias), weights.scale, weights.shift, eps=eps)
 
@@ -226,14 +228,14 @@ class FusedResidualRmsNorm(_ResidualNorm, op="fused_residual_rms_norm"):
         b: Builder,
         x: Tensor,
         residual: Tensor,
-        bias: Any,
+        bias: TensorLike | None,
         scale: Tensor,
-        shift: Any = None,
+        shift: TensorLike | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
         return b.emit("fused_residual_rms_norm", (x, residual, bias, scale, shift), eps=eps)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield from super().samples()
         yield sample((2, 8), (2, 8), (8,), (8,), None, dtypes=("f32",))
 

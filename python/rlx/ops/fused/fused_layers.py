@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
-from rlx.ir.shape import Shape
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
+from rlx.ir.shape import DimLike, Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope, RopeLayout
 from rlx.ops.fused.fused import linear_shape, project
@@ -19,7 +21,7 @@ from rlx.support.errors import ShapeError
 V = TypeVar("V")
 
 
-def _all_or_none(**operands: Any) -> None:
+def _all_or_none(**operands: object) -> None:
     """Check that optional operands are either all present or all absent.
 
     Raises:
@@ -78,31 +80,33 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         hidden: Tensor,
         qkv_w: Tensor,
         out_w: Tensor,
-        mask: Any = None,
-        qkv_b: Any = None,
-        out_b: Any = None,
-        cos: Any = None,
-        sin: Any = None,
+        mask: TensorLike | None = None,
+        qkv_b: TensorLike | None = None,
+        out_b: TensorLike | None = None,
+        cos: TensorLike | None = None,
+        sin: TensorLike | None = None,
         *,
         num_heads: int,
         head_dim: int,
-        mask_kind: Any = "custom",
+        mask_kind: str = "custom",
     ) -> Tensor:
         operands = (hidden, qkv_w, out_w, mask, qkv_b, out_b, cos, sin)
-        attributes = {"num_heads": num_heads, "head_dim": head_dim, "mask_kind": mask_kind}
+        attributes: Attributes = {"num_heads": num_heads, "head_dim": head_dim, "mask_kind": mask_kind}
         return b.emit("fused_attention_block", operands, **attributes)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         hidden, qkv_w, out_w, mask = operands[:4]
         heads = AttentionHeads(attributes["num_heads"], attributes["head_dim"])
         third = hidden.with_dims((*hidden.dims[:2], heads.width))
         settings = _attention(heads, attributes.get("mask_kind", "custom"))
         flops = Attention().cost((third, third, third, mask), (third,), settings).flops
         flops = flops + 2 * hidden.num_elements * qkv_w.dims[1] + 2 * third.num_elements * out_w.dims[1]
-        return Cost(flops, moved_bytes([o for o in operands if o is not None], results))
+        return Cost(flops, moved_bytes([o for o in operands if o is not None], results))  # pyright: ignore[reportUnnecessaryComparison]
 
-    def samples(self) -> Any:
-        def case(hidden: Any, mask: Any, *biases_and_tables: Any, **options: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(
+            hidden: tuple[DimLike, ...], mask: SampleOperand | None, *biases_and_tables: object, **options: Any
+        ) -> OpSample:
             weights = [SampleOperand(dims, low=-0.7, high=0.7) for dims in ((6, 24), (8, 6))]
             optional = [*biases_and_tables, *(None,) * (4 - len(biases_and_tables))]
             return sample(hidden, *weights, mask, *optional, num_heads=2, head_dim=4, **options)
@@ -169,7 +173,7 @@ class TransformerLayerOperands(ArgumentGroup, Generic[V]):
 
 
 class FusedTransformerLayer(Card, op="fused_transformer_layer"):
-    def infer(self, operands: TransformerLayerOperands[Shape], *, heads: AttentionHeads, **_: Any) -> Shape:
+    def infer(self, operands: TransformerLayerOperands[Shape], *, heads: AttentionHeads, **_: object) -> Shape:
         o, hidden = operands, operands.hidden
         _all_or_none(qkv_b=o.qkv_b, out_b=o.out_b, up_b=o.up_b, down_b=o.down_b)
         attended = _attention_block(o.attention, heads, "custom")
@@ -211,32 +215,34 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
         ln2_scale: Tensor,
         ln2_shift: Tensor,
         mask: Tensor,
-        qkv_b: Any = None,
-        out_b: Any = None,
-        up_b: Any = None,
-        down_b: Any = None,
+        qkv_b: TensorLike | None = None,
+        out_b: TensorLike | None = None,
+        up_b: TensorLike | None = None,
+        down_b: TensorLike | None = None,
         *,
         num_heads: int,
         head_dim: int,
         eps1: float = 1e-12,
         eps2: float = 1e-12,
-        activation: Any = "gelu",
+        activation: str = "gelu",
     ) -> Tensor:
         norms_and_weights = (ln1_scale, ln1_shift, up_w, down_w, ln2_scale, ln2_shift)
         operands = (hidden, qkv_w, out_w, *norms_and_weights, mask, qkv_b, out_b, up_b, down_b)
-        attributes = {"num_heads": num_heads, "head_dim": head_dim, "eps1": eps1, "eps2": eps2}
+        attributes: Attributes = {"num_heads": num_heads, "head_dim": head_dim, "eps1": eps1, "eps2": eps2}
         return b.emit("fused_transformer_layer", operands, **attributes, activation=activation)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         hidden, qkv_w, out_w, _, _, up_w, _, _, _, mask = operands[:10]
         attention = FusedAttentionBlock().cost((hidden, qkv_w, out_w, mask), results, attributes).flops
         rows, (width, inner) = hidden.dims[0] * hidden.dims[1], up_w.dims
         # Two products with two operations per weight, an activation, and two sums with their norms.
         flops = attention + rows * inner * (4 * width + 11) + 18 * hidden.num_elements
-        return Cost(flops, moved_bytes([o for o in operands if o is not None], results))
+        return Cost(flops, moved_bytes([o for o in operands if o is not None], results))  # pyright: ignore[reportUnnecessaryComparison]
 
-    def samples(self) -> Any:
-        def case(hidden: Any, mask: Any, biases: bool = True, **options: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(
+            hidden: tuple[DimLike, ...], mask: SampleOperand | None, biases: bool = True, **options: Any
+        ) -> OpSample:
             e, f, width = 6, 10, 8
             weights = [(e, 3 * width), (width, e), (e,), (e,), (e, f), (f, e), (e,), (e,)]
             added = [(3 * width,), (e,), (f,), (e,)]

@@ -5,6 +5,7 @@ Both ops are composite. Their evaluators do the same arithmetic in the same dtyp
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, dtype
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, SampleOperand, sample, wide
+from rlx.ir.op.card import Attributes, Card, Cost, Groups, OpSample, SampleOperand, Shapes, sample, wide
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast
@@ -49,7 +51,7 @@ def _rounded_tensor(b: Builder, x: Tensor, scale: Tensor, bits: int, axis: int |
     return cast(b, b.where(b.eq(scales, 0.0), 0.0, steps * scales), x.dtype)
 
 
-def _scale_operand(b: Builder, x: Tensor, scale: Any, axis: int | None, name: str) -> Tensor:
+def _scale_operand(b: Builder, x: Tensor, scale: TensorLike | Sequence[float], axis: int | None, name: str) -> Tensor:
     """Return a user's scale in the compute dtype of x."""
     return quantization_parameter(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), name)
 
@@ -71,7 +73,7 @@ class FakeQuantization(ArgumentGroup):
 
 class FakeQuantize(Card, op="fake_quantize"):
     def infer(
-        self, x: Shape, state: Shape | None, *, axis: int | None, scale_mode: str, **_: Any
+        self, x: Shape, state: Shape | None, *, axis: int | None, scale_mode: str, **_: object
     ) -> tuple[Shape, Shape]:
         if (state is not None) != (scale_mode != "per_batch"):
             requirement = "takes no" if scale_mode == "per_batch" else "needs a"
@@ -81,9 +83,12 @@ class FakeQuantize(Card, op="fake_quantize"):
             _check_scale_dtype(x, "state", state)
         return x, Shape(scale_dims(x, axis), wide(x.dtype))
 
-    def evaluate(self, x: np.ndarray, state: Any, *, quantization: FakeQuantization) -> tuple[np.ndarray, np.ndarray]:
+    def evaluate(
+        self, x: np.ndarray, state: np.ndarray | None, *, quantization: FakeQuantization
+    ) -> tuple[np.ndarray, np.ndarray]:
         bits, axis = quantization.bits, quantization.axis
         if quantization.scale_mode == "fixed":
+            assert state is not None
             return _rounded(x, state, bits, axis), state.copy()
         kind, decay = wide(x.dtype), quantization.decay
         other_axes = tuple(quantization.other_axes(x.ndim))
@@ -92,14 +97,18 @@ class FakeQuantize(Card, op="fake_quantize"):
             scale = kind.type(decay) * state + kind.type(1 - decay) * scale
         return _rounded(x, np.asarray(scale), bits, axis), np.asarray(scale)
 
-    def decompose(self, b: Builder, x: Tensor, state: Any, *, quantization: FakeQuantization) -> tuple[Tensor, Tensor]:
+    def decompose(
+        self, b: Builder, x: Tensor, state: Tensor | None, *, quantization: FakeQuantization
+    ) -> tuple[Tensor, Tensor]:
         bits, axis, decay = quantization.bits, quantization.axis, quantization.decay
         if quantization.scale_mode == "fixed":
+            assert state is not None
             return _rounded_tensor(b, x, state, bits, axis), state
         other_axes = quantization.other_axes(x.rank)
         largest = b.maximum(b.max(b.abs(statistics_input(b, x)), other_axes), 0.0)  # of an empty tensor it is -inf
         scale = largest / float(largest_step(bits))
         if quantization.scale_mode == "ema":
+            assert state is not None
             scale = state * decay + scale * (1 - decay)
         return _rounded_tensor(b, x, scale, bits, axis), scale
 
@@ -107,36 +116,36 @@ class FakeQuantize(Card, op="fake_quantize"):
         self,
         b: Builder,
         x: Tensor,
-        state: Any = None,
+        state: TensorLike | Sequence[float] | None = None,
         bits: int = 8,
         axis: int | None = None,
-        ste: Any = "identity",
-        scale_mode: Any = "per_batch",
+        ste: str = "identity",
+        scale_mode: str = "per_batch",
         decay: float = 0.99,
     ) -> Any:
         canonical = None if axis is None else axis_of(axis, x.rank)
         if state is not None:
             state = _scale_operand(b, x, state, canonical, "state")
-        attributes = {"bits": bits, "axis": canonical, "ste": ste, "scale_mode": scale_mode, "decay": decay}
+        attributes: Attributes = {"bits": bits, "axis": canonical, "ste": ste, "scale_mode": scale_mode, "decay": decay}
         result, scale = b.emit("fake_quantize", (x, state), **attributes)
         return (result, scale) if getattr(scale_mode, "value", scale_mode) == "ema" else result
 
     # The scale is always treated as a constant: no derivative propagates into or through it.
 
     def jvp(
-        self, b: Builder, operands: Any, tangents: Any, results: Any, *, quantization: FakeQuantization
+        self, b: Builder, operands: Groups, tangents: Groups, results: Tensors, *, quantization: FakeQuantization
     ) -> tuple[Tensor | None, None]:
         (x, _), (dx, _) = operands, tangents
         return _through(b, x, dx, results, quantization), None
 
     def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, quantization: FakeQuantization
+        self, b: Builder, operands: Groups, results: Tensors, cotangents: Tangents, *, quantization: FakeQuantization
     ) -> tuple[Tensor | None, None]:
         x, dy = operands[0], cotangents[0]
         return _through(b, x, dy, results, quantization), None
 
     def vmap(
-        self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int | None, **attributes: Any
+        self, b: Builder, operands: Groups, batched: Groups, *, size: Dim, axis: int | None, **attributes: Any
     ) -> tuple[Tensor, Tensor]:
         (x, _), (x_batched, state_batched) = operands, batched
         if attributes["scale_mode"] == "fixed" and not state_batched:
@@ -149,11 +158,11 @@ class FakeQuantize(Card, op="fake_quantize"):
         count = x.shape.dims[axis + bool(x_batched)]
         return rules.unfolded(b, result, axis, size, count), rules.unfolded(b, scale, 0, size, count)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         base = super().cost(operands, results, attributes)
         return Cost(6 * operands[0].num_elements, base.bytes)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         scale = SampleOperand((), "f32", low=0.1, high=0.3)
         yield sample((3, 8), None, bits=8, dtypes=FLOATS)
         yield sample((3, 8), scale, bits=4, scale_mode="ema", decay=0.9, ste="clipped_identity", dtypes=("f32", "f16"))
@@ -170,7 +179,9 @@ class FakeQuantize(Card, op="fake_quantize"):
         yield sample((0, 4), None, bits=8, dtypes=("f32",))
 
 
-def _through(b: Builder, x: Tensor, d: Tensor | None, results: Any, quantization: FakeQuantization) -> Tensor | None:
+def _through(
+    b: Builder, x: Tensor, d: Tensor | None, results: Tensors, quantization: FakeQuantization
+) -> Tensor | None:
     """Propagate a tangent or cotangent through `fake_quantize`, whose Jacobian is diagonal."""
     axis, ste = quantization.axis, quantization.ste
     if d is None or ste == "identity":
@@ -196,13 +207,17 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, *, bits: int, axis: int | None) -> Tensor:
         return _rounded_tensor(b, x, scale, bits, axis)
 
-    def build(self, b: Builder, x: Tensor, scale: Any, bits: int = 8, axis: int | None = None) -> Tensor:
+    def build(
+        self, b: Builder, x: Tensor, scale: TensorLike | Sequence[float], bits: int = 8, axis: int | None = None
+    ) -> Tensor:
         canonical = None if axis is None else axis_of(axis, x.rank)
         return b.emit(
             "fake_quantize_lsq", (x, _scale_operand(b, x, scale, canonical, "scale")), bits=bits, axis=canonical
         )
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, bits: int, axis: int | None) -> Any:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, bits: int, axis: int | None
+    ) -> Tensor | None:
         (x, scale), (dx, dscale) = operands, tangents
         moved = None if dx is None else b.fake_quantize_lsq_backward_x(x, scale, dx, bits=bits, axis=axis)
         if dscale is None:
@@ -211,7 +226,9 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
         stretched = cast(b, slope * spread(b, dscale, axis, x.rank), x.dtype)
         return rules.total(b, (moved, stretched))
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, bits: int, axis: int | None) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, bits: int, axis: int | None
+    ) -> rules.Cotangents:
         (x, scale), (dy,) = operands, cotangents
         most = float(largest_step(bits))
 
@@ -224,7 +241,7 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
 
         return of_x, of_scale
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, bits: int, axis: int | None) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, bits: int, axis: int | None) -> Tensor:
         (x, _), (x_batched, scale_batched) = operands, batched
         if not scale_batched:
             return b.emit("fake_quantize_lsq", operands, bits=bits, axis=_shifted(axis))
@@ -232,11 +249,11 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
         result = b.emit("fake_quantize_lsq", (joined, scales), bits=bits, axis=place)
         return result if axis is None else rules.unfolded(b, result, axis, size, x.shape.dims[axis + bool(x_batched)])
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         base = super().cost(operands, results, attributes)
         return Cost(5 * base.flops, base.bytes)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 8), SampleOperand((), "f32", low=0.1, high=0.3), bits=4, dtypes=("f32", "f16", "bf16"))
         yield sample((3, 8), SampleOperand((8,), low=0.1, high=0.3), bits=8, axis=1, dtypes=("f64",))
         yield sample(("n", 4), SampleOperand(("n",), low=0.1, high=0.9), bits=2, axis=0, dtypes=("f32",))
@@ -250,7 +267,9 @@ def _shifted(axis: int | None) -> int | None:
     return None if axis is None else axis + 1
 
 
-def _joined(b: Builder, operands: Any, batched: Any, size: Dim, axis: int | None) -> tuple[Tensor, Tensor | None, int]:
+def _joined(
+    b: Builder, operands: Groups, batched: Groups, size: Dim, axis: int | None
+) -> tuple[Tensor, Tensor | None, int]:
     """Return a batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
     (x, scale), (x_batched, scale_batched) = operands, batched
     x = rules.batch(b, x, x_batched, size)

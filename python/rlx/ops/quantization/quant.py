@@ -5,7 +5,7 @@ Both ops are composite. Their evaluators do the same arithmetic in the same dtyp
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, DType, f32, family, i8, i32, u8
 from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, SampleOperand, sample, wide
+from rlx.ir.graph.typing import DTypeLike, TensorLike
+from rlx.ir.op.card import Card, OpSample, SampleOperand, sample, wide
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import axis_of, cast, check_axis, tensor_like
@@ -62,7 +63,9 @@ def spread(b: Builder, values: Tensor, axis: int | None, rank: int) -> Tensor:
 _INTEGERS = ("signed", "unsigned")  # dtype families
 
 
-def quantization_parameter(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str) -> Tensor:
+def quantization_parameter(
+    b: Builder, value: TensorLike | Sequence[float], dims: tuple[Dim, ...], kind: DType, name: str
+) -> Tensor:
     """Return a user's scales or zero points as a tensor, from a tensor, a number for all positions, or a list.
 
     Raises:
@@ -83,7 +86,7 @@ def quantization_parameter(b: Builder, value: Any, dims: tuple[Dim, ...], kind: 
     return b.expand(tensor, dims) if tensor.rank == 0 and dims else tensor
 
 
-def _check_positive(scale: Any) -> None:
+def _check_positive(scale: object) -> None:
     """Check numbers that are used as scales. The values of tensors are not known.
 
     Raises:
@@ -99,7 +102,7 @@ def _check_positive(scale: Any) -> None:
             raise ShapeError(f"'scale' must be positive and finite, got {scale!r:.60}")
 
 
-def _check_zero_point(zero_point: Any, kind: DType) -> None:
+def _check_zero_point(zero_point: object, kind: DType) -> None:
     """Check that integers used as zero points are in the range of the quantised dtype.
 
     Raises:
@@ -113,7 +116,7 @@ def _check_zero_point(zero_point: Any, kind: DType) -> None:
 
 
 def _parameters(
-    b: Builder, x: Tensor, scale: Any, zero_point: Any, axis: int | None, kind: DType
+    b: Builder, x: Tensor, scale: TensorLike | Sequence[float], zero_point: TensorLike, axis: int | None, kind: DType
 ) -> tuple[Tensor, Tensor]:
     """Return scale and zero point as operands of the ops."""
     _check_positive(scale)
@@ -153,13 +156,19 @@ class Quantize(Card, op="quantize"):
         return b.cast(steps + cast(b, spread(b, zero, axis, x.rank), wide_x.dtype), dtype)
 
     def build(
-        self, b: Builder, x: Tensor, scale: Any, zero_point: Any = 0, axis: int | None = None, dtype: Any = i8
+        self,
+        b: Builder,
+        x: Tensor,
+        scale: TensorLike | Sequence[float],
+        zero_point: TensorLike = 0,
+        axis: int | None = None,
+        dtype: DTypeLike = i8,
     ) -> Tensor:
         kind, canonical = as_dtype(dtype), None if axis is None else axis_of(axis, x.rank)
         scale, zero_point = _parameters(b, x, scale, zero_point, canonical, kind)
         return b.emit("quantize", (x, scale, zero_point), axis=canonical, dtype=kind)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         x, scale = SampleOperand((4, 7), low=-20, high=20), SampleOperand((), low=0.05, high=0.2)
         zero = SampleOperand((), "i32", low=-20, high=100)
         yield sample(x, SampleOperand((), "f32", low=0.05, high=0.2), zero, dtype=i8, dtypes=FLOATS)
@@ -184,11 +193,18 @@ class Dequantize(Card, op="dequantize"):
         steps = b.cast(x, i32) - spread(b, zero_point, axis, x.rank)
         return b.cast(steps, f32) * spread(b, scale, axis, x.rank)
 
-    def build(self, b: Builder, x: Tensor, scale: Any, zero_point: Any = 0, axis: int | None = None) -> Tensor:
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        scale: TensorLike | Sequence[float],
+        zero_point: TensorLike = 0,
+        axis: int | None = None,
+    ) -> Tensor:
         canonical = None if axis is None else axis_of(axis, x.rank)
         return b.emit("dequantize", (x, *_parameters(b, x, scale, zero_point, canonical, x.dtype)), axis=canonical)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         x, scale = SampleOperand((4, 7), low=-128, high=256), SampleOperand((), "f32", low=0.05, high=0.2)
         yield sample(x, scale, SampleOperand((), "i32", low=-20, high=100), dtypes=("i8", "u8"))
         scales, zeros = SampleOperand((3,), "f32", low=0.05, high=0.2), SampleOperand((3,), "i32", low=-20, high=20)

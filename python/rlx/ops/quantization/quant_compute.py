@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -10,9 +11,10 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, f32, i8, i32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import DTypeLike, Padding, TensorLike, Window
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, SampleOperand, sample
-from rlx.ir.shape import Shape, as_dtype
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, sample
+from rlx.ir.shape import DimLike, Shape, as_dtype
 from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
 from rlx.ops.convolution.geometry import ConvGeometry
@@ -115,7 +117,7 @@ def _centred_arrays(
     return operands.x.astype(np.int32) - x_zero_point, operands.w.astype(np.int32) - w_zero_point
 
 
-def _multiplier(b: Builder, value: Any) -> Tensor | None:
+def _multiplier(b: Builder, value: TensorLike | None) -> Tensor | None:
     """Return a user's multiplier as a tensor: from a tensor, a number or a list, or None.
 
     Raises:
@@ -159,11 +161,11 @@ class QMatmul(Card, op="q_matmul"):
         x: Tensor,
         w: Tensor,
         bias: Tensor | None = None,
-        multiplier: Any = None,
+        multiplier: TensorLike | None = None,
         x_zero_point: int = 0,
         w_zero_point: int = 0,
         out_zero_point: int = 0,
-        dtype: Any = i8,
+        dtype: DTypeLike = i8,
     ) -> Tensor:
         return b.emit(
             "q_matmul",
@@ -174,12 +176,12 @@ class QMatmul(Card, op="q_matmul"):
             dtype=as_dtype(dtype),
         )
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         bytes_ = super().cost(operands, results, attributes).bytes
         return Cost(Matmul().cost(operands[:2], results, {}).flops + 5 * results[0].num_elements, bytes_)
 
-    def samples(self) -> Any:
-        def case(x: Any, w: Any, **given: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(x: tuple[DimLike, ...], w: tuple[DimLike, ...], **given: Any) -> OpSample:
             attributes: dict[str, Any] = {"dtype": i8} | given
             multiplier = SampleOperand(
                 w[1:] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004
@@ -239,15 +241,15 @@ class QConv2d(Card, op="q_conv2d"):
         x: Tensor,
         w: Tensor,
         bias: Tensor | None = None,
-        multiplier: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        multiplier: TensorLike | None = None,
+        stride: Window = 1,
+        padding: Padding = 0,
+        dilation: Window = 1,
         groups: int = 1,
         x_zero_point: int = 0,
         w_zero_point: int = 0,
         out_zero_point: int = 0,
-        dtype: Any = i8,
+        dtype: DTypeLike = i8,
     ) -> Tensor:
         strides, dilations = per_axis(stride, 2, "stride"), per_axis(dilation, 2, "dilation")
         return b.emit(
@@ -263,12 +265,12 @@ class QConv2d(Card, op="q_conv2d"):
             dtype=as_dtype(dtype),
         )
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         bytes_ = super().cost(operands, results, attributes).bytes
         return Cost(Conv().cost(operands[:2], results, {}).flops + 5 * results[0].num_elements, bytes_)
 
-    def samples(self) -> Any:
-        def case(x: Any, w: Any, **attributes: Any) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(x: tuple[DimLike, ...], w: tuple[DimLike, ...], **attributes: Any) -> OpSample:
             operands = [SampleOperand(dims, low=-128, high=128) for dims in (x, w)]
             multiplier = SampleOperand(
                 w[:1] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from rlx.ir.dtype import DType, i8, i16, i32, u8
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import DTypeLike, TensorLike
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, SampleOperand, sample
-from rlx.ir.shape import Shape, as_dtype
+from rlx.ir.op.card import Card, OpSample, SampleOperand, sample
+from rlx.ir.shape import DimLike, Shape, as_dtype
 from rlx.ops.lift import broadcast, tensor_like
 from rlx.ops.quantization.quant import quantization_parameter
 from rlx.support.errors import ShapeError
@@ -41,7 +44,7 @@ class Requantization(ArgumentGroup):
     dtype: DType
 
 
-def fixed_point(scales: Any, mode: str = "double") -> tuple[np.ndarray, np.ndarray]:
+def fixed_point(scales: npt.ArrayLike, mode: str = "double") -> tuple[np.ndarray, np.ndarray]:
     """Convert real numbers to the multipliers and shifts of `requantize`: `scales ≈ multiplier·2^(shift - 31)`.
 
     A multiplier has its highest bit set: 2^30 to 2^31 - 1. For `mode` `short` it is 2^14 to 2^15 - 1, with
@@ -113,11 +116,11 @@ class Requantize(Card, op="requantize"):
         self,
         b: Builder,
         x: Tensor,
-        multiplier: Any,
-        shift: Any,
+        multiplier: TensorLike,
+        shift: TensorLike,
         zero_point: int = 0,
-        mode: Any = "double",
-        dtype: Any = i8,
+        mode: str = "double",
+        dtype: DTypeLike = i8,
     ) -> Tensor:
         factors = [
             quantization_parameter(
@@ -129,8 +132,14 @@ class Requantize(Card, op="requantize"):
             "requantize", (tensor_like(b, x, i32), *factors), zero_point=zero_point, mode=mode, dtype=as_dtype(dtype)
         )
 
-    def samples(self) -> Any:
-        def case(dims: Any, factors: Any, dtype: DType, mode: str = "double", zero_point: int = 0) -> Any:
+    def samples(self) -> Iterable[OpSample]:
+        def case(
+            dims: tuple[DimLike, ...],
+            factors: tuple[DimLike, ...],
+            dtype: DType,
+            mode: str = "double",
+            zero_point: int = 0,
+        ) -> OpSample:
             least = 1 << (BITS[mode] - 1)
             x = SampleOperand(dims, low=-(1 << 20), high=1 << 20)
             multiplier, shift = (

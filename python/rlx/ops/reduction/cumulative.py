@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import NUMBERS, REAL, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, sample
+from rlx.ir.graph.typing import Flags, Tensors
+from rlx.ir.op.card import Card, OpSample, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
@@ -29,12 +30,14 @@ class Cumprod(Card, op="cumprod"):
     def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
         return b.emit("cumprod", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, exclusive: bool) -> Tensor:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors, *, axis: int, exclusive: bool
+    ) -> Tensor:
         """Apply the product rule as a recurrence, `d ← x·d + before·t`. It does not divide, so factors may be zero."""
         factors, t = (_rows(b, v, axis) for v in (operands[0], tangents[0]))
         before = b.cumprod(factors, 0, exclusive=True)
 
-        def step(d: Tensor, xs: Any) -> tuple[Tensor, Tensor]:
+        def step(d: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
             x, moved = xs
             following = d * x + moved
             return following, d if exclusive else following
@@ -42,12 +45,14 @@ class Cumprod(Card, op="cumprod"):
         moved = b.scan(step, _start(b, factors), (factors, before * t))[1]
         return _back(b, moved, axis, operands[0])
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axis: int, exclusive: bool
+    ) -> rules.Cotangents:
         """Return the product before each factor times the sum after it: `r ← dy + x·r` from the last factor to the first."""
         factors, dy = adjoint(b, _rows(b, operands[0], axis)), _rows(b, cotangents[0], axis)
         before = b.cumprod(factors, 0, exclusive=True)
 
-        def step(r: Tensor, xs: Any) -> tuple[Tensor, Tensor]:
+        def step(r: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
             x, cotangent = xs
             if exclusive:
                 return r * x + cotangent, r
@@ -57,10 +62,10 @@ class Cumprod(Card, op="cumprod"):
         after = b.scan(step, _start(b, factors), (factors, dy), reverse=True)[1]
         return (_back(b, before * after, axis, operands[0]),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
         return b.emit("cumprod", operands, axis=axis + 1, exclusive=exclusive)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 5), axis=1, dtypes=NUMBERS)
         yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
         yield sample((2, 33), axis=1, dtypes=("f32",))
@@ -94,7 +99,7 @@ class Cummax(Card, op="cummax"):
     def build(self, b: Builder, x: Tensor, axis: int) -> Tensor:
         return b.emit("cummax", (x,), axis=axis_of(axis, x.rank))
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int) -> Tensor:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors, *, axis: int) -> Tensor:
         """Return the tangent of the running maximum, or the mean tangent of all elements that have attained it so far.
 
         JAX weights ties in the order of its tree of maxima. Here ties share evenly, as in a reduction.
@@ -118,10 +123,10 @@ class Cummax(Card, op="cummax"):
         mean = (b.gather_batched(t, first, axis=last) + tied_sum) / count
         return rules.move_axis(b, cast(b, mean, x.dtype), last, axis)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int) -> Tensor:
         return b.emit("cummax", operands, axis=axis + 1)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 5), axis=1, dtypes=REAL)
         yield sample((2, 33, 2), axis=1, dtypes=("f32",))
         yield sample((2, 0), axis=1, dtypes=("f32",))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import REAL
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import Flags, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import axis_of, check_axis
 from rlx.ops.reduction.reduce import order_key
@@ -24,11 +25,12 @@ class _Sorting(Card):
     def build(self, b: Builder, x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
         return b.emit(self.name, (x,), axis=axis_of(axis, x.rank), descending=descending)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, descending: bool) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, descending: bool) -> Tensor:
         return b.emit(self.name, operands, axis=axis + 1, descending=descending)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        size = operands[0].dims[attributes["axis"]]
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
+        axis: int = attributes["axis"]
+        size = operands[0].dims[axis]
         comparisons = size.bit_length() if type(size) is int else _TYPICAL_LOG
         return Cost(comparisons * operands[0].num_elements, moved_bytes(operands, results))
 
@@ -46,8 +48,8 @@ class Argsort(_Sorting, op="argsort"):
         order = np.flip(np.argsort(np.flip(key, axis), axis, kind="stable"), axis)
         return (x.shape[axis] - 1 - order).astype(np.int32)
 
-    def samples(self) -> Any:
-        few: Any = {"low": 0, "high": 4}  # ties
+    def samples(self) -> Iterable[OpSample]:
+        few: Attributes = {"low": 0, "high": 4}  # ties
         yield sample(SampleOperand((3, 9), **few), axis=1, dtypes=(*REAL, "bool"))
         yield sample((2, 150, 2), axis=1, descending=True, dtypes=("f32", "i64"))
         yield sample(SampleOperand((9, 3), **few), axis=0, descending=True, dtypes=("f32",))
@@ -72,8 +74,8 @@ class Sort(_Sorting, op="sort"):
         order = b.argsort(rows, axis=last, descending=descending)
         return b.transpose(b.gather_batched(rows, order, axis=last), swapped)
 
-    def samples(self) -> Any:
-        few: Any = {"low": 0, "high": 4}
+    def samples(self) -> Iterable[OpSample]:
+        few: Attributes = {"low": 0, "high": 4}
         yield sample(SampleOperand((3, 9), **few), axis=1, dtypes=(*REAL, "bool"))
         yield sample((9, 3), axis=0, descending=True, dtypes=("f32",))
         yield sample((0, 3), axis=0, dtypes=("f32",))

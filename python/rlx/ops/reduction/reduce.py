@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import COMPLEXES, FLOATS, NUMBERS, REAL, i32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, Tangents, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.op.results import TopKResult
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis, inexact
 from rlx.ops.shape.index import put_back
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer, is_truth_value
+
+T = TypeVar("T")
 
 
-def _lowest(dtype: np.dtype, kind: str) -> Any:
+def _lowest(dtype: np.dtype, kind: str) -> float:
     """Return the neutral element of max (or min)."""
     if dtype == np.bool_:
         return kind == "min"
@@ -30,16 +35,16 @@ def _lowest(dtype: np.dtype, kind: str) -> Any:
     return -np.inf if kind == "max" else np.inf
 
 
-def _divided(total: Any, count: float) -> Any:
+def _divided(total: Any, count: float) -> np.ndarray:
     """Return a sum divided by a count, in both parts of complex numbers. NumPy's complex division turns inf into NaN."""
     if total.dtype.kind != "c":
         return total / count
-    mean = np.empty_like(total)
+    mean: Any = np.empty_like(total)
     mean.real, mean.imag = total.real / count, total.imag / count
     return mean
 
 
-def one_of(name: str, value: Any, numpy_name: str, numpy_value: Any) -> Any:
+def one_of(name: str, value: T, numpy_name: str, numpy_value: T | None) -> T:
     """Return the value of an argument with two names, RLX's and NumPy's. A call may only use one of them.
 
     Raises:
@@ -52,13 +57,13 @@ def one_of(name: str, value: Any, numpy_name: str, numpy_value: Any) -> Any:
     return numpy_value
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """Return an argument that must be True or False.
 
     Raises:
         ShapeError: It is something else, for example a dtype, which NumPy has in this position.
     """
-    if not isinstance(value, (bool, np.bool_)):
+    if not is_truth_value(value):
         hint = "cast the operand to compute in another dtype"
         raise ShapeError(f"{name} must be True or False, got {value!r:.60}", hint=hint)
     return bool(value)
@@ -100,12 +105,12 @@ class Reduce(Card, op="reduce"):
     def build(
         self,
         b: Builder,
-        kind: Any,
+        kind: str,
         x: Tensor,
-        axes: Any = None,
+        axes: int | Sequence[int] | None = None,
         keep_dims: bool = False,
         *,
-        axis: Any = None,
+        axis: int | None = None,
         keepdims: bool | None = None,
     ) -> Tensor:
         axes, keep_dims = (
@@ -122,9 +127,9 @@ class Reduce(Card, op="reduce"):
     def jvp(
         self,
         b: Builder,
-        operands: Any,
-        tangents: Any,
-        results: Any,
+        operands: Tensors,
+        tangents: Tensors,
+        results: Tensors,
         *,
         reduction: Reduction,
     ) -> Tensor:
@@ -141,9 +146,9 @@ class Reduce(Card, op="reduce"):
     def vjp(
         self,
         b: Builder,
-        operands: Any,
-        results: Any,
-        cotangents: Any,
+        operands: Tensors,
+        results: Tensors,
+        cotangents: Tensors,
         *,
         reduction: Reduction,
     ) -> tuple[Tensor]:
@@ -161,14 +166,14 @@ class Reduce(Card, op="reduce"):
         return (b.expand(dy, x.shape),)
 
     def vmap(
-        self, b: Builder, operands: Any, batched: Any, *, size: Dim, axes: tuple[int, ...], **attributes: Any
+        self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axes: tuple[int, ...], **attributes: Any
     ) -> Tensor:
         return b.emit("reduce", operands, axes=tuple(a + 1 for a in axes), **attributes)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for kind in ("sum", "mean", "max", "min", "prod"):
             dtypes = FLOATS if kind == "mean" else REAL
             dtypes += ("bool",) if kind in ("max", "min") else COMPLEXES
@@ -187,7 +192,7 @@ def _with_kept_axes(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> 
     return b.reshape(y, [1 if i in axes else d for i, d in enumerate(x.shape.dims)])
 
 
-def _count(b: Builder, beside: Tensor, x: Tensor, axes: tuple[int, ...]) -> Any:
+def _count(b: Builder, beside: Tensor, x: Tensor, axes: tuple[int, ...]) -> float | Tensor:
     """Return the number of elements of `x` per result element: an integer, or a scalar in the dtype of `beside`."""
     count = product(x.shape.dims[a] for a in axes)
     return max(count, 1) if type(count) is int else b.cast(b.dim_size(count), beside.dtype)
@@ -232,19 +237,19 @@ class Softmax(Card, op="softmax"):
     def build(self, b: Builder, x: Tensor, axis: int = -1) -> Tensor:
         return b.emit("softmax", (x,), axis=axis_of(axis, x.rank))
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int) -> Tensor:
+    def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors, *, axis: int) -> Tensor:
         return _softmax_product(b, results[0], tangents[0], axis)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> tuple[Tensor]:
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axis: int) -> tuple[Tensor]:
         return (_softmax_product(b, results[0], cotangents[0], axis),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int) -> Tensor:
         return b.emit("softmax", operands, axis=axis + 1)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(14 * operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample(SampleOperand((3, 5), low=-9, high=9), axis=1, dtypes=FLOATS)
         yield sample((3, 5, 2), axis=0, dtypes=("f32",))
         yield sample((2, 1), axis=1, dtypes=("f32",))
@@ -289,14 +294,16 @@ class Cumsum(Card, op="cumsum"):
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axis: int, exclusive: bool
+    ) -> rules.Cotangents:
         from_end = b.cumsum(b.reverse(cotangents[0], axes=(axis,)), axis=axis, exclusive=exclusive)
         return (b.reverse(from_end, axes=(axis,)),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
         return b.emit("cumsum", operands, axis=axis + 1, exclusive=exclusive)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 5), axis=1, dtypes=NUMBERS)
         yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
         yield sample((2, 33), axis=1, dtypes=("f32",))
@@ -338,11 +345,11 @@ class _Position(Card):
             return b.reshape(found, (1,) * x.rank) if keep_dims else found
         return b.emit(self.name, (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, keep_dims: bool) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, keep_dims: bool) -> Tensor:
         return b.emit(self.name, operands, axis=axis + 1, keep_dims=keep_dims)
 
-    def samples(self) -> Any:
-        few: Any = {"low": 0, "high": 3}  # ties
+    def samples(self) -> Iterable[OpSample]:
+        few: Attributes = {"low": 0, "high": 3}  # ties
         yield sample(SampleOperand((4, 7), **few), axis=1, dtypes=(*REAL, "bool"))
         yield sample(SampleOperand((4, 7), **few), axis=0, keep_dims=True, dtypes=("f32",))
         yield sample((1,), axis=0, dtypes=("f32",))
@@ -366,7 +373,7 @@ def _smallest(b: Builder, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         values, indices = b.emit("topk", (b.bitwise_not(x),), k=k)
         return b.bitwise_not(values), indices
     size = x.shape.dims[-1]
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0 or (type(size) is int and k > size):
+    if not is_integer(k) or k < 0 or (type(size) is int and k > size):
         raise ShapeError(f"k = {k!r:.60} does not fit an axis of size {size}")
     indices = b.narrow(b.argsort(x, axis=-1), x.rank - 1, 0, int(k))
     return b.gather_batched(x, indices, axis=x.rank - 1), indices
@@ -406,21 +413,24 @@ class Topk(Card, op="topk"):
         values, indices = b.emit("topk", (rows,), k=k) if largest else _smallest(b, rows, k)
         return b.transpose(values, order), b.transpose(indices, order)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, k: int) -> Any:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors, *, k: int
+    ) -> tuple[Tensor | None, ...]:
         return b.gather_batched(tangents[0], results[1], axis=-1), None
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, k: int) -> Any:
-        (x,) = operands
-        return (put_back(b, cotangents[0], results[1], x.shape, x.rank - 1),)
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tangents, *, k: int) -> rules.Cotangents:
+        (x,), (dy, _) = operands, cotangents
+        assert dy is not None  # positions have no cotangent
+        return (put_back(b, dy, results[1], x.shape, x.rank - 1),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, k: int) -> Any:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, k: int) -> tuple[Tensor, ...]:
         return b.emit("topk", operands, k=k)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(operands[0].num_elements * attributes["k"], moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        few: Any = {"low": 0, "high": 4}  # ties
+    def samples(self) -> Iterable[OpSample]:
+        few: Attributes = {"low": 0, "high": 4}  # ties
         yield sample(SampleOperand((3, 9), **few), k=4, dtypes=REAL)
         yield sample((2, 3, 8), k=8, dtypes=("f32",))
         yield sample((6,), k=1, dtypes=("f32",))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, maximum, minimum, product
 from rlx.ir.dtype import EVERY, INTEGERS, i32, i64, u64
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, sample
+from rlx.ir.graph.typing import Flags, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast, check_axis, constant_scalar, tensor_like
@@ -70,7 +71,7 @@ def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -
 class _Lookup(Card):
     """Ops that read the same number of table elements as they return."""
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 2 * results[0].size_bytes + operands[1].size_bytes)
 
 
@@ -91,7 +92,7 @@ class Gather(_Lookup, op="gather"):
             return np.zeros((*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]), table.dtype)
         return np.take(table, clamp(indices, table.shape[axis]), axis)
 
-    def build(self, b: Builder, table: Tensor, indices: Any, axis: int = 0) -> Tensor:
+    def build(self, b: Builder, table: Tensor, indices: TensorLike, axis: int = 0) -> Tensor:
         if isinstance(axis, Tensor):
             raise ShapeError(
                 "axis comes after the indices, by name", hint="PyTorch's gather is take_along_axis(x, indices, axis=…)"
@@ -100,7 +101,9 @@ class Gather(_Lookup, op="gather"):
 
     linear = ("table",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axis: int
+    ) -> rules.Cotangents:
         # The index axes come first, as in `scatter_add`, and the gathered axis moves to its original position.
         (table, indices), (dy,) = operands, cotangents
         size, last = table.shape.dims[axis], axis + indices.rank
@@ -108,7 +111,7 @@ class Gather(_Lookup, op="gather"):
         rows = b.scatter_add(updates, clamp_indices(b, indices, size), size=size)
         return b.transpose(rows, (*range(1, axis + 1), 0, *range(axis + 1, table.rank))), None
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int) -> Tensor:
         table, indices = operands
         if not batched[1]:
             return b.emit("gather", operands, axis=axis + 1)
@@ -123,8 +126,8 @@ class Gather(_Lookup, op="gather"):
             gathered, (0, *range(indices.rank, last), *range(1, indices.rank), *range(last, gathered.rank))
         )
 
-    def samples(self) -> Any:
-        wide: Any = {"low": -3, "high": 9}  # out of range in both directions: clamped
+    def samples(self) -> Iterable[OpSample]:
+        wide: Attributes = {"low": -3, "high": 9}  # out of range in both directions: clamped
         yield sample((5, 3), SampleOperand((4,), "i32", **wide), axis=0, dtypes=EVERY)
         for index in INDICES:
             yield sample((2, 5, 3), SampleOperand((4, 2), index, **wide), axis=1, dtypes=("f32",))
@@ -154,24 +157,26 @@ class GatherBatched(_Lookup, op="gather_batched"):
             result[position] = table[(*position[:axis], chosen)]
         return result
 
-    def build(self, b: Builder, table: Tensor, indices: Any, axis: int = 0) -> Tensor:
+    def build(self, b: Builder, table: Tensor, indices: TensorLike, axis: int = 0) -> Tensor:
         return b.emit("gather_batched", (table, tensor_like(b, indices, i32)), axis=axis_of(axis, table.rank))
 
     linear = ("table",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axis: int
+    ) -> rules.Cotangents:
         (table, indices), (dy,) = operands, cotangents
         return put_back(b, dy, indices, table.shape, axis), None
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int) -> Tensor:
         table, indices = operands
         if not batched[0]:  # the table is not batched: the batch is one more axis of the indices
             gathered = b.emit("gather_batched", (table, rules.move_axis(b, indices, 0, axis)), axis=axis)
             return rules.move_axis(b, gathered, axis, 0)
         return b.emit("gather_batched", (table, rules.batch(b, indices, batched[1], size)), axis=axis + 1)
 
-    def samples(self) -> Any:
-        wide: Any = {"low": -3, "high": 9}
+    def samples(self) -> Iterable[OpSample]:
+        wide: Attributes = {"low": -3, "high": 9}
         yield sample((2, 5, 3), SampleOperand((2, 4), "i32", **wide), axis=1, dtypes=EVERY)
         yield sample((2, 5), SampleOperand((2,), "i32", **wide), axis=1, dtypes=("f32",))
         yield sample((5, 3), SampleOperand((2, 2), "u8", **wide), axis=0, dtypes=("f32",))
@@ -189,12 +194,12 @@ class Embedding(_Lookup, op="embedding"):
 
     linear = ("table",)
 
-    def build(self, b: Builder, table: Tensor, indices: Any) -> Tensor:
+    def build(self, b: Builder, table: Tensor, indices: TensorLike) -> Tensor:
         indices = tensor_like(b, indices, i32)
         if table.dtype.is_integer and indices.dtype.is_inexact:
             raise ShapeError("the table comes first, then the indices", hint="embedding(table, indices)")
         return b.emit("embedding", (table, indices))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((7, 3), SampleOperand((2, 4), "i32", low=-2, high=9), dtypes=EVERY)
         yield sample((7, 3), SampleOperand(("batch", "seq"), "i64", low=0, high=7), dtypes=("f32",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,15 @@ from rlx.ir.dims.dim import Dim, DimExpr, dim
 from rlx.ir.dtype import EVERY, WITH_ZERO
 from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.graph.typing import Size
+from rlx.ir.graph.typing import Flags, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import constant_scalar
 from rlx.support.errors import Error, ShapeError
+from rlx.support.guards import is_array, is_sequence
 
 _NUMPY_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 # The minimum by which an axis must exceed the padding on either side; None means no limit.
@@ -66,7 +67,7 @@ class Pad(Card, op="pad"):
         for axis, (before, after) in enumerate(edges.pairs):
             added = _Added(b, x, axis, edges.mode, value)
             pieces = [added.before(before), x, added.after(after)]
-            nonempty = [piece for piece, amount in zip(pieces, (before, 1, after), strict=True) if amount != 0]
+            nonempty = [piece for piece in pieces if piece is not None]
             x = b.concat(nonempty, axis=axis)
         return x
 
@@ -91,28 +92,32 @@ class Pad(Card, op="pad"):
         """
         low, high = zip(*_pairs(padding, x.rank), strict=True) if x.rank else ((), ())
         if isinstance(value, (bool, np.number, np.bool_)):
-            value = float(value)
+            value = float(value)  # pyright: ignore[reportUnknownArgumentType]
         return b.emit("pad", (x,), low=low, high=high, mode=mode, value=value)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, value: float, **attributes: Any) -> Tensor:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors, *, value: float, **attributes: Any
+    ) -> Tensor:
         return b.emit("pad", tangents, value=0.0, **attributes)
 
     def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, edges: PadEdges, **_: Any
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, edges: PadEdges, **_: Any
     ) -> tuple[Tensor]:
         (dy,), dims = cotangents, operands[0].shape.dims
         for axis, (before, after) in reversed(list(enumerate(edges.pairs))):
             dy = _folded_back(b, dy, axis, (before, dims[axis], after), edges.mode)
         return (dy,)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, edges: PadEdges, value: float) -> Tensor:
+    def vmap(
+        self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, edges: PadEdges, value: float
+    ) -> Tensor:
         low, high = (0, *edges.low), (0, *edges.high)
         return b.emit("pad", operands, low=low, high=high, mode=edges.mode, value=value)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 4), low=(0, 2), high=(1, 0), value=1.0, dtypes=EVERY)
         yield sample((3, 4), low=(2, 0), high=(1, 3), mode="reflect", dtypes=("f32", "f8e8m0fnu"))
         yield sample((3, 1), low=(4, 2), high=(0, 1), mode="replicate", dtypes=("f32",))
@@ -225,7 +230,7 @@ def _folded_back(b: Builder, dy: Tensor, axis: int, sizes: tuple[Dim, Dim, Dim],
     return rules.joined(b, terms)
 
 
-def _pairs(padding: Any, rank: int) -> list[tuple[Dim, Dim]]:
+def _pairs(padding: object, rank: int) -> list[tuple[Dim, Dim]]:
     """Return the padding before and after each axis, from any argument of `numpy.pad`.
 
     Raises:
@@ -233,7 +238,7 @@ def _pairs(padding: Any, rank: int) -> list[tuple[Dim, Dim]]:
     """
     if _is_size(padding):
         return [(dim(padding), dim(padding))] * rank
-    entries = list(padding) if isinstance(padding, (tuple, list, np.ndarray)) else None
+    entries = list(padding) if is_sequence(padding) or is_array(padding) else None
     if entries and all(map(_is_size, entries)) and len(entries) <= 2:
         return [_pair(entries)] * rank
     if entries is not None and not any(map(_is_size, entries)) and len(entries) in (1, rank):
@@ -254,12 +259,12 @@ def _hint(entries: list[Any] | None, rank: int) -> str | None:
     return f"PyTorch counts from the last axis; here that is padding={tuple(pairs)}"
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return isinstance(value, (int, np.integer, str, DimExpr)) and not isinstance(value, bool)
 
 
-def _pair(entry: Any) -> tuple[Dim, Dim]:
-    values = list(entry) if isinstance(entry, (tuple, list, np.ndarray)) else []
+def _pair(entry: object) -> tuple[Dim, Dim]:
+    values = list(entry) if is_sequence(entry) or is_array(entry) else []
     if len(values) not in (1, 2) or not all(map(_is_size, values)):
         raise ShapeError(f"padding holds {entry!r}; expected a pair of sizes")
     return dim(values[0]), dim(values[-1])
@@ -289,16 +294,18 @@ class Triangular(Card, op="triangular"):
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, upper: bool, diagonal: int) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, upper: bool, diagonal: int
+    ) -> rules.Cotangents:
         return (b.emit("triangular", cotangents, upper=upper, diagonal=diagonal),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, upper: bool, diagonal: int) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, upper: bool, diagonal: int) -> Tensor:
         return b.emit("triangular", operands, upper=upper, diagonal=diagonal)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((4, 5), dtypes=WITH_ZERO)
         yield sample((2, 4, 3), upper=True, diagonal=1, dtypes=("f32",))
         yield sample((4, 4), diagonal=-2, dtypes=("f32",))

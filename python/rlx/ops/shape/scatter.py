@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, maximum, minimum, product
 from rlx.ir.dtype import ARITHMETIC, EVERY, NUMBERS, REAL, i32, i64, u32, u64
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
+from rlx.ir.graph.typing import Flags, ShapeLike, Tangents, TensorLike, Tensors
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
@@ -81,16 +82,16 @@ class GatherNd(Card, op="gather_nd"):
         table = b.reshape(x, (*batch, product(indexed), *slice_dims))
         return b.gather_batched(table, linear, axis=batch_dims) if batch_dims else b.gather(table, linear, axis=0)
 
-    def build(self, b: Builder, x: Tensor, indices: Any, batch_dims: int = 0) -> Tensor:
+    def build(self, b: Builder, x: Tensor, indices: TensorLike, batch_dims: int = 0) -> Tensor:
         return b.emit("gather_nd", (x, tensor_like(b, indices, i32)), batch_dims=batch_dims)
 
     linear = ("x",)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, 2 * results[0].size_bytes + operands[1].size_bytes)
 
-    def samples(self) -> Any:
-        wide: Any = {"low": -3, "high": 9}  # out of range in both directions: clamped
+    def samples(self) -> Iterable[OpSample]:
+        wide: Attributes = {"low": -3, "high": 9}  # out of range in both directions: clamped
         yield sample((5, 3, 2), SampleOperand((4, 2), "i32", **wide), dtypes=EVERY)
         for index in INDICES:
             yield sample((5, 3), SampleOperand((2, 2, 2), index, **wide), dtypes=("f32",))
@@ -135,11 +136,13 @@ class ScatterNd(Card, op="scatter_nd"):
                 result[place] = update if reduction == "set" else _JOIN[reduction](result[place], update.astype(wide))
         return result.astype(x.dtype)
 
-    def build(self, b: Builder, x: Tensor, indices: Any, updates: Any, reduction: str = "set") -> Tensor:
+    def build(self, b: Builder, x: Tensor, indices: TensorLike, updates: TensorLike, reduction: str = "set") -> Tensor:
         operands = (x, tensor_like(b, indices, i32), tensor_like(b, updates, x.dtype))
         return b.emit("scatter_nd", operands, reduction=reduction)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, reduction: str) -> Tensor | None:
+    def jvp(
+        self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, reduction: str
+    ) -> Tensor | None:
         x, indices, updates = operands
         dx, _, du = tangents
         if reduction == "add" and du is None:
@@ -157,7 +160,9 @@ class ScatterNd(Card, op="scatter_nd"):
         ]
         return cast(b, b.scatter_nd(parts[0], indices, parts[1], reduction="add") * shares, x.dtype)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, reduction: str) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, reduction: str
+    ) -> rules.Cotangents:
         (x, indices, updates), (dy,) = operands, cotangents
         if reduction == "add":
             return dy, None, lambda: gathered_or_zero(b, dy, indices)
@@ -182,7 +187,7 @@ class ScatterNd(Card, op="scatter_nd"):
             lambda: cast(b, b.where(update_attains, gathered_or_zero(b, shared, indices), 0.0), x.dtype),
         )
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, reduction: str) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, reduction: str) -> Tensor:
         x, indices, updates = operands
         x, updates = (
             rules.batch(b, v, is_batched, size) for v, is_batched in zip((x, updates), batched[::2], strict=True)
@@ -197,11 +202,11 @@ class ScatterNd(Card, op="scatter_nd"):
         moved = rules.move_axis(b, x, 0, count), indices, rules.move_axis(b, updates, 0, place_axes)
         return rules.move_axis(b, b.emit("scatter_nd", moved, reduction=reduction), count, 0)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(operands[2].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        wide: Any = {"low": -2, "high": 7}  # out of range in both directions: dropped
+    def samples(self) -> Iterable[OpSample]:
+        wide: Attributes = {"low": -2, "high": 7}  # out of range in both directions: dropped
         for reduction in ("set", "add", "mul"):
             yield sample((5, 3), SampleOperand((8, 1), "i32", **wide), (8, 3), reduction=reduction, dtypes=ARITHMETIC)
         for reduction in ("max", "min"):
@@ -263,7 +268,7 @@ def _of_last(b: Builder, dy: Tensor, indices: Tensor) -> Tensor:
     return b.where(_over_slices(b, gathered_or_zero(b, last, indices) == number_of_update, cotangents), cotangents, 0)
 
 
-def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+def _winners(b: Builder, operands: Tensors, y: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
     """Return which elements and updates attain a maximum or minimum `y`, and their equal shares, as in JAX."""
     x, indices, updates = operands
     x_attains, update_attains = x == y, updates == _gathered(b, y, indices)
@@ -272,7 +277,7 @@ def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor
     return (x_attains, update_attains), 1.0 / count
 
 
-def _mul_tangent(b: Builder, operands: Any, du: Tensor) -> Tensor:
+def _mul_tangent(b: Builder, operands: Tensors, du: Tensor) -> Tensor:
     """Return the part of a product's tangent that comes from the updates."""
     x, indices, updates = operands
     moved = _product_of_others(b, x.shape, indices, updates) * statistics_input(b, du)
@@ -280,7 +285,7 @@ def _mul_tangent(b: Builder, operands: Any, du: Tensor) -> Tensor:
     return cast(b, wide * b.scatter_nd(rules.zeros(b, wide.shape), indices, moved, reduction="add"), x.dtype)
 
 
-def _mul_cotangent(b: Builder, operands: Any, dy: Tensor) -> Tensor:
+def _mul_cotangent(b: Builder, operands: Tensors, dy: Tensor) -> Tensor:
     """Return the cotangent of the updates of a product."""
     x, indices, updates = operands
     cofactors = adjoint(b, _product_of_others(b, x.shape, indices, updates))
@@ -307,7 +312,7 @@ def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -
     order = b.argsort(place, axis=0)
     rows = b.gather(b.reshape(statistics_input(b, updates), (number, *slices)), order)
 
-    def step(carry: Any, element: Any) -> Any:
+    def step(carry: tuple[Tensor, Tensor], element: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
         (product_, previous), (row, place_of_row) = carry, element
         before = b.where(place_of_row == previous, product_, 1.0)
         return (before * row, place_of_row), before
@@ -339,20 +344,22 @@ class ScatterAdd(Card, op="scatter_add"):
         zeros = np.zeros((size[0], *updates.shape[indices.ndim :]), updates.dtype)
         return ScatterNd().evaluate(zeros, indices[..., None], updates, reduction="add")
 
-    def build(self, b: Builder, updates: Tensor, indices: Any, size: Any) -> Tensor:
+    def build(self, b: Builder, updates: Tensor, indices: TensorLike, size: ShapeLike) -> Tensor:
         return b.emit("scatter_add", (updates, tensor_like(b, indices, i32)), size=(size,))
 
     linear = ("updates",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, size: tuple[Dim, ...]) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, size: tuple[Dim, ...]
+    ) -> rules.Cotangents:
         indices = operands[1]
         return gathered_or_zero(b, cotangents[0], b.reshape(indices, (*indices.shape.dims, 1))), None
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(operands[0].num_elements, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
-        wide: Any = {"low": -2, "high": 7}
+    def samples(self) -> Iterable[OpSample]:
+        wide: Attributes = {"low": -2, "high": 7}
         numbers = NUMBERS
         yield sample((8, 3), SampleOperand((8,), "i32", **wide), size=(5,), dtypes=numbers)
         yield sample((4, 2), SampleOperand((4, 2), "i64", **wide), size=(5,), dtypes=("f32",))

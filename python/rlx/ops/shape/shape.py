@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, dim, exact_divide, product
 from rlx.ir.dtype import EVERY
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, ShapeLike, Size, TensorLike, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import as_tensors, axes_of, axis_of, broadcast, check_axes, check_axis, common, same_dtype
@@ -23,7 +24,7 @@ from rlx.support.errors import ShapeError
 class _Movement(Card):
     """Ops that only move data."""
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return Cost(0, moved_bytes(operands, results))
 
 
@@ -37,18 +38,20 @@ class Reshape(_Movement, op="reshape"):
     def evaluate(self, x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
         return x.reshape(shape)
 
-    def build(self, b: Builder, x: Tensor, shape: Any) -> Tensor:
+    def build(self, b: Builder, x: Tensor, shape: ShapeLike) -> Tensor:
         return b.emit("reshape", (x,), shape=resolve_shape(x.shape, shape))
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, shape: Any) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, shape: tuple[Dim, ...]
+    ) -> tuple[Tensor]:
         return (b.reshape(cotangents[0], operands[0].shape.dims),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, shape: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, shape: tuple[Dim, ...]) -> Tensor:
         return b.emit("reshape", operands, shape=(size, *shape))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 4), shape=(6, 4), dtypes=EVERY)
         yield sample((2, 3, 4), shape=(2, 2, 6), dtypes=("f32", "bool"))
         yield sample((4,), shape=(1, 4, 1), dtypes=("f32",))
@@ -60,14 +63,15 @@ class Reshape(_Movement, op="reshape"):
         yield sample(("n", "m", 6), shape=("n*m", 6), dtypes=("f32",))
 
 
-def resolve_shape(x: Shape, shape: Any) -> tuple[Dim, ...]:
+def resolve_shape(x: Shape, shape: ShapeLike) -> tuple[Dim, ...]:
     """Return the dimensions of a user's reshape target: integers, symbols, and at most one -1.
 
     Raises:
         ShapeError: -1 occurs twice or cannot be resolved exactly.
     """
-    entries = (
-        list(shape.dims) if isinstance(shape, Shape) else [shape] if isinstance(shape, (int, str)) else list(shape)
+    given: Any = shape
+    entries: list[Any] = (
+        list(shape.dims) if isinstance(shape, Shape) else [shape] if isinstance(shape, (int, str)) else list(given)
     )
     unknown = [i for i, d in enumerate(entries) if isinstance(d, (int, np.integer)) and d == -1]
     if len(unknown) > 1:
@@ -92,19 +96,21 @@ class Transpose(_Movement, op="transpose"):
     def evaluate(self, x: np.ndarray, *, perm: tuple[int, ...]) -> np.ndarray:
         return np.transpose(x, perm)
 
-    def build(self, b: Builder, x: Tensor, perm: Any = None) -> Tensor:
+    def build(self, b: Builder, x: Tensor, perm: Sequence[int] | None = None) -> Tensor:
         axes = range(x.rank - 1, -1, -1) if perm is None else [axis_of(p, x.rank, "perm entry") for p in perm]
         return b.emit("transpose", (x,), perm=tuple(axes))
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, perm: Any) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, perm: tuple[int, ...]
+    ) -> tuple[Tensor]:
         return (b.emit("transpose", cotangents, perm=tuple(perm.index(i) for i in range(len(perm)))),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, perm: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, perm: tuple[int, ...]) -> Tensor:
         return b.emit("transpose", operands, perm=(0, *(p + 1 for p in perm)))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 4), perm=(2, 0, 1), dtypes=EVERY)
         yield sample((3, 4), perm=(1, 0), dtypes=("f32",))
         yield sample((), perm=(), dtypes=("f32",))
@@ -120,30 +126,42 @@ class Narrow(_Movement, op="narrow"):
         check_range(start[0], start[0] + length[0], x.dims[axis], f"axis {axis}")
         return x.with_dims(length[0] if i == axis else d for i, d in enumerate(x.dims))
 
-    def requires(self, x: Shape, *, axis: int, start: Any, length: Any) -> Iterator[tuple[Dim, str]]:
+    def requires(
+        self, x: Shape, *, axis: int, start: tuple[Dim, ...], length: tuple[Dim, ...]
+    ) -> Iterator[tuple[Dim, str]]:
         return range_requirements(start[0], start[0] + length[0], x.dims[axis], axis)
 
     def evaluate(self, x: np.ndarray, *, axis: int, start: tuple[int], length: tuple[int]) -> np.ndarray:
         return np.take(x, range(start[0], start[0] + length[0]), axis)
 
-    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+    def aliases(self, operands: Shapes, results: Shapes, attributes: Attributes) -> list[tuple[int, int] | None]:
         (x,), (start,), (length,) = operands, attributes["start"], attributes["length"]
         starts, limits = [0] * x.rank, list(x.static)
         starts[attributes["axis"]], limits[attributes["axis"]] = start, start + length
         return [_run(x, starts, limits)]
 
-    def build(self, b: Builder, x: Tensor, axis: int, start: Any, length: Any) -> Tensor:
+    def build(self, b: Builder, x: Tensor, axis: int, start: Size, length: Size) -> Tensor:
         return b.emit("narrow", (x,), axis=axis_of(axis, x.rank), start=(start,), length=(length,))
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, start: Any, **_: Any) -> Any:
+    def vjp(
+        self,
+        b: Builder,
+        operands: Tensors,
+        results: Tensors,
+        cotangents: Tensors,
+        *,
+        axis: int,
+        start: tuple[Dim, ...],
+        **_: Any,
+    ) -> rules.Cotangents:
         return (rules.Range(axis, start[0], cotangents[0], operands[0].shape.dims[axis]),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
         return b.emit("narrow", operands, axis=axis + 1, **attributes)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((4, 6), axis=1, start=(2,), length=(3,), dtypes=EVERY)
         yield sample((4, 6), axis=0, start=(0,), length=(4,), dtypes=("f32",))
         yield sample((4, 6), axis=0, start=(4,), length=(0,), dtypes=("f32",))
@@ -180,31 +198,44 @@ class SliceRanges(ArgumentGroup):
 
 
 class Slice(_Movement, op="slice"):
-    def infer(self, x: Shape, *, starts: Any, limits: Any, strides: tuple[int, ...]) -> Shape:
+    def infer(self, x: Shape, *, starts: tuple[Dim, ...], limits: tuple[Dim, ...], strides: tuple[int, ...]) -> Shape:
         if not len(starts) == len(limits) == len(strides) == x.rank:
             raise ShapeError(f"starts, limits and strides need {x.rank} entries each")
         for i in range(x.rank):
             check_range(starts[i], limits[i], x.dims[i], f"axis {i}")
         return x.with_dims((hi - lo + s - 1) // s for lo, hi, s in zip(starts, limits, strides, strict=True))
 
-    def requires(self, x: Shape, *, starts: Any, limits: Any, strides: Any) -> Iterator[tuple[Dim, str]]:
+    def requires(
+        self, x: Shape, *, starts: tuple[Dim, ...], limits: tuple[Dim, ...], strides: tuple[int, ...]
+    ) -> Iterator[tuple[Dim, str]]:
         for axis, (start, limit) in enumerate(zip(starts, limits, strict=True)):
             yield from range_requirements(start, limit, x.dims[axis], axis)
 
-    def evaluate(self, x: np.ndarray, *, starts: Any, limits: Any, strides: Any) -> np.ndarray:
+    def evaluate(
+        self, x: np.ndarray, *, starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]
+    ) -> np.ndarray:
         return x[tuple(slice(lo, hi, s) for lo, hi, s in zip(starts, limits, strides, strict=True))]
 
-    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+    def aliases(self, operands: Shapes, results: Shapes, attributes: Attributes) -> list[tuple[int, int] | None]:
         dense = all(s == 1 for s in attributes["strides"])
         return [_run(operands[0], attributes["starts"], attributes["limits"]) if dense else None]
 
-    def build(self, b: Builder, x: Tensor, starts: Any, limits: Any, strides: Any = None) -> Tensor:
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        starts: Sequence[Size],
+        limits: Sequence[Size],
+        strides: Sequence[int] | None = None,
+    ) -> Tensor:
         strides = (1,) * x.rank if strides is None else tuple(strides)
         return b.emit("slice", (x,), starts=tuple(starts), limits=tuple(limits), strides=strides)
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, ranges: SliceRanges) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, ranges: SliceRanges
+    ) -> rules.Cotangents:
         """Return each element to its original position: insert zeros between the elements, then around them."""
         starts, limits, strides = ranges.starts, ranges.limits, ranges.strides
         dims, (dy,) = operands[0].shape.dims, cotangents
@@ -217,11 +248,11 @@ class Slice(_Movement, op="slice"):
         dy = _cut(b, dy, lengths)
         return (b.pad(dy, [(low, d - high) for low, high, d in zip(starts, limits, dims, strict=True)]),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, ranges: SliceRanges) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, ranges: SliceRanges) -> Tensor:
         starts, limits, strides = (0, *ranges.starts), (size, *ranges.limits), (1, *ranges.strides)
         return b.emit("slice", operands, starts=starts, limits=limits, strides=strides)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((4, 7), starts=(1, 0), limits=(3, 7), strides=(1, 2), dtypes=EVERY)
         yield sample((4, 7), starts=(2, 7), limits=(2, 7), strides=(1, 1), dtypes=("f32",))
         yield sample((9,), starts=(1,), limits=(8,), strides=(3,), dtypes=("f32", "i32"))
@@ -272,12 +303,12 @@ class Concat(_Movement, op="concat"):
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, axis: int) -> np.ndarray:
         return np.concatenate([lhs, rhs], axis)
 
-    def parts(self, operands: Any, attributes: Any) -> list[int | None]:
+    def parts(self, operands: Shapes, attributes: Attributes) -> list[int | None]:
         dims = operands[0].static
         outer = dims[: attributes["axis"]]
         return [0, math.prod(dims)] if all(d == 1 for d in outer) else [None, None]
 
-    def build(self, b: Builder, xs: Any, axis: int = 0) -> Tensor:
+    def build(self, b: Builder, xs: TensorLike | Sequence[TensorLike], axis: int = 0) -> Tensor:
         result, *remaining = common(b, *as_tensors(xs))
         axis = axis_of(axis, result.rank)
         for tensor in remaining:
@@ -286,16 +317,18 @@ class Concat(_Movement, op="concat"):
 
     linear = ("lhs rhs",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axis: int
+    ) -> rules.Cotangents:
         (lhs, rhs), (dy,) = operands, cotangents
         border, rhs_size = lhs.shape.dims[axis], rhs.shape.dims[axis]
         return lambda: b.narrow(dy, axis, 0, border), lambda: b.narrow(dy, axis, border, rhs_size)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int) -> Tensor:
         parts = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         return b.emit("concat", parts, axis=axis + 1)
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3), (2, 4), axis=1, dtypes=EVERY)
         yield sample((2, 3), (1, 3), axis=0, dtypes=("f32", "bool"))
         yield sample((0, 3), (2, 3), axis=0, dtypes=("f32",))
@@ -312,24 +345,27 @@ class Expand(_Movement, op="expand"):
     def evaluate(self, x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
         return np.broadcast_to(x, shape)
 
-    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+    def aliases(self, operands: Shapes, results: Shapes, attributes: Attributes) -> list[tuple[int, int] | None]:
         return [(0, 0) if operands[0].num_elements == results[0].num_elements else None]
 
-    def build(self, b: Builder, x: Any, shape: Any) -> Tensor:
-        entries = list(shape.dims if isinstance(shape, Shape) else shape)
+    def build(self, b: Builder, x: Tensor, shape: ShapeLike) -> Tensor:
+        given: Any = shape
+        entries: list[Any] = list(shape.dims if isinstance(shape, Shape) else given)
         missing = len(entries) - x.rank
         dims = [x.shape.dims[i - missing] if d == -1 and i >= missing else d for i, d in enumerate(entries)]
         return b.emit("expand", (x,), shape=tuple(dims))
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, shape: Any) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, shape: tuple[Dim, ...]
+    ) -> tuple[Tensor]:
         return (rules.unbroadcast(b, cotangents[0], operands[0].shape),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, shape: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, shape: tuple[Dim, ...]) -> Tensor:
         return b.emit("expand", (rules.aligned(b, operands[0], True, len(shape)),), shape=(size, *shape))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((3, 1), shape=(2, 3, 4), dtypes=EVERY)
         yield sample((), shape=(2, 3), dtypes=("f32",))
         yield sample((3,), shape=(3,), dtypes=("f32",))
@@ -350,18 +386,20 @@ class Reverse(_Movement, op="reverse"):
     def evaluate(self, x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
         return np.flip(x, axes)
 
-    def build(self, b: Builder, x: Tensor, axes: Any = None) -> Tensor:
+    def build(self, b: Builder, x: Tensor, axes: int | Sequence[int] | None = None) -> Tensor:
         return b.emit("reverse", (x,), axes=axes_of(axes, x.rank))
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axes: Any) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axes: tuple[int, ...]
+    ) -> tuple[Tensor]:
         return (b.emit("reverse", cotangents, axes=axes),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axes: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axes: tuple[int, ...]) -> Tensor:
         return b.emit("reverse", operands, axes=tuple(a + 1 for a in axes))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         yield sample((2, 5), axes=(1,), dtypes=EVERY)
         yield sample((3, 4, 2), axes=(0, 2), dtypes=("f32",))
         yield sample((3, 4), axes=(), dtypes=("f32",))

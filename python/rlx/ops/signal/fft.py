@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log2
 from typing import Any
@@ -11,13 +12,15 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product, same
 from rlx.ir.dtype import dtype, f32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Flags, Size, TensorLike, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Card, Cost, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.complex import as_complex, as_part
 from rlx.ops.lift import axis_of, check_axis, tensor_like
 from rlx.ops.signal import fourier
 from rlx.support.errors import ShapeError
+from rlx.support.guards import is_integer
 
 # The norm of a transform -> the norm of its adjoint. Both have the same scale.
 _OF_ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
@@ -32,7 +35,7 @@ def _check_length(x: Shape, axis: int) -> None:
         raise ShapeError(f"axis {axis} of {x} is empty: a transform has at least one element")
 
 
-def resize_axis(b: Builder, x: Tensor, n: Any, axis: int) -> Tensor:
+def resize_axis(b: Builder, x: Tensor, n: Dim | None, axis: int) -> Tensor:
     """Return an axis cut or padded with zeros at its end to `n` elements, as in NumPy; unchanged if `n` is None.
 
     Raises:
@@ -41,7 +44,7 @@ def resize_axis(b: Builder, x: Tensor, n: Any, axis: int) -> Tensor:
     if n is None:
         return x
     size = x.shape.dims[axis]
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+    if not is_integer(n) or n < 1:
         raise ShapeError(f"n must be an integer from 1 on, got {n!r:.60}", hint="the axis is given as axis=…")
     if type(size) is not int:
         raise ShapeError(f"n={n} needs a known size of axis {axis}, which is {size}", hint="pad or slice it before")
@@ -103,11 +106,11 @@ class IrfftOptions(ArgumentGroup):
 
 
 class Fft(Card, op="fft"):
-    def infer(self, x: Shape, *, axis: int, **_: Any) -> Shape:
+    def infer(self, x: Shape, *, axis: int, **_: object) -> Shape:
         _check_length(x, axis)
         return x
 
-    def requires(self, x: Shape, *, axis: int, **_: Any) -> list[tuple[Dim, str]]:
+    def requires(self, x: Shape, *, axis: int, **_: object) -> list[tuple[Dim, str]]:
         return _length_requirement(x, axis)
 
     def evaluate(self, x: np.ndarray, *, transform: FftOptions) -> np.ndarray:
@@ -126,7 +129,7 @@ class Fft(Card, op="fft"):
     def build(
         self,
         b: Builder,
-        x: Any,
+        x: TensorLike,
         axis: int = -1,
         inverse: bool = False,
         norm: str | None = "backward",
@@ -139,17 +142,19 @@ class Fft(Card, op="fft"):
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, transform: FftOptions) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, transform: FftOptions
+    ) -> tuple[Tensor]:
         inverse, norm = not transform.inverse, _OF_ADJOINT[transform.norm]
         return (b.emit("fft", cotangents, axis=transform.axis, inverse=inverse, norm=norm),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
         return b.emit("fft", operands, axis=axis + 1, **attributes)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return _cost(operands[0], operands[0].dims[attributes["axis"]], 5, moved_bytes(operands, results))
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
+        return _cost(operands[0], operands[0].dims[int(attributes["axis"])], 5, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for n in (1, 2, 7, 12):
             yield sample((3, n), axis=1)
         yield sample((2, 34, 3), axis=1, norm="ortho")  # two factors
@@ -168,8 +173,9 @@ class Rfft(Card, op="rfft"):
     def requires(self, x: Shape, *, axis: int, norm: str) -> list[tuple[Dim, str]]:
         return _length_requirement(x, axis)
 
-    def evaluate(self, x: np.ndarray, *, axis: int, norm: Any) -> np.ndarray:
-        return np.fft.rfft(x.astype(np.float64), axis=axis, norm=norm).astype(dtype(x.dtype).complex.numpy)
+    def evaluate(self, x: np.ndarray, *, axis: int, norm: str) -> np.ndarray:
+        kind: Any = norm
+        return np.fft.rfft(x.astype(np.float64), axis=axis, norm=kind).astype(dtype(x.dtype).complex.numpy)
 
     def decompose(self, b: Builder, x: Tensor, *, axis: int, norm: str) -> Tensor:
         n, rows = x.shape.dims[axis], _Rows(b, x.shape.dims, axis)
@@ -182,7 +188,7 @@ class Rfft(Card, op="rfft"):
         return b.complex(rows.restored(parts[0]), rows.restored(parts[1]))
 
     def build(
-        self, b: Builder, x: Any, axis: int = -1, norm: str | None = "backward", *, n: int | None = None
+        self, b: Builder, x: TensorLike, axis: int = -1, norm: str | None = "backward", *, n: int | None = None
     ) -> Tensor:
         x = tensor_like(b, x, f32)
         if x.dtype.is_complex:
@@ -193,7 +199,9 @@ class Rfft(Card, op="rfft"):
 
     linear = ("x",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, norm: str) -> tuple[Tensor]:
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, axis: int, norm: str
+    ) -> tuple[Tensor]:
         """Return the cotangent.
 
         `irfft` counts elements that represent two frequencies twice, but in the cotangent they count once.
@@ -203,13 +211,13 @@ class Rfft(Card, op="rfft"):
         halved = dy * (1.0 / fourier.multiplicities(b, n, x.rank - 1 - axis, x.dtype))
         return (b.emit("irfft", (halved,), axis=axis, length=(n,), norm=_OF_ADJOINT[norm]),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, norm: str) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, norm: str) -> Tensor:
         return b.emit("rfft", operands, axis=axis + 1, norm=norm)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return _cost(operands[0], operands[0].dims[attributes["axis"]], 2.5, moved_bytes(operands, results))
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
+        return _cost(operands[0], operands[0].dims[int(attributes["axis"])], 2.5, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for n in (1, 2, 9):
             yield sample((3, n), axis=1)
         yield sample((2, 36, 3), axis=1, norm="ortho")
@@ -239,8 +247,9 @@ class Irfft(Card, op="irfft"):
     def requires(self, x: Shape, *, axis: int, length: tuple[Dim, ...], norm: str) -> list[tuple[Dim, str]]:
         return [(length[0] - 1, f"length {length[0]} is not positive")]
 
-    def evaluate(self, x: np.ndarray, *, axis: int, length: tuple[int, ...], norm: Any) -> np.ndarray:
-        return np.fft.irfft(x.astype(np.complex128), n=length[0], axis=axis, norm=norm).astype(np.real(x).dtype)
+    def evaluate(self, x: np.ndarray, *, axis: int, length: tuple[int, ...], norm: str) -> np.ndarray:
+        kind: Any = norm
+        return np.fft.irfft(x.astype(np.complex128), n=length[0], axis=axis, norm=kind).astype(np.real(x).dtype)
 
     def decompose(self, b: Builder, x: Tensor, *, transform: IrfftOptions) -> Tensor:
         (n,), rows = transform.length, _Rows(b, x.shape.dims, transform.axis)
@@ -249,7 +258,9 @@ class Irfft(Card, op="irfft"):
             return rows.restored(fourier.real_inverse(b, parts, n, n**power))
         return rows.restored(fourier.unknown_real_inverse(b, parts, n, power))
 
-    def build(self, b: Builder, x: Any, length: Any = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+    def build(
+        self, b: Builder, x: TensorLike, length: Size | None = None, axis: int = -1, norm: str | None = "backward"
+    ) -> Tensor:
         x = as_complex(b, x)
         axis = axis_of(axis, x.rank)
         if length is None:
@@ -259,19 +270,19 @@ class Irfft(Card, op="irfft"):
     linear = ("x",)
 
     def vjp(
-        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, transform: IrfftOptions
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, transform: IrfftOptions
     ) -> tuple[Tensor]:
         axis, (length,) = transform.axis, transform.length
         spectrum = b.emit("rfft", cotangents, axis=axis, norm=_OF_ADJOINT[transform.norm])
         return (spectrum * fourier.multiplicities(b, length, spectrum.rank - 1 - axis, spectrum.dtype.part),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
         return b.emit("irfft", operands, axis=axis + 1, **attributes)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
         return _cost(results[0], attributes["length"][0], 2.5, moved_bytes(operands, results))
 
-    def samples(self) -> Any:
+    def samples(self) -> Iterable[OpSample]:
         for n in (1, 2, 3, 9):
             yield sample((3, n // 2 + 1), axis=1, length=(n,))
         yield sample((2, 19, 3), axis=1, length=(36,), norm="ortho")

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import isqrt
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
@@ -60,7 +60,7 @@ def convolution_length(least: int) -> int:
     return min((n for n in lengths if n >= least), key=lambda n: n * _cheapest(n)[0])
 
 
-def roots(n: int, exponents: Any) -> np.ndarray:
+def roots(n: int, exponents: npt.ArrayLike) -> np.ndarray:
     """Return `exp(-2πi·e/n)` for integers e."""
     return np.exp(-2j * np.pi * (np.asarray(exponents, np.int64) % n) / n)
 

@@ -24,7 +24,7 @@ _FREE = ("tensor.empty", "arith.constant", "linalg.fill")
 class Bindings(IreePass, name="rlx-iree-bindings"):
     """Split chains of ops that IREE would fuse into a kernel with too many tensors, by storing intermediate tensors."""
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         _split_chains(module)
         for op in every(module, lambda op: len(op.regions) > 0 and not op.name.startswith("linalg.")):
             for region in op.regions:

@@ -27,7 +27,7 @@ _COUNT = "hal.devices.count"
 class Branches(IreePass, name="rlx-iree-branches"):
     """Convert `scf` loops and `scf.if` of functions to branches between blocks, for IREE, except inside other ops."""
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         for function in bodies(module):
             _to_branches(function)
 

@@ -42,7 +42,7 @@ class Emulate(Pass, name="rlx-iree-emulate"):
         (), "what is emulated: bf16 (rounding to it), f16 (conversions), fma, truncation"
     )
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         unknown = sorted({*self.instructions} - {*EMULATED})
         if unknown:
             raise PassError(f"instructions are some of {', '.join(EMULATED)}, not {', '.join(unknown)}")

@@ -38,7 +38,7 @@ class Globals(IreePass, name="rlx-iree-globals"):
     The results of functions of rlx-outline-weights are globals as well; rlx-iree-initializers stores them.
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         globals_ = _ModuleGlobals(module)
         for function in bodies(module):
             _rewrite(function, globals_)

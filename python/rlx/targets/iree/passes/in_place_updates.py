@@ -31,7 +31,7 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
     another state: those that have other stores, and those whose value is stored in another state.
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         functions = bodies(module)
         kernels = _valid_kernels([f for f in functions if not f.name.value.startswith((GETTER, SETTER))])
         if kernels:

@@ -20,7 +20,7 @@ class Initializers(IreePass, name="rlx-iree-initializers"):
     binding capacity").
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         others = [function for function in bodies(module) if not prepares(function)]
         for function in filter(prepares, bodies(module) if others else ()):
             _initialize(function, mlir.ir.InsertionPoint(others[0]))

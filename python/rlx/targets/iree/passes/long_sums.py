@@ -30,7 +30,7 @@ class LongSums(Pass, name="rlx-iree-long-sums"):
     shortest: int = option(1024, "the fewest elements of a sum that is accumulated in f64", least=1)
     shortest_product: int = option(65536, "the fewest products of a sum that is accumulated in f64", least=1)
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         for op in every(module, lambda op: _is_sum(op) and _is_narrow(op)):
             if op.name in _PRODUCTS:
                 if self.shortest_product <= _size(op.operands[0], op.operands[0].type.rank - 1) < inf:

@@ -18,7 +18,7 @@ from rlx.targets.iree.passes.sizes import is_inside
 class LoopSlices(IreePass, name="rlx-iree-loop-slices"):
     """Write tensors to memory before a loop if its steps read slices of them, for IREE."""
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         for loop in reversed(every(module, lambda op: op.name == "scf.for")):  # outer loops first
             _compute_before(loop)
 

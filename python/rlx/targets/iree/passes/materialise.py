@@ -31,7 +31,7 @@ _CHEAP = ("math.absf", "math.sqrt", "math.roundeven", "math.floor", "math.ceil",
 class Materialise(IreePass, name="rlx-iree-materialise"):
     """Write tensors to memory that IREE would fuse incorrectly or compute several times."""
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         loops = every(module, lambda op: op.name.startswith("linalg."))
         materialised = [
             op

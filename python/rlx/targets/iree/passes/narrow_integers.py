@@ -31,7 +31,7 @@ _NARROW = ("i8", "i16")
 class NarrowIntegers(Pass, name="rlx-iree-narrow-integers"):
     """Compute with 8-bit and 16-bit integers in i32 where the VM reads their upper bits, and expand popcount."""
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         for op in every(module, lambda op: _is_wrong(op) and is_free(op)):
             with op.location, mlir.ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(_replacement(op))

@@ -35,7 +35,7 @@ class QuantisedProducts(IreePass, name="rlx-iree-quantised-products"):
 
     unsigned: bool = option(False, "whether the CPU multiplies unsigned by signed bytes")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         made, shared = False, dict[Any, Any]()
         for op in every(module, _is_product_of_bytes):
             weights_first = is_constant(op.operands[0]) and not is_constant(op.operands[1])

@@ -25,7 +25,7 @@ class RoundProducts(Pass, name="rlx-iree-round-products"):
     and the roundings of these sums.
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         for op in every(module, lambda op: op.name in _RULES and _is_elementwise(op)):
             with op.location, mlir.ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(_RULES[op.name](*op.operands))

@@ -30,7 +30,7 @@ _BODY = [
 class Scatter(IreePass, name="rlx-iree-scatter"):
     """Replace every loop that combines rows with rows of a table, at positions in a list, by one op, for IREE."""
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         for op in every(module, lambda op: op.name == "scf.for"):
             loop = _matched(op)
             if loop is not None:

@@ -20,7 +20,7 @@ class SetDevice(IreePass, name="rlx-iree-set-device"):
 
     targets: str = option("", "the attribute `hal.device.targets`")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         module.operation.attributes["hal.device.targets"] = self._parsed()
 
     def _parsed(self) -> Any:

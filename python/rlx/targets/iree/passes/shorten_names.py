@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rlx import mlir
 from rlx.ir.op.signature import bodies
@@ -19,6 +18,6 @@ class ShortenNames(Pass, name="rlx-iree-shorten-names", exact=True, idempotent=T
     that no other function refers to the name yet.
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         for function in bodies(module):
             function.attributes["sym_name"] = mlir.ir.StringAttr.get(exported_name(function.name.value))

@@ -26,7 +26,7 @@ _MOVES = (
 class Splats(IreePass, name="rlx-iree-splats"):
     """Make reductions of splat tensors read them from memory, for IREE."""
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         known: dict[Any, bool] = {}
         for op in every(module, reduces):
             inputs = list(op.operands)[: len(op.operands) - len(op.results)]

@@ -26,7 +26,7 @@ class WideComplex(IreePass, name="rlx-iree-wide-complex"):
     The pair is the last axis. A fill with the initial value of a reduction is unchanged, because it is part of the kernel.
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         rules: dict[str, Callable[[Any], None]] = {
             "arith.constant": _constant,
             "linalg.fill": _fill,
