@@ -1,6 +1,6 @@
 """Layers with the names and argument order of PyTorch: convolutions, norms without parameters, dropout, attention."""
 
-# What users give is checked here.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 
 from __future__ import annotations

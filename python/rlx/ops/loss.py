@@ -1,6 +1,6 @@
 """Losses in forms that neither overflow nor cancel. f16 and bf16 are computed in f32 and rounded once."""
 
-# What users give is checked here.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pooling functions with their usual names: dilated, with `ceil_mode`, with indices, adaptive. They use `pool` and gathers."""
 
-# What users give is checked here.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Classification of numbers, rounding, signs and remainders: exact functions that are composed of other ops."""
 
-# What users give is checked here.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Regression, embedding and distribution losses with PyTorch's names and arguments."""
 
-# What users give is checked here.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 
 from __future__ import annotations

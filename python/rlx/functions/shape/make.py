@@ -1,6 +1,6 @@
 """Tensor creation from sizes and numbers: NumPy's `zeros`, `arange`, `eye`, `diag` and others."""
 
-# What users give is checked here.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The op that represents every user-registered op; see `rlx.CustomOp`."""
 
-# What users give is checked here.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Convolution in one, two or three dimensions."""
 
-# What users give is checked here.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 
 from __future__ import annotations
