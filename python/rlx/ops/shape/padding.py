@@ -12,7 +12,7 @@ from rlx.ir.dims.dim import Dim, DimExpr, dim
 from rlx.ir.dtype import EVERY, WITH_ZERO
 from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.graph.typing import Flags, Tensors
+from rlx.ir.graph.typing import Flags, Size, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
