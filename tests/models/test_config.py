@@ -87,7 +87,7 @@ VALUES = (0, -1, 1 << 24, 1 << 70, 1.5, 1e-320, 1e300, float("nan"), "x", None, 
 @drawn(
     "name",
     ["bert", "roberta", "distilbert", "mpnet", "modernbert", "vit", "llama_yarn", "gemma2", "qwen2"],
-    of_each=4,
+    of_each=2,
 )
 def test_fields_of_other_kinds(tmp_path: Path, name: str, seed: int) -> None:
     """For any value of a field, the folder is refused with an `Error`, or its graph can be built."""

@@ -80,7 +80,7 @@ def test_trains_and_infers() -> None:
     g.set_outputs({"mse": g.mean(error * error)})
     assert {a.name for a in g.states} == {n for n in NAMES if "running" in n} | {"nn/calls"}
     start = {n: v + (np.float32(3) if "running_mean" in n else 0) for n, v in net.init(2).items()}
-    step = rlx.train.TrainStep(g, rlx.train.Adam(0.02), params=start, threads=1)
+    step = rlx.train.TrainStep(g, rlx.train.Adam(0.02), params=start, device="xla")
     assert step.state()["blocks.0.norm.running_mean"].tolist() == [3.0] * 4
     losses = [entry["loss"] for entry in rlx.train.fit(step, [{"x": X, "y": Y}], steps=150)]
     assert losses[-1] < 0.2 * losses[0]

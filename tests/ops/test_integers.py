@@ -14,6 +14,7 @@ import pytest
 
 import rlx
 from rlx.dialect.dtypes import GROUPS
+from tests.drawing import drawn
 
 Call = Callable[..., Any]
 INTEGERS = ("bool", *GROUPS["integers"])
@@ -113,7 +114,7 @@ def _evaluated(call: Call, arrays: list[np.ndarray]) -> np.ndarray:
         return np.asarray(call(rlx.ops, *(rlx.ops.constant(a) for a in arrays)))
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@drawn("name", INTEGERS, of_each=4)
 def test_integers_count_as_the_floats_that_they_are(name: str) -> None:
     arrays = [_array(name, 0), _array(name, 1)]
     for function, (count, call) in CALLS.items():

@@ -315,7 +315,7 @@ def test_the_size_of_a_negated_unsigned_integer() -> None:
     check(_Maker(894).g, 894, *_PIPELINES)
 
 
-@drawn("number", range(60), of_each=4)
+@drawn("number", range(60), of_each=3)
 def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> None:
     made_from, inlined = graph_seed(seed, number), "rlx-lower-control-flow"
     pipelines = (

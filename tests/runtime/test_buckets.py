@@ -79,7 +79,7 @@ def _check(compiled: Any, g: rlx.Graph, weights: Mapping[str, np.ndarray], **siz
 
 
 @drawn("device", [rlx.Device.CPU, rlx.Device.XLA])
-@pytest.mark.parametrize("make", [encoder, decoder])
+@drawn("make", [encoder, decoder])
 def test_bound_bucketed_and_dynamic(make: Any, device: Any) -> None:
     g, session = make(), rlx.Session(device)
     weights = _weights(g)

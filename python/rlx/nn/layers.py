@@ -69,7 +69,7 @@ class Linear(Module):
 
 
 def _plus(y: Tensor, bias: Parameter | None) -> Tensor:
-    return y if bias is None else y + bias
+    return y if bias is None else y.builder.add(y, bias)
 
 
 class Embedding(Module):

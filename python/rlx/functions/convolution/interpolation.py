@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import ShapeLike, TensorLike
@@ -14,7 +16,7 @@ def interpolate(
     b: Builder,
     x: TensorLike,
     size: ShapeLike | None = None,
-    scale_factor: TensorLike | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     *,
