@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests.drawing import SEED, Call, command, draw, is_drawn, number_of_seed
 
@@ -28,6 +29,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # that the examples depend only on the seed.
 settings.register_profile("rlx", deadline=None, database=None)
 settings.load_profile("rlx")
+# Hypothesis also draws constants of all imported modules: examples would depend on the other tests of the process.
+# Reading the modules takes seconds.
+providers._get_local_constants = lambda: providers._local_constants
 
 _SEED = pytest.StashKey[int]()
 
