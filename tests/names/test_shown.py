@@ -63,6 +63,11 @@ OTHERS = {
             ),
             *("targets.fpga.lower.layer:StreamLayer", "passes.fusion.cost:Estimate", "passes.instruments:Statistics"),
             *("passes.instruments:Timing", "report.roofline:MachineLimits", "runtime.session:Session"),
+            "passes.simplification.algebra:AlgebraicIdentity",
+            *(
+                f"passes.simplification.expressions:{c}"
+                for c in ("AnyNumber", "Application", "Limit", "Literal", "Variable")
+            ),
         ],
         _CLOSED,
     ),
@@ -96,6 +101,7 @@ OTHERS = {
         ],
         _PARSED,
     ),
+    "targets.artifacts.buckets:Buckets": "names of symbols, which are identifiers",
     "cli.common:FilePosition": "a part of a diagnostic, which is printed as a whole",
 }
 

@@ -263,7 +263,7 @@ def test_a_removed_function_and_changed_arguments_are_reported() -> None:
 
 
 def test_a_pass_that_changes_results_on_purpose_is_noted() -> None:
-    class Gradient(Probe):
+    class Gradient(Probe, abstract=True):
         """Gives another function."""
 
         preserves_results = False

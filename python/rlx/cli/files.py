@@ -125,9 +125,11 @@ def check_outputs(arguments: Namespace) -> None:
     ]
     for i, (name, path) in enumerate(named):
         for other, source in named[:i] if name in OUTPUTS else ():
+            if other == name:  # the command knows what it writes to the files of one argument
+                continue
             if os.path.realpath(path) == os.path.realpath(source) or _is_same_file(path, source):
-                role = "is also an input" if other in INPUTS else "is written twice"
-                raise Error(f"--{name.replace('_', '-')}={path} {role}, {_option(other)}", hint="name another file")
+                role = "an input" if other in INPUTS else "an output"
+                raise Error(f"{_option(name)}={path} is also {role}, {_option(other)}", hint="name another file")
 
 
 def _option(name: str) -> str:

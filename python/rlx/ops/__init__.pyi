@@ -344,7 +344,7 @@ def dot_general(lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int]
 def dropout(x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
     """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
-def dynamic_slice(x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Size]) -> Tensor:
+def dynamic_slice(x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
     """JAX's `dynamic_slice`: a slice whose starts may be tensors."""
 
 def dynamic_slice_in_dim(x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
@@ -620,7 +620,7 @@ def instance_norm(x: TensorLike, scale: TensorLike | Sequence[float] | None = ..
 def interp(x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
     """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
 
-def interpolate(x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
+def interpolate(x: TensorLike, size: ShapeLike | None = ..., scale_factor: float | Sequence[float] | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
     """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
 def inv(a: TensorLike) -> Tensor:

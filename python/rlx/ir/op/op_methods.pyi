@@ -259,7 +259,7 @@ class TensorMethods(Operators):
     def dropout(self, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
         """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
-    def dynamic_slice(self, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Size]) -> Tensor:
+    def dynamic_slice(self, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
         """JAX's `dynamic_slice`: a slice whose starts may be tensors."""
 
     def dynamic_slice_in_dim(self, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
@@ -463,7 +463,7 @@ class TensorMethods(Operators):
     def interp(self, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
         """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
 
-    def interpolate(self, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
+    def interpolate(self, size: ShapeLike | None = ..., scale_factor: float | Sequence[float] | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
         """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
     def irfft(self, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1319,7 +1319,7 @@ class OpMethods:
     def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:  # rlx/functions/layers.py: dropout
         """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
-    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Size]) -> Tensor:  # rlx/functions/shape/along.py: dynamic_slice
+    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:  # rlx/functions/shape/along.py: dynamic_slice
         """JAX's `dynamic_slice`: a slice whose starts may be tensors."""
 
     def dynamic_slice_in_dim(self, x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:  # rlx/functions/shape/along.py: dynamic_slice_in_dim
@@ -1595,7 +1595,7 @@ class OpMethods:
     def interp(self, x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:  # rlx/functions/reduction/search.py: interp
         """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
 
-    def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:  # rlx/functions/convolution/interpolation.py: interpolate
+    def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: float | Sequence[float] | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:  # rlx/functions/convolution/interpolation.py: interpolate
         """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
     def inv(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: inv

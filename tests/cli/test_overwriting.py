@@ -1,0 +1,59 @@
+"""No command overwrites a file that it reads."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+from rlx.cli.files import INPUTS, OUTPUTS
+from rlx.cli.main import COMMANDS, main
+
+CALLS = [
+    ("compile", "in.mlir", "--params=w.safetensors", "-o"),
+    ("compile", "in.mlir", "--params=w.safetensors", "-o", "out", "--params-file"),
+    ("tune", "in.mlir", "--params=w.safetensors", "-o"),
+    ("quantize", "in.mlir", "--params=w.safetensors", "-o"),
+    ("inspect", "in.mlir", "--svg"),
+    ("inspect", "in.mlir", "--html"),
+    ("profile", "in.mlir", "--trace"),
+    ("run", "in.mlir", "--params=w.safetensors", "--save"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=" ".join)
+def test_an_input_is_not_overwritten(
+    call: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inputs = [name for name in ("in.mlir", "w.safetensors") if any(name in word for word in call)]
+    for name in inputs:
+        Path(name).write_text("text")
+    for name in inputs:
+        os.link(name, f"linked-{name}")
+        for output in (name, f"./{name}", str(tmp_path / name), f"linked-{name}"):
+            assert main([*call, output]) == 1
+            assert f"={output} is also an input" in capsys.readouterr().err
+            assert Path(name).read_text() == "text"
+
+
+def test_no_file_is_written_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "out"
+    assert main(["compile", "in.mlir", "-o", str(output), f"--params-file={output}"]) == 1
+    assert f"--params-file={output} is also an output, --output" in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_every_argument_that_names_a_file_is_checked() -> None:
+    unknown: list[str] = []
+    for command in COMMANDS:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"rlx.cli.{command}").add_arguments(parser)
+        for action in parser._actions:
+            names_file = any(word in str(action.metavar) for word in ("FILE", "OUT"))
+            if names_file and action.dest not in (*INPUTS, *OUTPUTS):
+                unknown.append(f"{command} {action.dest} {action.metavar}")
+    assert not unknown
