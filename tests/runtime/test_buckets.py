@@ -246,6 +246,27 @@ def test_an_error_of_loading_leaves_donated_arrays() -> None:
     assert program.run({"x": x})[0].tolist() == [6, 12] and x.is_donated
 
 
+def test_an_error_of_sizes_leaves_donated_arrays() -> None:
+    """Every check of sizes comes before the donation: by symbols, by buckets, and by requirements of ops."""
+    g: Any = rlx.Graph("windows")
+    x, y = (g.input(name, ("n", "m"), donate=True) for name in "xy")
+    g.set_outputs({"y": g.narrow(x + y, 1, 0, 3)})
+    source: Any = rlx.Graph("source")
+    source.set_outputs({"y": source.input("x", ("n", "m")) * 2.0})
+    arrays = rlx.Session().compile(source)
+    for buckets in (None, {"n": [2, 4]}):
+        program = rlx.Session().compile(g, buckets=buckets)
+        cases = [((2, 3), (1, 3), "symbol 'n'"), ((2, 2), (2, 2), "narrow")]
+        if buckets:
+            cases.append(((5, 3), (5, 3), "n = 5 is larger than the largest bucket"))
+        for shape, other, message in cases:
+            for run in (program.run, program.run_async, program.run_device):
+                (x,) = arrays.run_device({"x": np.ones(shape, np.float32)})
+                with pytest.raises(rlx.ShapeError, match=message):
+                    run({"x": x, "y": np.ones(other, np.float32)})
+                assert not x.is_donated
+
+
 def test_sizes_that_cannot_be_padded_are_refused() -> None:
     g = rlx.Graph()
     x = g.input("x", ("n",))

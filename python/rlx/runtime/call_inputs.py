@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from rlx.ir.interface import Argument, Requirement, argument_array, bind_symbols, check_argument
+from rlx.ir.interface import Argument, argument_array, bind_symbols, check_argument
 from rlx.ir.python_values import given_array
 from rlx.runtime.device_array import DeviceArray
 from rlx.support.errors import Error
@@ -21,12 +21,12 @@ class CallInputs:
 
     Attributes:
         arguments: The inputs, in order.
+        check_sizes: Raises an error if the function does not take these sizes of the symbols.
     """
 
-    def __init__(self, signature: Signature, requirements: Sequence[Any] = ()):
-        self.arguments = signature.of_kind("input")
+    def __init__(self, signature: Signature, check_sizes: Callable[[Mapping[str, int]], None]):
+        self.arguments, self.check_sizes = signature.of_kind("input"), check_sizes
         self._params = {a.name for a in signature.of_kind("param")}
-        self._requirements = [Requirement.from_json(r) for r in requirements]
         # Data for checking a call without attribute look-ups: name, dtype, static shape or None.
         self._checks = [
             (a.name, a.shape.dtype.numpy, a.shape.static if a.shape.is_static else None, a) for a in self.arguments
@@ -42,8 +42,8 @@ class CallInputs:
             for_device: Whether the program accepts arrays on its device unchanged; otherwise all are NumPy arrays.
 
         Raises:
-            Error: An input is missing, unknown, or of the wrong shape or dtype, or a donated one is passed twice. Then
-                none has been donated.
+            Error: An input is missing, unknown, or of the wrong shape or dtype, a donated one is passed twice, or the
+                function does not take the sizes. Then none has been donated.
         """
         if inputs is None:
             inputs = {}
@@ -74,9 +74,7 @@ class CallInputs:
         if len(inputs) != len(arrays):
             raise _unknown_input(inputs, self.arguments, self._params)
         if self._has_symbols:
-            sizes = bind_symbols([(a, array.shape) for a, array in zip(self.arguments, arrays, strict=True)])
-            for requirement in self._requirements:
-                requirement.check(sizes)
+            self.check_sizes(bind_symbols([(a, array.shape) for a, array in zip(self.arguments, arrays, strict=True)]))
         if self._donates:  # donate only after all checks have passed
             self._donate(arrays, on_device or {}, for_device)
         return arrays

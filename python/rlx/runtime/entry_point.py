@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
-from rlx.ir.interface import Output
+from rlx.ir.interface import Output, Requirement
 from rlx.runtime.arguments import checked_threads
 from rlx.runtime.call_inputs import CallInputs
 from rlx.runtime.device_array import DeviceArray
@@ -45,7 +46,8 @@ class CompiledFunction:
     def __init__(self, artifact: Artifact, *, threads: int | None = None, compilation: Compilation | None = None):
         self.artifact, self.threads, self.compilation = artifact, checked_threads(threads), compilation
         signature = artifact.signature
-        self.inputs = CallInputs(signature, artifact.info.get("requirements", ()))
+        requirements = [Requirement.from_json(r) for r in artifact.info.get("requirements", ())]
+        self.inputs = CallInputs(signature, partial(_check_requirements, requirements))
         self.params = tuple(a.name for a in signature.of_kind("param"))
         self.states = tuple(a.name for a in signature.of_kind("state"))
 
@@ -100,7 +102,10 @@ class EntryPoint:
         self, signature: Signature, functions: Mapping[Sizes, CompiledFunction], buckets: Buckets | None = None
     ):
         self.signature, self.functions, self.buckets = signature, functions, buckets
-        self.inputs = functions[()].inputs if buckets is None else CallInputs(signature)
+        if buckets is None:
+            self.inputs = functions[()].inputs
+        else:
+            self.inputs = CallInputs(signature, partial(_check_bucket_sizes, functions, buckets))
         # An input and its axis with the real size of each bucketed symbol.
         self._axes = {
             symbol: next(
@@ -174,6 +179,23 @@ class EntryPoint:
         }
         function = self.functions[chosen]
         return PaddedCall(function, function.inputs.arrays(padded), self.signature.outputs, sizes)
+
+
+def _check_requirements(requirements: Sequence[Requirement], sizes: Mapping[str, int]) -> None:
+    for requirement in requirements:
+        requirement.check(sizes)
+
+
+def _check_bucket_sizes(
+    functions: Mapping[Sizes, CompiledFunction], buckets: Buckets, sizes: Mapping[str, int]
+) -> None:
+    """Check that there is a bucket for some sizes, and that its function takes those of the other symbols.
+
+    Raises:
+        Error: There is none, or it does not.
+    """
+    chosen = buckets.choose({symbol: sizes[symbol] for symbol in buckets.sizes})
+    functions[chosen].inputs.check_sizes(sizes)
 
 
 def kept_arrays(inputs: CallInputs, values: Mapping[str, Any] | None, arrays: Sequence[Any]) -> list[Any]:
