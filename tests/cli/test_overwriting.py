@@ -21,6 +21,9 @@ CALLS = [
     ("inspect", "in.mlir", "--html"),
     ("profile", "in.mlir", "--trace"),
     ("run", "in.mlir", "--params=w.safetensors", "--save"),
+    ("run", "in.mlir", "--input=x=@x.npy", "--save"),
+    ("run", "in.mlir", "--param=w=@x.npy", "--save"),
+    ("inspect", "in.mlir", "--input=x=@x.npy", "--html"),
 ]
 
 
@@ -29,7 +32,7 @@ def test_an_input_is_not_overwritten(
     call: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    inputs = [name for name in ("in.mlir", "w.safetensors") if any(name in word for word in call)]
+    inputs = [name for name in ("in.mlir", "w.safetensors", "x.npy") if any(name in word for word in call)]
     for name in inputs:
         Path(name).write_text("text")
     for name in inputs:

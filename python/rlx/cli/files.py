@@ -107,7 +107,7 @@ def _graph(data: Any, path: str, function: str | None) -> Graph:
     return graph_of(module, function)
 
 
-# The arguments of commands that name files to read and files or folders to write. An entry may be NAME=FILE.
+# The arguments of commands that name files to read and files or folders to write. An entry may be NAME=FILE or NAME=@FILE.
 INPUTS = ("file", "params", "data", "record", "input", "param", "load")
 OUTPUTS = ("output", "params_file", "output_params", "save_record", "svg", "html", "memory_svg", "trace", "save")
 
@@ -144,7 +144,7 @@ def _paths(value: object) -> Iterator[str]:
     elif isinstance(value, str) and value != "-":
         yield value
         if "=" in value:
-            yield value.partition("=")[2]
+            yield value.partition("=")[2].removeprefix("@")
 
 
 def _is_same_file(a: str, b: str) -> bool:
