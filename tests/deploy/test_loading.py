@@ -191,8 +191,8 @@ def test_what_cannot_be_in_one_file(programs: dict[str, rlx.Program], tmp_path: 
         (lambda: program.save(path, program), r"two programs for cpu \(x86-64-v2\)"),
         (lambda: program.save(path, product()), "expected a compiled program, got Graph"),
         (lambda: wider.save(path, params=True), "1 parameters are not set: 'w'"),
-        (lambda: program.save(path, params_file=tmp_path / "p.rlxa"), "under another name"),
-        (lambda: program.save(path, params_file=tmp_path / "a" / "p.irpa"), "is to lie beside"),
+        (lambda: program.save(path, params_file=tmp_path / "p.rlxa"), "is the file of the program"),
+        (lambda: program.save(path, params_file=tmp_path / "a" / "p.irpa"), "must be in the same folder"),
         (lambda: program.save(path, params_file=""), "expected the path of a file"),
     ]
     for call, message in cases:
@@ -217,9 +217,9 @@ def test_two_files_are_written_or_none(programs: dict[str, rlx.Program], tmp_pat
     other = rlx.load(path)
     other.set_param("w", W * 2)
     cases = [
-        (path, tmp_path / "symbolic.irpa", "under another name"),
-        (path, tmp_path / "hard.irpa", "under another name"),
-        (tmp_path / "link.rlxa", beside, "under another name"),
+        (path, tmp_path / "symbolic.irpa", "is the file of the program"),
+        (path, tmp_path / "hard.irpa", "is the file of the program"),
+        (tmp_path / "link.rlxa", beside, "is the file of the program"),
         (tmp_path / "folder", beside, "cannot write"),
         (path, tmp_path / "folder", "cannot write"),
     ]

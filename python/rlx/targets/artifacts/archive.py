@@ -27,8 +27,8 @@ from rlx.targets.artifacts import fields, parameters
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.buckets import MOST_BUCKETS
 from rlx.targets.artifacts.container import members_of, pack_archive, write
-from rlx.targets.artifacts.entry import ENTRY, MOST_PROGRAMS, StoredEntry, member, programs_of, unchanged
-from rlx.targets.artifacts.fields import integer, list_of, name
+from rlx.targets.artifacts.entry import ENTRY, MOST_PROGRAMS, StoredEntry, member, programs_of
+from rlx.targets.artifacts.fields import integer, list_of, name, unchanged
 from rlx.targets.artifacts.parameters import Parameters, check
 from rlx.targets.artifacts.signature import Signature, shared_arguments
 from rlx.targets.hashes import check_sha256
@@ -208,8 +208,11 @@ def check_beside(path: str | os.PathLike[str], params_file: str | os.PathLike[st
     same = os.path.realpath(target) == os.path.realpath(beside)
     with contextlib.suppress(OSError):
         same = same or os.path.samefile(target, beside)  # hard links, and file systems that ignore case
-    if same or target.absolute().parent != beside.absolute().parent:
-        raise Error(f"{beside} is to lie beside {target}, under another name", hint=f"write it to {target.parent}")
+    if same:
+        raise Error(f"{beside} is the file of the program, {target}", hint="name another file for the parameters")
+    if target.absolute().parent != beside.absolute().parent:
+        hint = f"write it to {target.absolute().parent}"
+        raise Error(f"{beside} must be in the same folder as {target}", hint=hint)
     return beside.name
 
 

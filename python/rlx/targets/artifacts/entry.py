@@ -9,10 +9,9 @@ from typing import Any
 
 from rlx.ir.interface import Argument, Output
 from rlx.support.errors import Error, ExecutionError
-from rlx.targets.artifacts import fields
 from rlx.targets.artifacts.artifact import Artifact, NoBackEndError, check_header
 from rlx.targets.artifacts.buckets import MOST_BUCKETS, Buckets, Sizes
-from rlx.targets.artifacts.fields import integer, list_of, name, optional, record
+from rlx.targets.artifacts.fields import integer, list_of, mapping, name, optional, record, unchanged
 from rlx.targets.artifacts.parameters import Parameters
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.protocol import Judging
@@ -284,23 +283,12 @@ def member(index: int, entry: str | None, target: str, arch: str) -> str:
     return f"programs/{index}-" + re.sub(r"[^A-Za-z0-9_-]", "_", words)[:60]
 
 
-def unchanged(value: Any, what: str) -> Any:
-    return value  # it is checked elsewhere
-
-
-def _facts(value: Any, what: str) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise fields.unexpected_value(what, "an object", value)
-    return value  # the back end checks it
-
-
 def _sizes(value: Any, what: str) -> dict[str, int]:
-    if type(value) is not dict:
-        raise fields.unexpected_value(what, "an object", value)
-    return {name(symbol, what): integer(1, _LARGEST_SIZE)(size, what) for symbol, size in value.items()}
+    size = integer(1, _LARGEST_SIZE)
+    return {name(symbol, what): size(entry, what) for symbol, entry in mapping(value, what).items()}
 
 
-_PROGRAM = record({"target": name, "arch": name, "info": _facts})
+_PROGRAM = record({"target": name, "arch": name, "info": mapping})  # the back end checks `info`
 _PROGRAMS = {"signature": unchanged, "programs": list_of(_PROGRAM, MOST_PROGRAMS)}
 _BUCKET = record({"sizes": _sizes, **_PROGRAMS})
 # An entry point in a manifest. That of a single graph has no name. With buckets, it has no other programs.

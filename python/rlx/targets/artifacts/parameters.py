@@ -20,7 +20,7 @@ import numpy as np
 from rlx.ir.packing import pack, unpack
 from rlx.support.errors import Error
 from rlx.support.packages import import_package
-from rlx.targets.artifacts.fields import integer, list_of, name, optional, record, row, unexpected_value
+from rlx.targets.artifacts.fields import integer, list_of, mapping, name, optional, record, row, unexpected_value
 from rlx.targets.artifacts.signature import Signature
 from rlx.weights.mapped import content_of
 
@@ -72,7 +72,7 @@ class Parameters:
             raise unexpected_value("parameters.file", "the name of a file in the same folder", file)
         known = {argument.name: argument.shape for argument in signature.of_kind("param")}
         places = {}
-        for key, value in _object(entries["places"]).items():
+        for key, value in entries["places"].items():
             what = f"parameters.places[{key!a:.60}]"
             if key not in known:
                 raise Error(f"{what}: the program has no such parameter")
@@ -133,18 +133,8 @@ def check(content: Any, size: int, sha256: str, what: str) -> None:
         raise Error(f"{what} is damaged, or another one: its checksum is not the one that was recorded")
 
 
-def _object(value: Any) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise unexpected_value("parameters.places", "an object", value)
-    return value
-
-
-def _unchanged(value: Any, what: str) -> Any:
-    return value  # checked elsewhere
-
-
 _PLACE = row(integer(0, _LARGEST), list_of(integer(0, _LARGEST), _MOST_AXES))
-_PARAMETERS = record({"file": optional(name), "size": integer(0, _LARGEST), "sha256": name, "places": _unchanged})
+_PARAMETERS = record({"file": optional(name), "size": integer(0, _LARGEST), "sha256": name, "places": mapping})
 
 
 def packed(arrays: Mapping[str, np.ndarray]) -> Parameters:
