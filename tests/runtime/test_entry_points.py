@@ -345,7 +345,7 @@ def test_wrong_calls_of_compile() -> None:
         ({"a": 3}, {}, "entry point 'a': compile takes a Graph or GraphModule, got int"),
         ({"a": rlx.Graph("none")}, {}, "entry point 'a': graph 'none' has no outputs"),
         ({"a": g}, {"bind": {"m": 3}}, "bind: no graph has a symbol m; they have n"),
-        ({"a": g}, {"buckets": {"n": [3]}}, "entry points have no buckets"),
+        ({"a": g}, {"buckets": {"n": [3]}}, "buckets go with one graph"),
         ({"a": g}, {"tune": 3}, "tune goes with one graph"),
         ({"a": g}, {"params": {"w": 3}}, "there is no parameter 'w'"),
     ]

@@ -31,18 +31,18 @@ def checked_threads(threads: int | None) -> int | None:
     return threads
 
 
-def checked_cast(cast: Any) -> bool:
-    """Return whether dtypes are converted.
+def checked_flag(name: str, value: Any) -> bool:
+    """Return the value of an argument that is True or False.
 
     Raises:
-        Error: The value is neither True nor False.
+        Error: It is something else, such as a path.
     """
-    if not isinstance(cast, bool):
-        raise Error(f"cast is True or False, not {short_repr(cast)}")
-    return cast
+    if not isinstance(value, bool):
+        raise Error(f"{name} is True or False, not {short_repr(value)}")
+    return value
 
 
-def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: Any) -> dict[str, np.ndarray]:
+def given_params(known: Mapping[str, Argument], params: Any, copy: Any, cast: Any) -> dict[str, np.ndarray]:
     """Return a user's weights, checked, as arrays that a program may keep.
 
     Args:
@@ -54,7 +54,8 @@ def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: A
     Raises:
         Error: A value does not fit, or a parameter does not exist.
     """
-    params, cast = open_parameters(params), checked_cast(cast)
+    params = open_parameters(params)
+    copy, cast = checked_flag("copy", copy), checked_flag("cast", cast)
     if isinstance(params, Weights):
         params, copy = params.values_of(known.values(), cast=cast), False
     values = named_values(params, known)
@@ -63,8 +64,8 @@ def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: A
 
 
 def unknown_name(kind: str, name: Any, names: Collection[str]) -> Error:
-    """Return the error for a parameter or state that the program does not have."""
-    return Error(f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {join_names(names)}")
+    """Return the error for a state or entry point that the program does not have."""
+    return Error(f"there is no {kind} {short_repr(name)}{suggestion(name, names)}; the program has {join_names(names)}")
 
 
 def unset_params(missing: Sequence[Argument]) -> Error:

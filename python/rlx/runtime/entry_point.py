@@ -157,20 +157,20 @@ class EntryPoint:
             return StoredEntry.of(artifacts[()])
         return StoredEntry.of_buckets(self.signature, self.buckets, artifacts)
 
-    def padded(self, inputs: Mapping[str, Any] | None, *, keeping: bool = False) -> PaddedCall:
+    def padded(self, inputs: Mapping[str, Any] | None, *, lasting: bool = False) -> PaddedCall:
         """Return a call of the function for the bucket of the inputs.
 
         Args:
             inputs: Arrays by name.
-            keeping: Whether the arrays must not change with those of the caller.
+            lasting: Whether the arrays must not change with those of the caller.
 
         Raises:
             Error: An input is missing, unknown, of the wrong shape or dtype, or larger than the largest bucket.
         """
         assert self.buckets is not None
         arrays = self.inputs.arrays(inputs)
-        if keeping:
-            arrays = kept_arrays(self.inputs, inputs, arrays)
+        if lasting:
+            arrays = lasting_arrays(self.inputs, inputs, arrays)
         sizes = {symbol: arrays[i].shape[axis] for symbol, (i, axis) in self._axes.items()}
         chosen = self.buckets.choose(sizes)
         padded = {
@@ -198,7 +198,7 @@ def _check_bucket_sizes(
     functions[chosen].inputs.check_sizes(sizes)
 
 
-def kept_arrays(inputs: CallInputs, values: Mapping[str, Any] | None, arrays: Sequence[Any]) -> list[Any]:
+def lasting_arrays(inputs: CallInputs, values: Mapping[str, Any] | None, arrays: Sequence[Any]) -> list[Any]:
     """Return the arrays of a call for later: copies, except of those that are donated or on a device.
 
     Args:

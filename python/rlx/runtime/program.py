@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx.ir.interface import Argument, Output
-from rlx.runtime.arguments import unknown_name, unset_params
+from rlx.runtime.arguments import checked_flag, unknown_name, unset_params
 from rlx.runtime.device_array import DeviceArray
-from rlx.runtime.entry_point import CompiledFunction, EntryPoint, PaddedCall, UnknownEntryPointError, kept_arrays
+from rlx.runtime.entry_point import CompiledFunction, EntryPoint, PaddedCall, UnknownEntryPointError, lasting_arrays
 from rlx.runtime.program_file import archive_of, entries_of
 from rlx.runtime.program_values import ProgramValues
 from rlx.runtime.shared_data import SharedData
@@ -59,6 +59,11 @@ class Program(ProgramValues, Mapping[str, "Program"]):
     def __init__(self, source: Artifact | Mapping[str | None, EntryPoint], *, threads: int | None = None):
         if isinstance(source, Artifact):
             source = {None: EntryPoint.of(CompiledFunction(source, threads=threads))}
+        elif (
+            not isinstance(source, Mapping) or not source or not all(isinstance(e, EntryPoint) for e in source.values())
+        ):
+            hint = "Session.compile compiles graphs, and rlx.load reads files"
+            raise Error(f"Program takes an Artifact or entry points by name, got {type(source).__name__}", hint=hint)
         self._set(source, SharedData(source))
 
     def _set(self, entries: Mapping[str | None, EntryPoint], data: SharedData) -> None:
@@ -122,7 +127,7 @@ class Program(ProgramValues, Mapping[str, "Program"]):
             Error: There are several.
         """
         if self._entry is None:
-            hint = f"call it on one of them: program[{next(iter(self._parts))!r:.60}].{what}"
+            hint = f"take one of them: program[{next(iter(self._parts))!r:.60}].{what}"
             raise Error(f"{what}: the program has the entry points {join_names(self._parts)}", hint=hint)
         return self._entry
 
@@ -135,7 +140,7 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         buckets = self._one(what).buckets
         if self._function is None:
             assert buckets is not None
-            hint = f"call it on one of them: program.program_for({buckets.example}).{what}"
+            hint = f"take one of them: program.program_for({buckets.example}).{what}"
             raise Error(f"{what}: the program has the buckets {buckets}", hint=hint)
         return self._function
 
@@ -224,11 +229,11 @@ class Program(ProgramValues, Mapping[str, "Program"]):
 
     __call__ = run
 
-    def _padded(self, what: str, inputs: Mapping[str, Any] | None, *, keeping: bool = False) -> PaddedCall:
+    def _padded(self, what: str, inputs: Mapping[str, Any] | None, *, lasting: bool = False) -> PaddedCall:
         """Return the call of the bucket of some inputs: see `EntryPoint.padded`."""
         entry = self._one(what)
         self._data.check_weights(next(iter(entry.functions.values())))  # before inputs are donated
-        return entry.padded(inputs, keeping=keeping)
+        return entry.padded(inputs, lasting=lasting)
 
     def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
         """Run the program once. Returns the outputs by name."""
@@ -285,11 +290,11 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         """
         function, data = self._function, self._data
         if function is None:
-            call = self._padded("run_async", inputs, keeping=True)
+            call = self._padded("run_async", inputs, lasting=True)
             order = holding(data.lock, data.begin_order)
             return order.submit(lambda: call.cut(holding(data.lock, data.call, call.function, call.arrays)))
         holding(data.lock, data.load, function)
-        arrays = kept_arrays(function.inputs, inputs, function.inputs.arrays(inputs))
+        arrays = lasting_arrays(function.inputs, inputs, function.inputs.arrays(inputs))
         order = holding(data.lock, data.begin_order)
         return order.submit(holding, data.lock, data.call, function, arrays)
 
@@ -359,7 +364,7 @@ class Program(ProgramValues, Mapping[str, "Program"]):
             raise Error(f"expected a compiled program, got {wrong[0]:.200}", hint="take what Session.compile gives")
         archive = archive_of(self._entries, [other._entries for other in others])
         weights = None
-        if params or params_file is not None:
+        if checked_flag("params", params) or params_file is not None:
             weights = self._values()[0]
             if missing := [argument for name, argument in self._params.items() if name not in weights]:
                 raise unset_params(missing)

@@ -173,7 +173,9 @@ def _check_options(timeout: Any, buckets: Any, tuning: Any, several: bool) -> No
     _check_timeout(timeout)
     _check_buckets(buckets)
     if several and buckets is not None:
-        raise Error("entry points have no buckets", hint="bind sizes, or give an entry point for each size")
+        raise Error(
+            "buckets go with one graph, not with several", hint="bind sizes, or give an entry point for each size"
+        )
     if several and tuning is not None:
         raise Error("tune goes with one graph, not with several", hint="tune each by itself, and see what it finds")
 
