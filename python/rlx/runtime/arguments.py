@@ -31,15 +31,15 @@ def checked_threads(threads: int | None) -> int | None:
     return threads
 
 
-def checked_flag(name: str, value: Any) -> bool:
-    """Return the value of an argument that is True or False.
+def check_flags(**flags: object) -> None:
+    """Check that some arguments, given by name, are True or False.
 
     Raises:
-        Error: It is something else, such as a path.
+        Error: One is something else, such as a path.
     """
-    if not isinstance(value, bool):
-        raise Error(f"{name} is True or False, not {short_repr(value)}")
-    return value
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise Error(f"{name} is True or False, not {short_repr(value)}")
 
 
 def given_params(known: Mapping[str, Argument], params: Any, copy: Any, cast: Any) -> dict[str, np.ndarray]:
@@ -55,7 +55,7 @@ def given_params(known: Mapping[str, Argument], params: Any, copy: Any, cast: An
         Error: A value does not fit, or a parameter does not exist.
     """
     params = open_parameters(params)
-    copy, cast = checked_flag("copy", copy), checked_flag("cast", cast)
+    check_flags(copy=copy, cast=cast)
     if isinstance(params, Weights):
         params, copy = params.values_of(known.values(), cast=cast), False
     values = named_values(params, known)

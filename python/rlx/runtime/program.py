@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx.ir.interface import Argument, Output
-from rlx.runtime.arguments import checked_flag, unknown_name, unset_params
+from rlx.runtime.arguments import check_flags, unknown_name, unset_params
 from rlx.runtime.device_array import DeviceArray
 from rlx.runtime.entry_point import CompiledFunction, EntryPoint, PaddedCall, UnknownEntryPointError, lasting_arrays
 from rlx.runtime.program_file import archive_of, entries_of
@@ -363,8 +363,9 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         if wrong := [type(other).__name__ for other in others if not isinstance(other, Program)]:
             raise Error(f"expected a compiled program, got {wrong[0]:.200}", hint="take what Session.compile gives")
         archive = archive_of(self._entries, [other._entries for other in others])
+        check_flags(params=params)
         weights = None
-        if checked_flag("params", params) or params_file is not None:
+        if params or params_file is not None:
             weights = self._values()[0]
             if missing := [argument for name, argument in self._params.items() if name not in weights]:
                 raise unset_params(missing)

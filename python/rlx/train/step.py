@@ -13,7 +13,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import named_values
-from rlx.runtime.arguments import checked_flag
+from rlx.runtime.arguments import check_flags
 from rlx.runtime.device import Device
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
@@ -231,7 +231,8 @@ class TrainStep(Answered):
         Raises:
             Error: A parameter does not fit or a name is unknown; then none is set.
         """
-        params, cast = open_parameters(params), checked_flag("cast", cast)
+        params = open_parameters(params)
+        check_flags(copy=copy, cast=cast)
         if isinstance(params, Weights):
             own = [a for n, a in self._own_states.items() if n in params]
             params, copy = params.values_of([*self._params.values(), *own], cast=cast), False
