@@ -17,10 +17,13 @@ from rlx.ir.graph.evaluate import evaluate
 from rlx.ir.graph.graph import Graph
 from rlx.ops.elementwise.activation import COMPOSED
 from tests.conformance.failures import Failures
+from tests.drawing import drawn, shares
 
 DEVICES = ("cpu", "xla")
 KINDS = ("c64", "c128")
 _FUNCTIONS = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh", *COMPOSED)
+# Each share is one program. Compilation for the CPU is most of the time of the test.
+_SHARES = [*map(tuple, shares(_FUNCTIONS, 3, stratum=lambda name: name in COMPOSED))]
 # Their parts are infinities of unspecified sign where the sine or cosine of an infinity is a factor.
 _OPEN_SIGNS = ("sin", "sinh")
 
@@ -57,21 +60,21 @@ def _wrong(got: np.ndarray, expected: np.ndarray, *, open_signs: bool = False) -
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("device", DEVICES)
-def test_functions(device: str, kind: str) -> None:
+@drawn("names", _SHARES, ids="-".join)
+def test_functions(device: str, kind: str, names: tuple[str, ...]) -> None:
     limits = np.finfo(dtype(kind).part.numpy)
     z = _grid(kind, [0.3, 2.5, 40.0, 1e-8, float(np.log(limits.max)) + 0.2, np.sqrt(limits.max), np.sqrt(limits.tiny)])
     g = Graph()
     x = g.input("x", z.shape, kind)
-    g.set_outputs([g.activation(name, x) for name in _FUNCTIONS])
+    g.set_outputs([g.activation(name, x) for name in names])
     failures = Failures()
     with np.errstate(all="ignore"):
-        both = zip(_FUNCTIONS, rlx.Session(device).compile(g).run({"x": z}), evaluate(g, {"x": z}), strict=True)
+        both = zip(names, rlx.Session(device).compile(g).run({"x": z}), evaluate(g, {"x": z}), strict=True)
         for name, result, expected in both:
             got = np.asarray(result)
             wrong = _wrong(got, expected, open_signs=name in _OPEN_SIGNS)
-            if (
-                name == "exp2"
-            ):  # the product of a small imaginary part and log 2 is subnormal, and infinity times 0 is 0
+            if name == "exp2":
+                # The product of a small imaginary part and log 2 is subnormal, and infinity times 0 is 0.
                 wrong &= (np.abs(np.imag(z)) >= 2 * limits.tiny) | (np.imag(z) == 0)
             at = np.flatnonzero(wrong)[:3]
             failures.expect(name, not len(at), f"{z[at]}: {got[at]} instead of {expected[at]}")
