@@ -57,10 +57,10 @@ MUTATIONS = (
     # --- decompositions and clean-up --------------------------------------------------------------
     Mutation(
         "layer_norm: decomposed with the wrong weight added",
-        "return cast(b, normal * weights[0] + weights[1], x.dtype)"
-        "\n\n    def build(\n        self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, axis",
-        "return cast(b, normal * weights[0] + weights[0], x.dtype)"
-        "\n\n    def build(\n        self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, axis",
+        "weights = [along(b, statistics_input(b, w), axis, x.rank) for w in (scale, bias)]\n"
+        "        return cast(b, normal * weights[0] + weights[1], x.dtype)",
+        "weights = [along(b, statistics_input(b, w), axis, x.rank) for w in (scale, bias)]\n"
+        "        return cast(b, normal * weights[0] + weights[0], x.dtype)",
         "test_decomposition and layer_norm",
     ),
     Mutation(
