@@ -6,9 +6,9 @@ import contextlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +25,6 @@ from rlx.passes.simplification.expressions import (
     AnyNumber,
     Application,
     Expression,
-    Limit,
     Literal,
     Variable,
     any_numbers,
@@ -37,73 +36,17 @@ from rlx.passes.simplification.expressions import (
 )
 from rlx.passes.simplification.identities import EXACT, FAST, KNOWN_CHOICES
 from tests.bit_patterns import bit_patterns
+from tests.passes.expression_graphs import Numbers, Sides, conditions, graph_of
 
 # Pairs of numbers for rows with two of them: the first pair is small enough for every row to match.
 _PAIRS = [(3.0, 2.0), (1.0, 0.0), (0.25, -8.0), (2.0, 2.0)]
-Numbers: TypeAlias = Mapping[str, float]
 x, y, z = variables("x", "y", "z")
 a, b = any_numbers("a", "b")
 
 every_row = pytest.mark.parametrize("row", FAST.rows, ids=str)
 
 
-# --- graphs of a side -----------------------------------------------------------------------------------
-
-
-def conditions(side: Expression) -> set[Expression]:
-    return {part.operands[0] for part in side.parts if isinstance(part, Application) and part.op == "where"}
-
-
-class Sides:
-    """A graph with an output for each of several expressions, in several dtypes."""
-
-    def __init__(self, conditions: Iterable[Expression] = ()):
-        self.conditions = set(conditions)
-        self._graph: Any = rlx.Graph("main")
-        self._inputs: dict[str, Any] = {}
-        self._outputs: list[Any] = []
-
-    def add(
-        self, side: Expression, kind: DType, numbers: Numbers, shapes: Mapping[str, tuple[int, ...]] | None = None
-    ) -> None:
-        """Add an output. Without shapes, all variables are vectors of the same size, which differs between dtypes.
-
-        Raises:
-            rlx.Error: An op does not accept the dtype.
-        """
-        result = self._built(side, kind, numbers, shapes or {})
-        self._outputs.append(self._graph.stop_gradient(result) if isinstance(side, Variable) else result)
-
-    def graph(self) -> rlx.Graph:
-        self._graph.set_outputs(self._outputs)
-        return self._graph
-
-    def _built(self, part: Expression, kind: DType, numbers: Numbers, shapes: Mapping[str, tuple[int, ...]]) -> Any:
-        if isinstance(part, Variable):
-            return self._input(part, kind, shapes.get(part.name))
-        if isinstance(part, Application):
-            operands = [self._built(operand, kind, numbers, shapes) for operand in part.operands]
-            return self._graph.emit(part.op, operands, **({"kind": part.kind} if part.kind else {}))
-        if isinstance(part, Literal):
-            is_condition = isinstance(part.value, bool)
-            return self._graph.constant(np.array(part.value).astype(np.bool_ if is_condition else kind.numpy))
-        assert isinstance(part, (AnyNumber, Limit))
-        number = numbers[part.name] if isinstance(part, AnyNumber) else part.of(kind)
-        return self._graph.constant(np.array(number).astype(kind.numpy))
-
-    def _input(self, part: Variable, kind: DType, shape: tuple[int, ...] | None) -> Any:
-        name = "_".join([part.name, kind.name, *map(str, shape or ())] + ["scalar"] * (shape == ()))
-        if name not in self._inputs:
-            dims = (f"n_{kind.name}",) if shape is None else shape
-            self._inputs[name] = self._graph.input(name, dims, "bool" if part in self.conditions else kind)
-        return self._inputs[name]
-
-
-def graph_of(side: Expression, kind: str | DType, numbers: Numbers | None = None) -> rlx.Graph:
-    """Return a graph of one expression."""
-    sides = Sides(conditions(side))
-    sides.add(side, dtype(kind), numbers or {})
-    return sides.graph()
+# --- rows and numbers ---------------------------------------------------------------------------------------
 
 
 def bindings(row: AlgebraicIdentity, kind: DType) -> list[dict[str, float]]:
