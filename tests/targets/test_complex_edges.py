@@ -95,3 +95,18 @@ def test_quotients(device: str, kind: str) -> None:
         wrong = np.flatnonzero(_wrong(got, expected))
     examples = [f"{a[i]}/{b[i]}: {got[i]} instead of {expected[i]}" for i in wrong[:5]]
     assert not len(wrong), "\n".join([f"{len(wrong)} of {len(a)} differ", *examples])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_squares(device: str, kind: str) -> None:
+    """The power by 2 of finite numbers, including those whose parts have an infinite sum."""
+    z = _grid(kind, [2.5, 1.25 * np.sqrt(np.finfo(dtype(kind).part.numpy).max)])
+    z = z[np.isfinite(z)]
+    g = Graph()
+    g.set_outputs([g.input("x", z.shape, kind) ** g.constant(np.array(2, dtype(kind).numpy))])
+    with np.errstate(all="ignore"):
+        got = np.asarray(rlx.Session(device).compile(g).run({"x": z})[0])
+        expected = evaluate(g, {"x": z})[0]
+        at = np.flatnonzero(_wrong(got, expected))[:5]
+    assert not len(at), f"{z[at]}: {got[at]} instead of {expected[at]}"

@@ -184,7 +184,8 @@ def special_powers(r: Division[V], a: Parts[V], b: Parts[V], general: Parts[V]) 
     is_positive = r.both(r.compare("gt", b[0], zero), r.compare("eq", b[1], b[1]))
     of_zero = r.select(is_positive, zero, nan)
     cross = r.mul(a[0], a[1])
-    square = r.mul(r.sub(a[0], a[1]), r.add(a[0], a[1])), r.add(cross, cross)
+    even = r.compare("eq", r.absolute(a[0]), r.absolute(a[1]))  # then 0, even if the sum overflows
+    square = r.select(even, zero, r.mul(r.sub(a[0], a[1]), r.add(a[0], a[1]))), r.add(cross, cross)
     finite = r.both(is_finite(r, a[0]), is_finite(r, a[1]))
     cases = [
         (equals(a, zero), (of_zero, of_zero)),
