@@ -105,7 +105,7 @@ class Division(Arithmetic[V], FusedProducts[V], Protocol[V]):
         """√a, correctly rounded."""
         ...
 
-    def kept(self, a: V, /) -> V:
+    def barrier(self, a: V, /) -> V:
         """The same value, which the compiler may not combine with the operations on it."""
         ...
 

@@ -29,7 +29,7 @@ def hypot(r: Division[V], x: V, y: V) -> V:
 def exp(r: Functions[V], x: V, y: V) -> Parts[V]:
     """`exp(x)·cos(y) + i·exp(x)·sin(y)`, which is 0 for x = -inf and any imaginary part."""
     root = r.exp(r.mul(x, r.like(x, 0.5)))  # multiplied twice: exp(x) may overflow although the product does not
-    real, imaginary = (r.mul(r.kept(r.mul(root, turn)), root) for turn in (r.cos(y), r.sin(y)))
+    real, imaginary = (r.mul(r.barrier(r.mul(root, turn)), root) for turn in (r.cos(y), r.sin(y)))
     zero = r.like(x, 0.0)
     imaginary = r.select(r.compare("eq", y, zero), y, imaginary)
     endless = is_endless(r, y)
@@ -115,7 +115,7 @@ def _hyperbolic(r: Functions[V], y: V) -> tuple[Parts[V], Parts[V]]:
 def _product(r: Functions[V], circular: V, hyperbolic: Parts[V]) -> V:
     """A product where an exact 0 times infinity or NaN is 0."""
     first, second = hyperbolic
-    value = r.mul(r.kept(r.mul(circular, first)), second)
+    value = r.mul(r.barrier(r.mul(circular, first)), second)
     zero, one = r.like(circular, 0.0), r.like(circular, 1.0)
     vanishes = r.either(r.compare("eq", circular, zero), r.compare("eq", first, zero))
     signed = r.mul(r.copysign(zero, circular), r.copysign(one, first))
@@ -142,7 +142,7 @@ def tanh(r: Functions[V], x: V, y: V) -> Parts[V]:
     far = r.compare("gt", size, r.like(x, r.magnitudes.far))
     decay = r.exp(r.neg(size))
     twice = r.mul(r.sin(y), r.cos(y))
-    far_imaginary = r.mul(r.kept(r.mul(r.mul(twice, r.like(x, 4.0)), decay)), decay)
+    far_imaginary = r.mul(r.barrier(r.mul(r.mul(twice, r.like(x, 4.0)), decay)), decay)
     endless, at_infinity = is_endless(r, y), is_infinite(r, x)
     real = r.select(far, r.copysign(one, x), real)
     real = r.select(endless, r.select(at_infinity, real, r.like(x, math.nan)), real)

@@ -28,7 +28,7 @@ class Reals(Scalars):
     def sqrt(self, a: mlir.Value) -> mlir.Value:
         return self.math.sqrt(a)
 
-    def kept(self, a: mlir.Value) -> mlir.Value:
+    def barrier(self, a: mlir.Value) -> mlir.Value:
         """The value itself: MLIR and LLVM do not reassociate."""
         return a
 

@@ -70,7 +70,7 @@ def quotient(r: Division[V], a: Parts[V], b: Parts[V]) -> Parts[V]:
     imaginary = r.select(by_zero, a[1], r.select(wide, cross, r.neg(cross)))
     # The inverse of the scale may be out of range, but its square root is not.
     step = r.mul(down.power(0.5), up.power(-0.5))
-    real, imaginary = (r.mul(r.kept(r.mul(r.div(part, under), step)), step) for part in (real, imaginary))
+    real, imaginary = (r.mul(r.barrier(r.mul(r.div(part, under), step)), step) for part in (real, imaginary))
     return with_infinite_quotients(r, a, b, (real, imaginary))
 
 

@@ -54,12 +54,12 @@ def binary(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *
     if kind == "div" and b.dtype.is_float:
         # XLA would multiply by the inverse of a scalar or a constant. The result may be a neighbour of the quotient, and if
         # quotients are rounded to integers, another integer. XLA would also replace (a/b)/c by a/(b·c).
-        a, b = emit.kept(a), emit.kept(b)
+        a, b = emit.barrier(a), emit.barrier(b)
     if kind in ("rem", "trunc_div") and a.dtype.is_signed:
-        a = emit.kept(a)  # XLA assumes that squares and absolute values of integers are not negative
+        a = emit.barrier(a)  # XLA assumes that squares and absolute values of integers are not negative
     if kind in ("add", "sub", "mul") and a.dtype.is_inexact:
         # XLA would remove `x + 0`, which is 0 for -0, and combine the constants of `(x + 1) - 1` and `(x·2)·0.5`.
-        a, b = (emit.kept(x) if _is_constant(x) else x for x in (a, b))
+        a, b = (emit.barrier(x) if _is_constant(x) else x for x in (a, b))
     if kind == "pow":
         found = power(emit, a, b)
     elif kind == "atan2":
@@ -123,7 +123,7 @@ def _integer_power(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
 @lowers("compare")
 def compare(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
     # XLA assumes that squares and absolute values are not negative, even if they wrapped around or are NaN.
-    return emit.compare(kind, *(emit.kept(emit.broadcast(x, results[0].static)) for x in (lhs, rhs)))
+    return emit.compare(kind, *(emit.barrier(emit.broadcast(x, results[0].static)) for x in (lhs, rhs)))
 
 
 @lowers("where")
@@ -152,18 +152,18 @@ def _absolute(emit: HloEmitter, x: Lowered) -> Lowered:
     if x.dtype.is_complex:
         return complex_math.modulus(emit, x)
     if x.dtype.is_integer:
-        return emit.elementwise("abs", emit.kept(x)) if x.dtype.is_signed else x  # maybe a wrapped square
+        return emit.elementwise("abs", emit.barrier(x)) if x.dtype.is_signed else x  # maybe a wrapped square
     return emit.elementwise("abs", x)
 
 
 def _exp(emit: HloEmitter, x: Lowered) -> Lowered:
     # XLA would merge exp(x)·exp(y) to exp(x + y), and remove log(exp(x)). Both change results if an exponential overflows.
-    return emit.kept(emit.elementwise("exponential", x))
+    return emit.barrier(emit.elementwise("exponential", x))
 
 
-def _of_kept(name: str) -> Callable[[HloEmitter, Lowered], Lowered]:
+def _after_barrier(name: str) -> Callable[[HloEmitter, Lowered], Lowered]:
     """A function with an opaque operand. XLA's identities for √(x·x) and log(x**y) fail if the operand overflows."""
-    return lambda emit, x: emit.elementwise(name, emit.kept(x))
+    return lambda emit, x: emit.elementwise(name, emit.barrier(x))
 
 
 def _zero_at_minus_infinity(emit: HloEmitter, x: Lowered, value: Lowered) -> Lowered:
@@ -208,9 +208,9 @@ _FUNCTIONS: dict[str, Callable[[HloEmitter, Lowered], Lowered]] = {
     "sigmoid": _sigmoid,
     "tanh": _named("tanh"),
     "exp": _exp,
-    "log": _of_kept("log"),
-    "sqrt": _of_kept("sqrt"),
-    "rsqrt": lambda emit, x: emit.div(emit.like(x, 1), emit.elementwise("sqrt", emit.kept(x))),
+    "log": _after_barrier("log"),
+    "sqrt": _after_barrier("sqrt"),
+    "rsqrt": lambda emit, x: emit.div(emit.like(x, 1), emit.elementwise("sqrt", emit.barrier(x))),
     "neg": _named("negate"),
     "sin": _named("sine"),
     "cos": _named("cosine"),

@@ -174,7 +174,7 @@ class HloEmitter:
         direction = {"comparison_direction": attribute(f"#stablehlo<comparison_direction {kind.upper()}>")}
         return self.one("compare", [a, other], a.dims, bool_, direction)
 
-    def kept(self, x: Lowered) -> Lowered:
+    def barrier(self, x: Lowered) -> Lowered:
         """The same value, opaque to XLA's simplifier. This costs nothing, because XLA removes it before fusion."""
         return self.one("optimization_barrier", [x], x.dims, x.dtype)
 

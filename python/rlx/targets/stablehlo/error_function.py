@@ -43,7 +43,7 @@ def erfc(emit: HloEmitter, x: Lowered) -> Lowered:
     rest = emit.mul(emit.sub(few, bounded), emit.add(few, bounded))
     # XLA would merge the two exponentials into one exponential of a rounded sum.
     main = _exp(emit, emit.neg(emit.mul(few, few)))
-    decay = emit.mul(emit.kept(main), _exp(emit, rest))
+    decay = emit.mul(emit.barrier(main), _exp(emit, rest))
     complement = emit.mul(decay, _scaled(emit, bounded))
     outer = emit.select(emit.compare("lt", x, 0.0), emit.sub(emit.like(x, 2), complement), complement)
     return emit.select(emit.compare("lt", size, 0.5), emit.sub(emit.like(x, 1), erf(emit, x)), outer)

@@ -23,7 +23,7 @@ def log1p(emit: HloEmitter, x: Lowered) -> Lowered:
     if x.dtype is not f64:
         return emit.elementwise("log_plus_one", x)
     u = emit.add(x, 1)
-    excess = emit.sub(emit.kept(u), emit.like(u, 1))
+    excess = emit.sub(emit.barrier(u), emit.like(u, 1))
     kept = emit.either(emit.compare("eq", excess, 0), emit.compare("eq", x, math.inf))
     corrected = emit.mul(_log(emit, u), emit.div(x, emit.select(kept, 1, excess)))
     return emit.select(kept, x, corrected)

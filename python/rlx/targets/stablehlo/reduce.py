@@ -44,7 +44,7 @@ def reduce(
 
 def _reduced(emit: HloEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
     if x.dtype.is_float and JOIN[kind] == "add" and _is_repeated(x):
-        x = emit.kept(x)  # XLA would replace it by a product, which is -0 for -0
+        x = emit.barrier(x)  # XLA would replace it by a product, which is -0 for -0
     total = emit.reduce(x, JOIN[kind], axes, neutral(kind, x.dtype))
     return emit.div(total, prod(x.shape.static[a] for a in axes)) if kind == "mean" else total
 
