@@ -185,7 +185,8 @@ def _quantized() -> Iterator[Node]:
     yield Node("QLinearAveragePool", [image, *left, *out], {"kernel_shape": [2, 2], "strides": [2, 2]})
     yield Node("QLinearConcat", [*out, a, *left, b, *right], {"axis": 1}, constants=(0, 1, 3, 4, 6, 7))
     yield Node("QLinearWhere", [RANDOM.random((2, 3, 4)) < 0.5, a, *left, b, *right, *out])
-    weights = integers(np.int8, 4, 5)
+    # Of 7 bits: on CPUs without VNNI, ONNX Runtime adds two products in 16 bits, which saturate.
+    weights = integers(np.int8, 4, 5) // 2
     yield Node(
         "MatMulIntegerToFloat",
         [a, weights, scalar(0.02), floats(5), scalar(120, np.uint8), integers(np.int8, 5), floats(5)],
@@ -197,7 +198,7 @@ def _quantized() -> Iterator[Node]:
     yield Node(
         "QGemm", [rows, *left, np.ascontiguousarray(weights.T), scalar(0.01), scalar(0, np.int8), c], {"transB": 1}
     )
-    x, w = integers(np.uint8, 2, 5, 8), integers(np.int8, 8, 24)
+    x, w = integers(np.uint8, 2, 5, 8), integers(np.int8, 8, 24) // 2
     scales = [scalar(0.02), scalar(0.01), np.ones((2, 5), np.int32), scalar(128, np.uint8), scalar(0, np.int8)]
     yield Node(
         "QAttention", [x, w, floats(24), *scales], {"num_heads": 2, "unidirectional": 1}, constants=(1, 3, 4, 6, 7)

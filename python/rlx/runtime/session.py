@@ -86,7 +86,7 @@ class Session(Answered):
         """Compile a graph, or several into entry points that share parameters and states. Graphs are not changed.
 
         Args:
-            graph: A `Graph` or `GraphModule` (HIR or MIR), or graphs by name, which share all options: the entry points.
+            graph: A `Graph` or `GraphModule` (HIR or MIR), or graphs by name, which are the entry points.
             params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and then
                 be lent: see `Program.set_params`. Those that came with the graph (`graph.weights`) are optional.
             cast: True converts weights of other dtypes, such as f16 for f32: see `Program.set_params`.

@@ -213,9 +213,9 @@ def test_a_crash_at_the_first_rung_is_followed_by_the_second(pool: WorkerPool):
 
 def test_a_hang_is_ended_and_followed_by_the_second_rung(pool: WorkerPool):
     pid = post(pool, kind="sleep", seconds=60)
-    module = compile_module(DOUBLE, CPU, worker=pool, timeout_s=6)
-    assert [a.outcome for a in module.attempts] == ["timed out after 6 s", "ok"]
-    assert 6 <= module.attempts[0].seconds < 30
+    module = compile_module(DOUBLE, CPU, worker=pool, timeout_s=15)  # a busy machine takes longer than six
+    assert [a.outcome for a in module.attempts] == ["timed out after 15 s", "ok"]
+    assert 15 <= module.attempts[0].seconds < 60
     assert is_gone(pid)
     assert is_right(module.vmfb)
     assert module.may_improve
