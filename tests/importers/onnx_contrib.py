@@ -63,6 +63,11 @@ def integers(dtype: Any, *shape: int) -> np.ndarray:
     return RANDOM.integers(limits.min, int(limits.max) + 1, shape).astype(dtype)
 
 
+def narrow_weights(dtype: Any, *shape: int) -> np.ndarray:
+    """Return weights of 7 bits. On CPUs without VNNI, ONNX Runtime adds two products in 16 bits, which saturate."""
+    return integers(dtype, *shape) // 2
+
+
 def scalar(value: float, dtype: Any = np.float32) -> np.ndarray:
     return np.array(value, dtype)
 
@@ -185,8 +190,7 @@ def _quantized() -> Iterator[Node]:
     yield Node("QLinearAveragePool", [image, *left, *out], {"kernel_shape": [2, 2], "strides": [2, 2]})
     yield Node("QLinearConcat", [*out, a, *left, b, *right], {"axis": 1}, constants=(0, 1, 3, 4, 6, 7))
     yield Node("QLinearWhere", [RANDOM.random((2, 3, 4)) < 0.5, a, *left, b, *right, *out])
-    # Of 7 bits: on CPUs without VNNI, ONNX Runtime adds two products in 16 bits, which saturate.
-    weights = integers(np.int8, 4, 5) // 2
+    weights = narrow_weights(np.int8, 4, 5)
     yield Node(
         "MatMulIntegerToFloat",
         [a, weights, scalar(0.02), floats(5), scalar(120, np.uint8), integers(np.int8, 5), floats(5)],
@@ -198,7 +202,7 @@ def _quantized() -> Iterator[Node]:
     yield Node(
         "QGemm", [rows, *left, np.ascontiguousarray(weights.T), scalar(0.01), scalar(0, np.int8), c], {"transB": 1}
     )
-    x, w = integers(np.uint8, 2, 5, 8), integers(np.int8, 8, 24) // 2
+    x, w = integers(np.uint8, 2, 5, 8), narrow_weights(np.int8, 8, 24)
     scales = [scalar(0.02), scalar(0.01), np.ones((2, 5), np.int32), scalar(128, np.uint8), scalar(0, np.int8)]
     yield Node(
         "QAttention", [x, w, floats(24), *scales], {"num_heads": 2, "unidirectional": 1}, constants=(1, 3, 4, 6, 7)
@@ -213,7 +217,7 @@ def _quantized_lstm() -> Iterator[Node]:
         ("bidirectional", np.int8, ()),
     ):
         count = 2 if direction == "bidirectional" else 1
-        weights = [integers(kinds, count, n, 4 * hidden) for n in (size, hidden)]
+        weights = [narrow_weights(kinds, count, n, 4 * hidden) for n in (size, hidden)]
         scales = [np.abs(floats(count, *channels)) / 200 + np.float32(0.002) for _ in weights]
         zeros = [np.full((count, *channels), 3 if kinds is np.int8 else 125, kinds) for _ in weights]
         given = [floats(6, 2, size), *weights, floats(count, 8 * hidden), None, None, None, None]
