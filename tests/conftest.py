@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from tests.drawing import SEED, Call, command, draw, is_drawn, number_of_seed
+from tests.drawing import MARK, SEED, Call, command, draw, is_drawn, number_of_seed
 
 # Compiled programs are cached in the build folder of the tree, not in the user's cache. A second run is quicker.
 os.environ.setdefault("RLX_CACHE_DIR", str(Path(__file__).resolve().parents[1] / "build" / "test-cache"))
@@ -73,14 +73,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
     """
     yield
     config = metafunc.config
-    if config.getoption("--full") or any("[" in argument for argument in config.args):
+    definition, calls = metafunc.definition, metafunc._calls
+    named = any("[" in argument for argument in config.args)
+    if named or config.getoption("--full") or definition.get_closest_marker(MARK) is None:
         return
-    calls = metafunc._calls
-    kept = {id(call.callspec) for call in draw([Call(metafunc.definition, c) for c in calls], config.stash[_SEED])}
-    left_out = [call for call in calls if id(call) not in kept]
-    if left_out:
-        calls[:] = [call for call in calls if id(call) in kept]
-        config.hook.pytest_deselected(items=[metafunc.definition] * len(left_out))
+    drawn = draw([Call(definition, callspec) for callspec in calls], config.stash[_SEED])
+    config.hook.pytest_deselected(items=[definition] * (len(calls) - len(drawn)))
+    calls[:] = [call.callspec for call in drawn]
 
 
 def pytest_collection_finish() -> None:

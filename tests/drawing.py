@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import pytest
 
 SEED = 0
-_MARK = "drawn"
+MARK = "drawn"
 _LARGEST_RANDOM_SEED = 10_000
 _MOST_GRAPHS = 100_000
 
@@ -130,21 +130,17 @@ class Call:
         return self.definition.nodeid
 
     def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
-        """Yield the marks of a name: those of the test and of the parameters."""
-        yield from self.definition.iter_markers(name)
-        yield from (mark for mark in self.callspec.marks if mark.name == name)
+        """Yield the marks of a name that the test has."""
+        return self.definition.iter_markers(name)
 
 
-Drawable = TypeVar("Drawable", pytest.Item, Call)
-
-
-def draw(items: Sequence[Drawable], seed: int) -> list[Drawable]:
+def draw(items: Sequence[Call], seed: int) -> list[Call]:
     """Return the tests of a run, in their order. One parameter is drawn after the other."""
     kept = list(items)
     for step in count():
-        cases: dict[Hashable, list[Drawable]] = {}
+        cases: dict[Hashable, list[Call]] = {}
         for item in kept:
-            marks = list(item.iter_markers(_MARK))[step:]
+            marks = list(item.iter_markers(MARK))[step:]
             if marks:
                 cases.setdefault(_case(item, marks), []).append(item)
         if not cases:
@@ -158,7 +154,7 @@ def draw(items: Sequence[Drawable], seed: int) -> list[Drawable]:
 def is_drawn(item: pytest.Item) -> bool:
     """Return whether a test depends on the seed."""
     made_by_chance = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
-    return bool(made_by_chance or item.get_closest_marker(_MARK) or "seed" in getattr(item, "fixturenames", ()))
+    return bool(made_by_chance or item.get_closest_marker(MARK) or "seed" in getattr(item, "fixturenames", ()))
 
 
 def command(item: pytest.Item, seed: int) -> str:
@@ -166,16 +162,16 @@ def command(item: pytest.Item, seed: int) -> str:
     return f"python -m pytest --seed={seed} {shlex.quote(item.nodeid)}"
 
 
-def _chosen(members: Sequence[Drawable], case: Hashable, step: int, seed: int) -> list[Drawable]:
+def _chosen(members: Sequence[Call], case: Hashable, step: int, seed: int) -> list[Call]:
     """Return the drawn tests of one case (Efraimidis and Spirakis, "Weighted random sampling", 2006)."""
-    name, of_each, weights, _ = list(members[0].iter_markers(_MARK))[step].args
+    name, of_each, weights, _ = list(members[0].iter_markers(MARK))[step].args
     likely = {_word(item, name): weights.get(_parameters(item)[name], 1.0) for item in members}
     places = {word: _chance(seed, case, name, word) ** (1 / weight) for word, weight in likely.items()}
     words = sorted(places, key=places.__getitem__, reverse=True)[:of_each]
     return [item for item in members if _word(item, name) in words]
 
 
-def _case(item: pytest.Item | Call, undecided: Sequence[pytest.Mark]) -> Hashable:
+def _case(item: Call, undecided: Sequence[pytest.Mark]) -> Hashable:
     """Return the key of a case: the test, its decided parameters, and the group of the next value."""
     test, names = item.nodeid.partition("[")[0], [mark.args[0] for mark in undecided]
     decided = ((name, _word(item, name)) for name in _parameters(item) if name not in names)
@@ -184,16 +180,16 @@ def _case(item: pytest.Item | Call, undecided: Sequence[pytest.Mark]) -> Hashabl
     return test, *decided, *(() if groups is None else (("group", groups.get(value, ("alone", value))),))
 
 
-def _parameters(item: pytest.Item | Call) -> Mapping[str, Any]:
-    return item.callspec.params  # type: ignore[attr-defined]
+def _parameters(item: Call) -> Mapping[str, Any]:
+    return item.callspec.params
 
 
-def _word(item: pytest.Item | Call, name: str) -> str:
+def _word(item: Call, name: str) -> str:
     """Return a value of a parameter, or its position among the values, as a string that is the same in every process."""
     value = _parameters(item)[name]
     if value is None or isinstance(value, (str, int, float)):
         return str(value)
-    return getattr(value, "__name__", None) or str(item.callspec.indices[name])  # type: ignore[attr-defined]
+    return getattr(value, "__name__", None) or str(item.callspec.indices[name])
 
 
 def _chance(*key: object) -> float:
