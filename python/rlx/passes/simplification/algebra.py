@@ -97,6 +97,11 @@ class AlgebraicIdentity:
         """Whether the right side has several ops."""
         return sum(1 for _ in self._new_ops(self.right)) > 1
 
+    @cached_property
+    def condition_names(self) -> tuple[str, ...]:
+        """The names of the numbers that the predicate takes."""
+        return () if self.when is None else tuple(inspect.signature(self.when).parameters)
+
     def _new_ops(self, part: Expression) -> Iterator[Application]:
         if isinstance(part, Application) and part not in self.shared and not part.is_number:
             yield part
@@ -144,8 +149,7 @@ def approximation(
 
 def _row(row: AlgebraicIdentity) -> AlgebraicIdentity:
     """Return a row after checks of its names."""
-    names, used = _names(row.left), _names(row.right)
-    used |= set(inspect.signature(row.when).parameters) if row.when is not None else set()
+    names, used = _names(row.left), _names(row.right) | set(row.condition_names)
     if not used <= names:
         raise Error(f"'{row}' uses {', '.join(sorted(used - names))}, which its left side lacks", location=row.place)
     return row
@@ -197,7 +201,7 @@ class _Match:
         if not all(map(self._binds, left.operands, operands)):
             return False
         when = self.row.when
-        return when is None or when(**{name: self.numbers[name] for name in inspect.signature(when).parameters})
+        return when is None or when(*(self.numbers[name] for name in self.row.condition_names))
 
     def _binds(self, part: Expression, value: mlir.Value) -> bool:
         if isinstance(part, Variable):
