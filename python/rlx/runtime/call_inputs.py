@@ -74,10 +74,18 @@ class CallInputs:
         if len(inputs) != len(arrays):
             raise _unknown_input(inputs, self.arguments, self._params)
         if self._has_symbols:
-            self.check_sizes(bind_symbols([(a, array.shape) for a, array in zip(self.arguments, arrays, strict=True)]))
+            self.check_sizes(self.sizes_of(arrays))
         if self._donates:  # donate only after all checks have passed
             self._donate(arrays, on_device or {}, for_device)
         return arrays
+
+    def sizes_of(self, arrays: Sequence[Any]) -> dict[str, int]:
+        """Return the sizes of the symbols, from the arrays of a call.
+
+        Raises:
+            ShapeError: A symbol has two sizes.
+        """
+        return bind_symbols([(a, array.shape) for a, array in zip(self.arguments, arrays, strict=True)])
 
     def _donate(self, arrays: list[Any], on_device: Mapping[int, DeviceArray], for_device: bool) -> None:
         """Take the memory of donated device arrays, in place.

@@ -106,16 +106,6 @@ class EntryPoint:
             self.inputs = functions[()].inputs
         else:
             self.inputs = CallInputs(signature, partial(_check_bucket_sizes, functions, buckets))
-        # An input and its axis with the real size of each bucketed symbol.
-        self._axes = {
-            symbol: next(
-                (i, axis)
-                for i, a in enumerate(self.inputs.arguments)
-                for axis, d in enumerate(a.shape.dims)
-                if str(d) == symbol
-            )
-            for symbol in (() if buckets is None else buckets.sizes)
-        }
 
     @classmethod
     def of(cls, function: CompiledFunction) -> EntryPoint:
@@ -171,7 +161,7 @@ class EntryPoint:
         arrays = self.inputs.arrays(inputs)
         if lasting:
             arrays = lasting_arrays(self.inputs, inputs, arrays)
-        sizes = {symbol: arrays[i].shape[axis] for symbol, (i, axis) in self._axes.items()}
+        sizes = self.buckets.of_symbols(self.inputs.sizes_of(arrays))
         chosen = self.buckets.choose(sizes)
         padded = {
             a.name: _padded(array, _resized(a.shape.dims, array.shape, self.buckets.named(chosen)))
@@ -194,7 +184,7 @@ def _check_bucket_sizes(
     Raises:
         Error: There is none, or it does not.
     """
-    chosen = buckets.choose({symbol: sizes[symbol] for symbol in buckets.sizes})
+    chosen = buckets.choose(buckets.of_symbols(sizes))
     functions[chosen].inputs.check_sizes(sizes)
 
 

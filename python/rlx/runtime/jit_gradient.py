@@ -28,7 +28,7 @@ class Differentiated(Jit):
     """
 
     def __init__(self, of: Jit, wrt: Any, with_value: bool = True):
-        self.__dict__.update(of.__dict__)
+        vars(self).update(vars(of))
         self._init_arguments = (of, wrt, with_value)
         self._variants = {}
         self._inner: Any = of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
@@ -78,7 +78,7 @@ class Variant:
         self.params: dict[str, np.ndarray] = {}
 
 
-class TracedFunction:
+class TracedFunction(ABC):
     """A function that computes with tensors, traced and compiled once for each signature of its arguments.
 
     The signature consists of the structure of the traced arguments, the properties of each that a trace depends on, and
@@ -248,7 +248,7 @@ class TracedFunction:
         names = self._output_names(structure)
         return {n: self._output(builder, n, leaf) for n, leaf in zip(names, leaves, strict=True)}, structure
 
-    def _check_result(self, result: Any, leaves: Sequence[Any]) -> None:
+    def _check_result(self, result: Any, leaves: Sequence[Any]) -> None:  # noqa: B027  # some kinds allow every result
         """Raise an error if the function may not return this."""
 
     def _output(self, builder: Builder, name: str, leaf: Any) -> Tensor:

@@ -64,6 +64,10 @@ class Buckets:
         """Return the sizes of a program by symbol."""
         return dict(zip(self.sizes, sizes, strict=True))
 
+    def of_symbols(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of the bucketed symbols, from those of all symbols."""
+        return {symbol: sizes[symbol] for symbol in self.sizes}
+
     def choose(self, sizes: Mapping[str, int]) -> Sizes:
         """Return the sizes of the smallest program that holds the given sizes.
 
