@@ -34,6 +34,7 @@ from rlx.targets.iree.architectures import (
 from rlx.targets.iree.cpu import host_cpu, host_features, machine
 
 _COMMON = (
+    "--iree-input-type=none",  # detecting the type, and its passes, take a tenth of a compilation
     "--iree-input-demote-f64-to-f32=false",
     "--iree-input-demote-i64-to-i32=false",
     "--iree-opt-const-eval=false",
