@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,8 +25,16 @@ Bindings = Mapping[str, int]
 # Distinct sizes, so that confusing two symbols is noticed.
 _ODD = (3, 5, 7, 9, 11, 13)
 _LARGE = (33, 18, 20, 22, 24, 26)
-# The number of shares of an op's cases. A run of the slow tests has one share.
+# The number of shares of an op's cases. A run of the slow tests has one share. Casts have a case per pair of dtypes.
 _SHARES = 30
+_MORE_SHARES = {"cast": 60}
+# The number of ops in a bundle.
+_BUNDLE = 4
+# Composite ops of many ops, which take longest to compile.
+_BLOCKS = (
+    *("llama_decoder_block", "unet_residual_block", "transformer_encoder_block", "mamba_block"),
+    *("fused_transformer_layer", "qwen35_mtp_head", "fused_attention_block", "gated_delta_net"),
+)
 
 
 @dataclass(frozen=True)
@@ -207,7 +215,42 @@ def _cases(op: str) -> Iterator[Case]:
 @cache
 def case_shares(op: str) -> list[list[Case]]:
     """Return the cases of an op in shares. Each share has every sample in as many dtypes as possible."""
-    return shares(cases(op), min(_SHARES, len(cases(op))), lambda case: case.index)
+    number = min(_MORE_SHARES.get(op, _SHARES), len(cases(op)))
+    return shares(cases(op), number, lambda case: case.index)
+
+
+@cache
+def bundles(without: frozenset[str] = frozenset()) -> dict[str, Hashable]:
+    """Return bundles of ops, which are compiled as one module, by their names joined with `+`, each with its group.
+
+    Compiling many small modules takes longer than compiling a few larger ones. A run has one bundle of each group: all
+    plain ops, one of three composite ops next to each other, and two of the blocks.
+
+    Args:
+        without: Composite ops to treat like plain ones, because they have their own rules.
+    """
+    found: dict[str, Hashable] = {}
+    names = [n for n in op_names() if n not in _BLOCKS]
+    composite = composite_groups(without)
+    for stage in sorted({registry.SPECS[n].stage for n in op_names()}):
+        plain = [n for n in names if registry.SPECS[n].stage == stage and n not in composite]
+        # Ops with equally many shares: the others would be repeated in more shares than they have.
+        plain.sort(key=lambda n: len(case_shares(n)))
+        for start in range(0, len(plain), _BUNDLE):
+            found["+".join(plain[start : start + _BUNDLE])] = ("plain", stage, start)
+        others = [n for n in names if registry.SPECS[n].stage == stage and n in composite]
+        for start in range(0, len(others), 3 * _BUNDLE):
+            near = others[start : start + 3 * _BUNDLE]
+            found |= {"+".join(near[i::3]): ("composite", stage, start) for i in range(3) if near[i::3]}
+    found |= {"+".join(_BLOCKS[i : i + 2]): "blocks" for i in range(0, len(_BLOCKS), 2)}
+    return found
+
+
+@cache
+def bundle_shares(without: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
+    """Return the names of all bundles with the numbers of their shares, as parameters of a test."""
+    counts = {ops: max(len(case_shares(op)) for op in ops.split("+")) for ops in bundles(without)}
+    return [(ops, share) for ops, count in counts.items() for share in range(count)]
 
 
 @cache

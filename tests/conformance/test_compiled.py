@@ -1,16 +1,18 @@
 """Every op: the CPU computes what the evaluator computes, static and dynamic, on plain and special values.
 
-A run has one share of each op's cases, and one of three composite ops. They are compiled for one CPU level or for all:
-see `tests/drawing.py`.
+A run has one share of each op's cases, and one of three composite ops. Several ops are compiled as one module, for one
+CPU level or for all: see `tests/drawing.py`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
 from rlx.targets.iree import transfer
 from rlx.targets.linalg import claimed_ops
-from tests.conformance.cases import Bindings, Case, case_shares, cases, composite_groups, op_shares
+from tests.conformance.cases import Bindings, Case, bundle_shares, bundles, case_shares, cases
 from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.judge import judge
@@ -29,13 +31,25 @@ def _has_static_sibling(case: Case) -> bool:
     )
 
 
-@at_any_level(FOREIGN)
+@at_any_level()
 @of_which("share")
-@pytest.mark.parametrize(("op", "share"), op_shares())
-@of_which("op", groups=composite_groups(claimed_ops()))
-def test_compiled(op: str, share: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ops", "share"), bundle_shares(claimed_ops()))
+@of_which("ops", groups=bundles(claimed_ops()))
+def test_compiled(ops: str, share: int, level: str, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    _check(_cases(ops, share, full), level, monkeypatch)
+
+
+@of_which("share")
+@pytest.mark.parametrize(("ops", "share"), bundle_shares(claimed_ops()))
+@of_which("ops", of_each=2)
+def test_compiled_for_another_machine(ops: str, share: int, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the programs cannot run, they are only compiled. Hence these are drawn in addition, and few of them."""
+    _check(_cases(ops, share, full), FOREIGN, monkeypatch)
+
+
+def _check(share: Sequence[Case], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = Failures()
-    chosen, programs = _programs(op, share, level)
+    chosen, programs = _programs(share, level)
     for (case, how, bindings), program in zip(chosen, programs, strict=True):
         label = f"{case}, {how}"
         if program.problem is not None:
@@ -51,10 +65,20 @@ def test_compiled(op: str, share: int, level: str, monkeypatch: pytest.MonkeyPat
     skip_if_not_run(level, programs)
 
 
-def _programs(op: str, share: int, level: str) -> tuple[list[tuple[Case, str, list[Bindings]]], list[Program]]:
-    """Return a share of the cases of an op, with static or symbolic sizes and bindings, and the program of each."""
+def _cases(ops: str, share: int, full: bool) -> list[Case]:
+    """Return a share of the cases of each op of a bundle. Ops with fewer shares repeat them, unless all are run."""
+    found: list[Case] = []
+    for op in ops.split("+"):
+        dealt = case_shares(op)
+        if share < len(dealt) or not full:
+            found += dealt[share % len(dealt)]
+    return found
+
+
+def _programs(share: Sequence[Case], level: str) -> tuple[list[tuple[Case, str, list[Bindings]]], list[Program]]:
+    """Return the cases of a share with static or symbolic sizes and bindings, and the program of each."""
     chosen: list[tuple[Case, str, list[Bindings]]] = []
-    for case in case_shares(op)[share]:
+    for case in share:
         bindings: list[Bindings] = list(case.bindings())
         if not case.symbols or not _has_static_sibling(case):
             chosen.append((case, "static", bindings[:1]))

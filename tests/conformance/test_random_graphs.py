@@ -25,8 +25,8 @@ from tests.conformance.random_graphs import SIZES, Choose, Grower, RandomGraph, 
 from tests.conformance.tolerance import Comparison, flushed
 from tests.drawing import graph_seed, of_which
 
-_BATCHES, _GRAPHS = 6, 4
-_SYMBOLIC_BATCHES, _SYMBOLIC_GRAPHS = 2, 3  # XLA compiles them for each of their sizes
+_BATCHES, _GRAPHS = 8, 3
+_SYMBOLIC_BATCHES, _SYMBOLIC_GRAPHS = 3, 2  # XLA compiles them for each of their sizes
 _LEAST_OPS, _MOST_OPS = 5, 30
 # Samples have a larger tolerance where they lose digits, and an error may pass through several of them here.
 _FACTOR = 4.0
