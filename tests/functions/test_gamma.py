@@ -150,7 +150,7 @@ def test_two_derivatives(name: str) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@drawn("dtype", [np.float32, np.float64])
 def test_derivatives_at_poles_and_infinities(dtype: Any) -> None:
     """The reference is JAX, except that for `lgamma` 0 is a one-sided pole and `digamma` grows ever more slowly to infinity."""
     x = np.array([-3, -1, -0.0, 0.0, np.inf, -2.5], dtype)

@@ -94,7 +94,7 @@ def test_whole_powers_are_those_of_jax(exponent: int, kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@drawn("kind", KINDS)
 @pytest.mark.parametrize("reverse", [False, True])
 @drawn("shape", [(3,), (3, 5), (16,), (2, 33)])
 def test_running_logarithms_of_sums(shape: tuple[int, ...], reverse: bool, kind: str) -> None:

@@ -263,13 +263,20 @@ def test_there_are_enough_functions() -> None:
     assert {n for corner in CORNERS for n in corner.names} <= set(CASES)
 
 
-def test_derivatives_of_common_functions_are_those_of_jax() -> None:
-    _check(_CORE)
+# The artifact and the text are the same module in two formats.
+one_format = drawn("form", _BY_PIECES)
 
 
-@drawn("share", range(_SHARES), of_each=1)
-def test_derivatives_are_those_of_jax(share: int) -> None:
-    _check(shares(_NOT_CORE, _SHARES, stratum=lambda n: len(CASES[n].args[0].shape))[share])
+@one_format
+def test_derivatives_of_common_functions_are_those_of_jax(form: str) -> None:
+    _check(_CORE, ("from_jax", form))
+
+
+@one_format
+@drawn("share", range(_SHARES))
+def test_derivatives_are_those_of_jax(share: int, form: str) -> None:
+    names = shares(_NOT_CORE, _SHARES, stratum=lambda n: len(CASES[n].args[0].shape))[share]
+    _check(names, ("from_jax", form))
 
 
 @drawn("device", ["cpu", "xla"], of_each=1)

@@ -63,7 +63,7 @@ def simplified(graph: rlx.Graph) -> rlx.Graph:
     return rlx.passes.run(graph.clone(), "builtin.module(rlx-simplify)")
 
 
-_PARTS = 8
+_PARTS, _DIRECT_PARTS = 16, 6
 
 
 def chains(source: DType, part: int | None = None) -> tuple[rlx.Graph, np.ndarray, list[tuple[str, str]]]:
@@ -110,11 +110,11 @@ def test_chains_of_casts_are_simplified_to_the_same_bits(name: str) -> None:
     check(pairs, rlx.evaluate(simplified(g), {"x": x}), rlx.evaluate(g, {"x": x}), x)
 
 
-@drawn("share", range(3))
+@drawn("share", range(_DIRECT_PARTS))
 def test_the_cpu_casts_to_the_same_bits(share: int) -> None:
     g: Any = rlx.Graph("direct")
     arrays = {name: edges(rlx.dtype(name)) for name in NAMES}
-    pairs = shares([(name, to) for name in NAMES for to in NAMES], 3, lambda pair: pair[0])[share]
+    pairs = shares([(name, to) for name in NAMES for to in NAMES], _DIRECT_PARTS, lambda pair: pair[0])[share]
     inputs = {name: g.input(name, x.shape, name) for name, x in arrays.items()}
     g.set_outputs([g.cast(inputs[name], to) for name, to in pairs])
     found = rlx.Session(arch="x86-64-v2", threads=1).compile(g).run(arrays)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 from tests.quantization.networks import Arrays, batches, network, weights
 
 
@@ -18,9 +19,10 @@ def _searched(**options: Any) -> rlx.BitWidths:
     return rlx.search_bits(graph, ranges, data, params=params, progress=False, **options)
 
 
-def test_bytes() -> None:
+@drawn("larger", [372, 190])
+def test_bytes(larger: int) -> None:
     counts = {"c1": 36, "c2": 216, "fc": 120}
-    for most in (372, 190, 93):
+    for most in (larger, 93):
         found = _searched(max_bytes=most)
         assert found.weight_bytes == sum(-(-n * found.layers[name] // 8) for name, n in counts.items()) <= most
     assert set(found.layers.values()) == {2}

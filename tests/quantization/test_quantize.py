@@ -39,7 +39,7 @@ _SCHEMES = [
 ]
 
 
-@drawn("scheme", range(len(_SCHEMES)), of_each=3)
+@drawn("scheme", range(len(_SCHEMES)), of_each=2)
 def test_schemes_are_near(scheme: int) -> None:
     """Schemes are close to f32 on the evaluator, with weights rounded in the graph or passed as parameters, and compiled."""
     options, most = _SCHEMES[scheme]
