@@ -23,7 +23,6 @@ from tools.deploy_wheel import PROJECT, ROOT, build, imported, module_file, modu
 # program.
 LATER_ALONE = {
     ("rlx.targets.iree.targets", "rlx.targets.iree.pipeline"): "the pipeline of a target",
-    ("rlx.ir.checks", "rlx.ir.location"): "names in a graph",
     ("rlx.ir.shape", "rlx.mlir"): "types of MLIR",
     ("rlx.runtime.program", "rlx.ir.graph.listing"): "a program that was compiled here",
     ("rlx.runtime.program", "rlx.runtime.profiling"): "a program that was compiled here",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.op.calls import CallError
+from rlx.ir.calls import CallError
 
 FILE = Path(__file__).parent / "calls_as_typed.txt"
 INDENT = "    "

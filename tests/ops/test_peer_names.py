@@ -18,7 +18,7 @@ from rlx.answers.calls import keywords
 from rlx.answers.modules import counterparts
 from rlx.answers.names import calls
 from rlx.answers.reader import table
-from rlx.ir.op.calls import CallError
+from rlx.ir.calls import CallError
 from tests.ops.peer_names import SPACES, WITHOUT_MEANING, names_of, owner_of
 from tests.ops.test_calls_as_typed import answer_in
 

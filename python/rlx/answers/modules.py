@@ -9,8 +9,8 @@ from importlib import import_module
 
 from rlx.answers import names as other_names
 from rlx.answers.reader import table
-from rlx.ir.location import asked_after, is_imported
 from rlx.ops import surface
+from rlx.support.caller import asked_after, is_imported
 from rlx.support.suggestions import suggestion
 
 # Tables by the module that is searched first. The other modules are searched if its tables have no entry.

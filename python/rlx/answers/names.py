@@ -9,10 +9,10 @@ from typing import Any
 
 from rlx.answers.reader import table
 from rlx.dialect.dtypes import ROWS
-from rlx.ir.location import asked_after
 from rlx.ir.op.custom import calls_named
 from rlx.ops import surface
 from rlx.ops.numpy_functions import METHOD_OF
+from rlx.support.caller import asked_after
 from rlx.support.suggestions import suggestion
 
 # Names that are modules in other libraries but not in RLX. The name looked up in them determines the answer.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.calls import Answered
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.listing import inspect_graph
@@ -44,7 +45,7 @@ _ALIASES = {"transformer_block": "llama_decoder_block"}
 Outputs = Sequence[Tensor] | Mapping[str, Tensor] | Tensor
 
 
-class GraphModule:
+class GraphModule(Answered):
     """A graph with its stage: `"hir"` (blocks), `"mir"` (tensor ops) or `"lir"` (ops of a target).
 
     All methods of `Graph` are methods of this class. Methods that build blocks exist at HIR only, `graph` from MIR on.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.checks import check_string
 from rlx.runtime.program import Program
 from rlx.runtime.program_file import entries_of
@@ -12,6 +13,7 @@ from rlx.targets.artifacts.archive import Archive
 from rlx.weights import open_parameters
 
 
+@with_call_errors
 def load(
     path: str | os.PathLike[str],
     *,

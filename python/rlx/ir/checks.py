@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 from rlx.support.short import short_repr
 
@@ -13,16 +14,9 @@ def check_name(name: object, what: str) -> None:
         Error: It is not a string, it is empty, or it contains a NUL or half of a surrogate pair.
     """
     if not isinstance(name, str) or not name:
-        raise Error(f"{what} is a non-empty string, not {short_repr(name)}", location=_place())
+        raise Error(f"{what} is a non-empty string, not {short_repr(name)}", location=caller_place())
     if "\0" in name or not is_unicode(name):
-        raise Error(f"{what} is Unicode text without NUL, not {short_repr(name)}", location=_place())
-
-
-def _place() -> str | None:
-    """Return the line of the user's code, as `file:line`."""
-    from rlx.ir.location import caller_location, describe  # imports MLIR
-
-    return describe(caller_location())
+        raise Error(f"{what} is Unicode text without NUL, not {short_repr(name)}", location=caller_place())
 
 
 def is_unicode(text: str) -> bool:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+from rlx.ir.calls import Answered
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_integer, is_iterable, is_list, is_mapping, is_tuple
@@ -23,7 +24,7 @@ _WHOLE, _BETWEEN, _JOINED = "_", ", ", "+"
 _MOST_DEVICES = 1 << 31
 
 
-class Mesh:
+class Mesh(Answered):
     """A grid of devices with named axes.
 
     Args:

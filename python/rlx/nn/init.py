@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dtype import f64
-from rlx.ir.op.calls import with_call_errors
 from rlx.ops.random import RngNormal
 from rlx.ops.random import words as random_words
 from rlx.support.answers import answers

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_array
+from rlx.ir.calls import Answered
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
-from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import is_count
 from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter, ParameterName

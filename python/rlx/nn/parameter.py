@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from rlx.ir.calls import Answered
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import DTypeLike
 from rlx.ir.location import caller_location, describe
@@ -22,7 +23,7 @@ from rlx.support.guards import is_array
 from rlx.support.short import short_repr
 
 
-class Parameter:
+class Parameter(Answered):
     """A weight of a module: `self.scale = rlx.nn.Parameter((16,), init=rlx.nn.init.ones)`.
 
     In `forward`, and in the functions that it calls, `self.scale` is the tensor.

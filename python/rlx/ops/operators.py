@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import DTypeLike, ShapeLike, TensorLike
 from rlx.ir.location import describe
-from rlx.ir.op.calls import with_call_errors
 from rlx.ops import manual, numpy_functions
 from rlx.ops.indexing import index_tensor
 from rlx.ops.update import At

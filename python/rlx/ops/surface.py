@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rlx.ir.calls import CallError, at_caller
 from rlx.ir.graph.builder import Builder, Tensor, method_of
 from rlx.ir.graph.regions import IN_BODY
 from rlx.ir.location import describe
 from rlx.ir.op import registry
-from rlx.ir.op.calls import CallError, at_caller
 from rlx.ir.op.card import Card
 from rlx.ir.python_values import type_description
 from rlx.ops import manual, operators, signatures
@@ -84,7 +84,7 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
                 check_flag(flag, args[place - 1] if place <= len(args) else kwargs.get(flag, False))
             return function(self, *args, **kwargs)
         except Error as problem:
-            raise at_caller(problem, name, function, len(args), self.location) from None
+            raise at_caller(problem, name, function, len(args), describe(self.location)) from None
         except Exception as problem:
             # Errors raised by a function among the arguments are not converted.
             if isinstance(problem, MemoryError) or IN_BODY in getattr(problem, "__notes__", ()) or raised_at(problem):

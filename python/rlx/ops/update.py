@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import bool_, i64
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import TensorLike
 from rlx.ir.location import describe
-from rlx.ir.op.calls import with_call_errors
 from rlx.ops import indexing
 from rlx.ops.indexing import Entry
 from rlx.ops.lift import cast, tensor_like

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import Answered, with_call_errors
 from rlx.ir.dtype import family
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.shape import shape_of
 from rlx.passes.dtypes.quantization_sites import sites
 from rlx.passes.integer.value_ranges import ValueRanges
@@ -47,7 +47,7 @@ class BitWidthTrial:
 
 
 @dataclass(frozen=True)
-class BitWidths:
+class BitWidths(Answered):
     """The result of `search_bits`; as text, a table.
 
     Attributes:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dtype import family
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.evaluate import evaluate, evaluate_op
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
-from rlx.ir.op.calls import with_call_errors
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord
 from rlx.passes.dtypes.quantization_sites import sites

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
+from rlx.ir.calls import Answered, with_call_errors
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.op import opview
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.parameters import named_values
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
@@ -184,7 +184,7 @@ def _check_weights(graph: Graph, values: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Quantization:
+class Quantization(Answered):
     """The mapping from integers of an input or output to numbers: `(value - zero_point)·scale`."""
 
     scale: float

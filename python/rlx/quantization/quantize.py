@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from rlx import mlir
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.signature import read_outputs, sign_function
 from rlx.ir.parameters import named_values
 from rlx.ir.shape import shape_of

@@ -9,10 +9,10 @@ from typing import Any, Unpack
 import numpy as np
 
 from rlx import mlir
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dtype import family
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import Scheme, SchemeKeywords

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir import dlpack
+from rlx.ir.calls import Answered
 from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.support.errors import Error
 from rlx.support.locks import holding, make_lock
@@ -20,7 +21,7 @@ class _NotLent(Error, BufferError):
     __str__ = Exception.__str__
 
 
-class DeviceArray:
+class DeviceArray(Answered):
     """An immutable array in the memory of a device. Created by `Program.run_device`.
 
     Programs on the same device take it without a copy, all others and NumPy (`np.asarray(a)`) through the host. If the

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from rlx.ir.arrays import as_array
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dtype import dtype
 from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
@@ -18,7 +19,6 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.weak import NUMBERS, WeakTensor, dtypes_of, kind_of
 from rlx.ir.interface import Argument
 from rlx.ir.location import describe
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.promotion import weak
 from rlx.ir.pytree import Structure
 from rlx.ir.shape import Shape
@@ -132,7 +132,6 @@ class Jit(TracedFunction):
 
     # --- derivatives ------------------------------------------------------------------------------
 
-    @with_call_errors
     def value_and_grad(self, wrt: Any = None) -> Jit:
         """Return the function that computes `(value, gradients)`, compiled as one program.
 
@@ -146,7 +145,6 @@ class Jit(TracedFunction):
 
         return Differentiated(self, wrt)
 
-    @with_call_errors
     def grad(self, wrt: Any = None) -> Jit:
         """Return the function that computes only the gradients; see `value_and_grad`."""
         from rlx.runtime.jit_gradient import Differentiated

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.eager import lifted
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols, check_tensors
 from rlx.ir.location import caller_location, describe
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.promotion import weak
 from rlx.ir.python_values import given_array
 from rlx.ir.pytree import LEAF, Structure
@@ -37,6 +37,7 @@ class _ArgumentAnnotation:
         return f"{self.kind} {self.shape}"
 
 
+@with_call_errors
 def Input(*dims: Any, dtype: Any = None) -> Any:
     """Annotate an argument that is passed in every call: `x: rlx.Input("batch", 784)`.
 
@@ -47,6 +48,7 @@ def Input(*dims: Any, dtype: Any = None) -> Any:
     return _ArgumentAnnotation(Shape(dims, dtype), "input")
 
 
+@with_call_errors
 def Param(*dims: Any, dtype: Any = None) -> Any:
     """Annotate an argument that is a weight: `w: rlx.Param(784, 10)`."""
     return _ArgumentAnnotation(Shape(dims, dtype), "param")

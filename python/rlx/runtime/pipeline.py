@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rlx.ir.calls import Answered
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import Answered
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.report import html
 from rlx.report.dispatch import DispatchReport, dispatch_of

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import Answered
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.parameters import unknown_parameter
 from rlx.runtime.arguments import given_params, unknown_name
@@ -15,7 +16,7 @@ from rlx.runtime.shared_data import SharedData
 from rlx.support.locks import holding
 
 
-class ProgramValues:
+class ProgramValues(Answered):
     """The part of `Program` for its parameters and states."""
 
     _data: SharedData

@@ -9,9 +9,9 @@ from functools import partial
 from numbers import Real
 from typing import Any, NoReturn, Unpack
 
+from rlx.ir.calls import Answered
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
-from rlx.ir.op.calls import Answered, with_call_errors
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
 from rlx.runtime.device import Device
@@ -68,7 +68,6 @@ class Session(Answered):
             raise AttributeError(f"'Session' object has no attribute '{name}'")
         raise answers().attribute_problem("a Session", name, "sessions", [n for n in dir(type(self)) if n[0] != "_"])
 
-    @with_call_errors
     @takes_options(CompileOptions)
     def compile(
         self,

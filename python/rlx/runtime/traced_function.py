@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from rlx.ir.arrays import as_array
+from rlx.ir.calls import Answered
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.current import builder_of, emitting_into
@@ -78,7 +79,7 @@ class Variant:
         self.params: dict[str, np.ndarray] = {}
 
 
-class TracedFunction(ABC):
+class TracedFunction(Answered, ABC):
     """A function that computes with tensors, traced and compiled once for each signature of its arguments.
 
     The signature consists of the structure of the traced arguments, the properties of each that a trace depends on, and
@@ -248,7 +249,7 @@ class TracedFunction(ABC):
         names = self._output_names(structure)
         return {n: self._output(builder, n, leaf) for n, leaf in zip(names, leaves, strict=True)}, structure
 
-    def _check_result(self, result: Any, leaves: Sequence[Any]) -> None:  # noqa: B027  # some kinds allow every result
+    def _check_result(self, result: Any, leaves: Sequence[Any]) -> None:  # some kinds allow every result
         """Raise an error if the function may not return this."""
 
     def _output(self, builder: Builder, name: str, leaf: Any) -> Tensor:

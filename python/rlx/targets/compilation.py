@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 
 from rlx import mlir
+from rlx.ir.calls import Answered
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Requirement
 from rlx.ir.op.custom import sources
@@ -33,7 +34,7 @@ from rlx.targets.stages import check_of, lower, prepare_graph, preparing
 from rlx.version import __version__
 
 
-class Compilation:
+class Compilation(Answered):
     """A graph at every stage of compiling it for a target. Each stage is computed once, when it is first used.
 
     All steps are passes, and `pipeline_text` lists them: with this text, `rlx-opt` has the same result for the same module.

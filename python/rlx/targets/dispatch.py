@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from rlx.ir.calls import Answered
 from rlx.ir.op import registry
 from rlx.passes.claims import known_ops
 from rlx.passes.decompose import Decompose
@@ -19,7 +20,7 @@ WAYS = ("native", "common")
 
 
 @dataclass(frozen=True)
-class KernelDispatchPolicy:
+class KernelDispatchPolicy(Answered):
     """A choice for each composite op: the target's own rule (native), or decomposition (common).
 
     Primitives have no decomposition, so the policy does not affect them.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypedDict
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.checks import check_string
 from rlx.support.errors import Error
 from rlx.support.options import described
@@ -127,6 +128,7 @@ class CompileOptions:
         """The options of the compilation alone, where there are others besides."""
         return CompileOptions(**self.keywords())
 
+    @with_call_errors
     def keywords(self) -> CompileKeywords:
         """The options as keywords of a call."""
         values: Any = {option.name: getattr(self, option.name) for option in fields(CompileOptions)}

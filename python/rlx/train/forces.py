@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.blocks.graph_module import GraphModule
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error
 from rlx.support.short import short_repr
 from rlx.train.schedules import check_number

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from rlx.ir.op.calls import check_call
+from rlx.ir.calls import Answered
 from rlx.runtime.jax import to_jax
 from rlx.runtime.jax.spreading import JaxShardings
 from rlx.support.errors import Error
@@ -21,7 +21,7 @@ from rlx.weights import open_parameters
 
 
 @documents_options(TrainingOptions)
-class JaxStep:
+class JaxStep(Answered):
     """Loss, gradients and update as a function of a state and a batch. JAX compiles it for one device or for many.
 
     `state, results = step(state, batch)` is pure, so `jax.jit(step, donate_argnums=0)` is a whole step. The state is a
@@ -45,7 +45,6 @@ class JaxStep:
 
     @takes_options(TrainingOptions)
     def __init__(self, graph: Any, optimizer: Optimizer, **options: Unpack[TrainingKeywords]):
-        check_call("JaxStep", JaxStep.__init__, (self, graph, optimizer), options)
         values = dict(getattr(graph, "weights", {}))
         self._take(training_graph(graph, optimizer, TrainingOptions(**options)), values)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Unpack
 
+from rlx.ir.calls import Answered, with_call_errors
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.plan import MemoryPlan, MemoryPlanOptions, align_up, plan_memory
 from rlx.report.text import bytes_text, table
 from rlx.runtime.pipeline import CompileResult, Pipeline
@@ -24,7 +24,7 @@ ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class WeightSlot:
+class WeightSlot(Answered):
     """The location of a weight.
 
     Attributes:
@@ -41,7 +41,7 @@ class WeightSlot:
 
 
 @dataclass(frozen=True)
-class SharedWeightLayout:
+class SharedWeightLayout(Answered):
     """One memory region with all weights, for the forward and the backward function.
 
     Attributes:
@@ -83,7 +83,7 @@ class SharedWeightLayout:
 
 
 @dataclass(frozen=True)
-class TrainingCompileResult:
+class TrainingCompileResult(Answered):
     """A graph and its gradients at every stage; `str()` is a summary.
 
     Attributes:

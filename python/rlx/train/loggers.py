@@ -7,6 +7,7 @@ import os
 from numbers import Real
 from typing import Any
 
+from rlx.ir.calls import Answered
 from rlx.support.errors import Error
 from rlx.support.files import file_name
 from rlx.support.packages import import_package
@@ -18,7 +19,7 @@ def scalars(entry: dict[str, Any]) -> dict[str, float]:
     return {n: float(v) for n, v in entry.items() if n != "step" and isinstance(v, Real)}
 
 
-class Logger:
+class Logger(Answered):
     """A callback that `fit` closes at its end. It can be used again."""
 
     def close(self) -> None:

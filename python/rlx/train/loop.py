@@ -14,7 +14,7 @@ from itertools import count, islice
 from numbers import Real
 from typing import Any
 
-from rlx.ir.op.calls import with_call_errors
+from rlx.ir.calls import with_call_errors
 from rlx.support.errors import Error
 from rlx.support.files import file_name
 from rlx.support.printable import printable

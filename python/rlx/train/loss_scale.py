@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import Answered
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.support.errors import Error
@@ -23,7 +24,7 @@ _LEAST, _GREATEST = 2.0**-126, 2.0**126
 
 
 @dataclass(frozen=True)
-class DynamicLossScale:
+class DynamicLossScale(Answered):
     """A scale that is divided by `factor` if gradients are not finite, and multiplied by it after a number of good updates.
 
     Attributes:

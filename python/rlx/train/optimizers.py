@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
+from rlx.ir.calls import Answered
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.calls import Answered
 from rlx.ir.shape import Shape
 from rlx.support.answers import answers
 from rlx.train.schedules import Schedule, check_count, check_flag, check_number, check_share

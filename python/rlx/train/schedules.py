@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error
 from rlx.support.short import short_repr
 

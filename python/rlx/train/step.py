@@ -9,9 +9,9 @@ from typing import Any, NoReturn, Unpack
 
 import numpy as np
 
+from rlx.ir.calls import Answered
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array
-from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import named_values
 from rlx.runtime.arguments import check_flags
 from rlx.runtime.device import Device

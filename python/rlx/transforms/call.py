@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.current import builder_of, current_builder
@@ -22,6 +23,7 @@ from rlx.support.suggestions import suggestion
 from rlx.transforms.base import tensor_graph
 
 
+@with_call_errors
 def call(graph: Any, /, *inputs: Any, **named: Any) -> Any:
     """Call a graph from another: copy its ops into the graph of the given tensors.
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dims.dim import estimate
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.shape import shape_of
 from rlx.ops.control.checkpoint import recomputed
 from rlx.passes.base import option

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.passes.base import option
 from rlx.transforms.base import Transform, arguments_of, clean_up, names_of, with_outputs
 from rlx.transforms.grad import Grad

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.ops import rules
 from rlx.passes.base import option
 from rlx.transforms.base import DerivedGraph, Transform, arguments_of, float_outputs, names_of, outputs_of

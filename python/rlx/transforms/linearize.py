@@ -7,11 +7,11 @@ from typing import Any
 
 from rlx import mlir
 from rlx.blocks.graph_module import GraphModule
+from rlx.ir.calls import Answered, with_call_errors
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview
-from rlx.ir.op.calls import with_call_errors
 from rlx.passes.rewrite import decompose
 from rlx.transforms.base import DerivedGraph, arguments_of, clean_up, names_of, tensor_graph
 from rlx.transforms.jvp import Jvp
@@ -19,7 +19,7 @@ from rlx.transforms.scope import ValueScope, captures, copy, ops_of
 
 
 @dataclass(frozen=True)
-class Linearized:
+class Linearized(Answered):
     """Two graphs: one to run once, and one to run for each tangent.
 
     Attributes:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.ops import rules
 from rlx.passes.base import option
 from rlx.transforms.base import (

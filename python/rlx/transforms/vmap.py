@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dims.dim import Dim, dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.sharding import with_axis
 from rlx.passes.base import option
 from rlx.support.errors import Error, PassError

@@ -15,8 +15,8 @@ from rlx.importers.jax.closed_over import Opened, with_arrays_as_arguments
 from rlx.importers.jax.primitive_calls import PrimitiveCalls, module_of, platforms, tracing
 from rlx.importers.stablehlo.function import from_module, usable_names
 from rlx.importers.table import LARGEST_LITERAL, importer
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_integer
 from rlx.support.packages import import_package

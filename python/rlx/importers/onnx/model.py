@@ -12,9 +12,9 @@ from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.importers.table import importer
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
-from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.support.files import file_name
 from rlx.support.packages import import_package

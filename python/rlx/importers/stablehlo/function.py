@@ -20,10 +20,10 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.types import shape_held
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe, name_of
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.signature import find_function, functions, is_public
 from rlx.ir.text.modules import parse_module
 from rlx.support.errors import Error, ParseError, UnsupportedError

@@ -17,12 +17,12 @@ from rlx.importers.torch.guards import guards_of
 from rlx.importers.torch.rules import imports
 from rlx.importers.torch.sizes import SymbolNames, named_symbols
 from rlx.importers.torch.weights import array_of, identity
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dims.bounds import Bounds
 from rlx.ir.dims.dim import DimExpr
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
-from rlx.ir.op.calls import with_call_errors
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.packages import import_package
 from rlx.support.traces import place_of

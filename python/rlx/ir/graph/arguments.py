@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from rlx.ir.calls import Answered
 from rlx.ir.interface import Argument, conversion_hint
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape, ShapeLike
@@ -75,7 +76,7 @@ def check_fits(argument: Argument, value: Any) -> None:
     )
 
 
-class CarriesValues:
+class CarriesValues(Answered):
     """Mixin for the parameter values that a graph carries."""
 
     _weights: dict[str, Any]

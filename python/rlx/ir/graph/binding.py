@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx.ir.calls import CallError
 from rlx.ir.location import describe
-from rlx.ir.op.calls import CallError
 from rlx.ir.op.custom import call_of
 from rlx.support.suggestions import suggestion
 

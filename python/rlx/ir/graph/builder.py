@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx import mlir
+from rlx.ir.calls import CallError, at_caller, with_call_errors
 from rlx.ir.checks import check_name
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, dtype
@@ -22,7 +23,6 @@ from rlx.ir.graph.traced import NumElements, no_value
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op import attributes as attributes_module
 from rlx.ir.op import grouping, opview, registry, storage_dtypes
-from rlx.ir.op.calls import CallError, at_caller
 from rlx.ir.op.op_methods import OpMethods, TensorMethods
 from rlx.ir.op.verify import infer
 from rlx.ir.promotion import beside
@@ -140,6 +140,7 @@ class Builder(RegionBuilder, OpMethods):
 
     # --- insertion points and locations -----------------------------------------------------------
 
+    @with_call_errors
     @contextlib.contextmanager
     def named(self, name: str) -> Generator[None]:
         """Name a scope: ops built inside have `name` in their location."""
@@ -351,7 +352,7 @@ def method_of(card: Card) -> Any:
                 if isinstance(operand, Tensor):
                     operand.beside = None  # the result may be the operand itself
         except Error as problem:
-            raise at_caller(problem, f"rlx.{card.name}", card.build, len(args), self.location) from None
+            raise at_caller(problem, f"rlx.{card.name}", card.build, len(args), describe(self.location)) from None
         except Exception as problem:
             if IN_BODY in getattr(problem, "__notes__", ()):
                 raise

@@ -19,6 +19,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import dlpack
 from rlx.ir.arrays import as_array
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.fitting import as_array_of
 from rlx.ir.graph.builder import Builder, Tensor
@@ -417,6 +418,7 @@ def _restored(array: np.ndarray) -> EagerTensor:
     return EAGER.of(array)
 
 
+@with_call_errors
 @contextlib.contextmanager
 def eager() -> Generator[None]:
     """Compute op by op with the NumPy evaluators, to debug functions of tensors.

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx import mlir
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array, bind_symbols
 from rlx.ir.location import describe
 from rlx.ir.op import opview, registry
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.card import Card, as_results
 from rlx.ir.op.requirements import requirements
 from rlx.ir.op.verify import infer

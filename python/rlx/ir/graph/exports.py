@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rlx.ir.calls import Answered
 from rlx.ir.graph.pickled import Copied
-from rlx.ir.op.calls import with_call_errors
 from rlx.parts import JAX
 from rlx.support.printable import printable
 from rlx.support.short import join_names
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlx.runtime.jax.exported import JaxGraph
 
 
-class Exports(Copied):
+class Exports(Copied, Answered):
     """Mixin of the export methods of a graph."""
 
     def __str__(self: Any) -> str:
@@ -26,7 +26,6 @@ class Exports(Copied):
         outputs = join_names(f"{o.name}: {o.shape}" for o in self.outputs)
         return printable(f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>", keep="")
 
-    @with_call_errors
     def text(self: Any, *, locations: bool = False) -> str:
         """Return the graph as MLIR text, which `rlx.parse` and all commands read.
 
@@ -38,7 +37,6 @@ class Exports(Copied):
 
         return print_op(self.module, debug_info=locations)
 
-    @with_call_errors
     def to_jax(self: Any) -> JaxGraph:
         """Return the graph, in its current state, as a pure function that JAX can call, compile, differentiate and batch.
 

@@ -21,7 +21,6 @@ from rlx.ir.graph.exports import Exports
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op import registry
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.signature import (
     STAGES,
     find_function,
@@ -116,7 +115,6 @@ class Graph(Exports, CarriesValues, Builder):
         return self
 
     @classmethod
-    @with_call_errors
     def define(cls, name: str, build: Callable[[Any], Any]) -> GraphModule:
         """Build a module at HIR with a function: see `GraphModule.define`."""
         return importlib.import_module(BLOCK_MODULES).GraphModule.define(name, build)
@@ -144,7 +142,6 @@ class Graph(Exports, CarriesValues, Builder):
 
     # --- arguments --------------------------------------------------------------------------------
 
-    @with_call_errors
     def input(
         self, name: str, shape: ShapeLike, dtype: object = None, *, donate: bool = False, sharding: Any = None
     ) -> Tensor:
@@ -164,7 +161,6 @@ class Graph(Exports, CarriesValues, Builder):
             raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
         return self.add_argument(replace(declared("input", name, shape, dtype, sharding, self.mesh), donate=donate))
 
-    @with_call_errors
     def param(
         self,
         name: str,
@@ -199,7 +195,6 @@ class Graph(Exports, CarriesValues, Builder):
             self._weights[name] = value
         return tensor
 
-    @with_call_errors
     def state(
         self, name: str, shape: ShapeLike, dtype: object = None, *, init: float = 0, sharding: Any = None
     ) -> Tensor:
@@ -229,7 +224,6 @@ class Graph(Exports, CarriesValues, Builder):
             raise ShapeError(f"state '{name}': {problem.message}", location=location, hint=problem.hint) from None
         return self.add_argument(replace(argument, init=value))
 
-    @with_call_errors
     def update(self, state: Tensor, value: Tensor) -> None:
         """Set the value that a state has in the next run.
 
@@ -310,7 +304,6 @@ class Graph(Exports, CarriesValues, Builder):
 
     # --- outputs ----------------------------------------------------------------------------------
 
-    @with_call_errors
     def set_outputs(self, outputs: Iterable[Tensor] | Mapping[str, Tensor] | Tensor) -> None:
         """Set the outputs of the graph.
 
@@ -414,7 +407,6 @@ class Graph(Exports, CarriesValues, Builder):
         """The symbols in the shapes of the arguments."""
         return frozenset[str]().union(*(a.shape.symbols for a in self._arguments))
 
-    @with_call_errors
     def verify(self) -> None:
         """Check the whole module.
 
@@ -425,7 +417,6 @@ class Graph(Exports, CarriesValues, Builder):
 
         verify_module(self.module)
 
-    @with_call_errors
     def clone(self) -> Graph:
         """Return an independent copy."""
         with mlir.entered():

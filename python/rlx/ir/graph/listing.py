@@ -9,12 +9,12 @@ from itertools import count
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.calls import with_call_errors
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import describe, scope_of
 from rlx.ir.op import opview, registry
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.op.card import Cost
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.guards import is_array, is_tuple

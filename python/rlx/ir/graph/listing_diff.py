@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.listing import GraphReport, OpReport
-from rlx.ir.op.calls import with_call_errors
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable
 from rlx.support.short import report_repr

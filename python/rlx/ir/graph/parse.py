@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.calls import with_call_errors
 from rlx.ir.text.modules import is_path, parse_module, read_text
 
 

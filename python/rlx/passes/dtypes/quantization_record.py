@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import Answered
 from rlx.support.errors import Error
 from rlx.support.files import read_json, write_atomically
 from rlx.support.guards import is_mapping
@@ -62,7 +63,7 @@ class CalibrationEntry:
 
 
 @dataclass(frozen=True)
-class CalibrationRecord:
+class CalibrationRecord(Answered):
     """The result of `rlx.calibrate`: an entry for each product with weights, by name.
 
     Attributes:

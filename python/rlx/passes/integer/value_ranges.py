@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import Answered
 from rlx.support.errors import Error
 from rlx.support.files import read_json, write_atomically
 from rlx.support.guards import is_mapping
@@ -35,7 +36,7 @@ class ValueRange:
 
 
 @dataclass(frozen=True)
-class ValueRanges:
+class ValueRanges(Answered):
     """The ranges of the values that `rlx-quantize-values` rounds, in order.
 
     Attributes:

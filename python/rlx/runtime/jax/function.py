@@ -11,12 +11,12 @@ import numpy as np
 
 from rlx.importers.jax.function import traced
 from rlx.ir.arrays import as_array
+from rlx.ir.calls import Answered, with_call_errors
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.weak import NUMBERS
 from rlx.ir.location import caller_location, describe
-from rlx.ir.op.calls import with_call_errors
 from rlx.runtime.jax.primitive import check_width
 from rlx.runtime.tracing import bound_to, name_of, signature_of, static_key, static_names
 from rlx.support.errors import Error
@@ -27,7 +27,7 @@ _PURPOSE = "rlx.jax_function"
 _STATIC = 'static= names the arguments that are Python values, such as text: rlx.jax_function(function, static="mode")'
 
 
-class JaxFunction:
+class JaxFunction(Answered):
     """A JAX function that also accepts tensors of RLX. Created by `rlx.jax_function`."""
 
     def __init__(self, function: Callable[..., Any], static: Any = ()):
