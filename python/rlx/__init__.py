@@ -6,18 +6,18 @@ nor a compiler.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
-from rlx.dialect.dtypes import ROWS
-from rlx.support.answers import answers as _answers
+# Only modules directly in this package are imported here: a thread that imports `rlx.a.b` holds its lock and waits for
+# `rlx`, so that an import of `rlx.a.b` here could deadlock.
+from rlx.parts import ANSWERS as _ANSWERS
 from rlx.version import __version__ as __version__
-
-_DTYPES = tuple("bool_" if row.name == "bool" else row.name for row in ROWS)
 
 # public name -> the module that defines it
 _HOMES = {
-    **dict.fromkeys((*_DTYPES, "DType", "dtype"), "rlx.ir.dtype"),
+    **dict.fromkeys(("DType", "dtype"), "rlx.ir.dtype"),
     "promote": "rlx.ir.promotion",
     "Shape": "rlx.ir.shape",
     "Mesh": "rlx.ir.sharding",
@@ -101,9 +101,16 @@ _WITHOUT_GRAPHS = (
 )
 
 
+@functools.cache
+def _homes() -> dict[str, str]:
+    """Return the module that defines each public name that is not a module, with those of the dtypes."""
+    rows = importlib.import_module("rlx.dialect.dtypes").ROWS
+    return dict.fromkeys(("bool_" if row.name == "bool" else row.name for row in rows), "rlx.ir.dtype") | _HOMES
+
+
 def public_names() -> dict[str, str]:
     """Return the module that defines each public name."""
-    return {**_HOMES, **dict.fromkeys(_MODULES, "rlx"), "__version__": "rlx.version"}
+    return {**_homes(), **dict.fromkeys(_MODULES, "rlx"), "__version__": "rlx.version"}
 
 
 def __getattr__(name: str) -> Any:
@@ -118,17 +125,18 @@ def __getattr__(name: str) -> Any:
 
 def _loaded(name: str) -> Any:
     """Import a public name."""
-    if name in _HOMES:
-        if _HOMES[name] not in _WITHOUT_GRAPHS:
+    homes = _homes()
+    if name in homes:
+        if homes[name] not in _WITHOUT_GRAPHS:
             importlib.import_module("rlx.blocks")  # import the cards first: they install the op methods on Graph
             _show_graphs()
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        value = getattr(importlib.import_module(homes[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"rlx.{name}")
     else:
         if name.startswith("_"):
             raise AttributeError(f"module 'rlx' has no attribute '{name}'")
-        raise _answers().module_problem("rlx", name, (*_HOMES, *_MODULES))
+        raise importlib.import_module(_ANSWERS).module_problem("rlx", name, (*homes, *_MODULES))
     globals()[name] = value
     return value
 
@@ -157,4 +165,4 @@ def _graph_svg(thing: Any) -> str | None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_MODULES})
+    return sorted({*globals(), *_homes(), *_MODULES})

@@ -170,6 +170,11 @@ def test_a_forked_child_runs_or_says_why_not(device: str, before: str) -> None:
     run(FORK, device, before)
 
 
+def test_the_package_imports_only_its_own_modules() -> None:
+    """A thread that imports `rlx.a.b` holds its lock and waits for `rlx`. An import of it in `rlx` could deadlock."""
+    run("import sys, rlx; assert not {m for m in sys.modules if m.startswith('rlx.') and m.count('.') > 1}")
+
+
 def test_importing_takes_no_context() -> None:
     """An importing thread holds a module's lock. If it also held the context's lock, two threads could deadlock."""
     run(
