@@ -40,6 +40,7 @@ ORDER = (
         "passes",
         "transforms",
         "plan",
+        "kernels",
         "targets.lowering",
         "targets.linalg",
         "targets.stablehlo",

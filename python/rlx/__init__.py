@@ -51,6 +51,7 @@ _HOMES = {
     "GraphModule": "rlx.blocks.graph_module",
     **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.runtime.pipeline"),
     "KernelDispatchPolicy": "rlx.targets.dispatch",
+    **dict.fromkeys(("kernel", "CpuKernel"), "rlx.kernels.registry"),
     "Device": "rlx.runtime.device",
     "DeviceArray": "rlx.runtime.device_array",
     "Program": "rlx.runtime.program",

@@ -16,12 +16,14 @@ from rlx.ir.op.signature import functions
 from rlx.ir.shape import Shape
 from rlx.passes.runner import clone_module, run_on_module
 from rlx.support.errors import Error
+from rlx.targets.dispatch import with_kernels
 from rlx.targets.iree.abi import ArgumentType, TensorType
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import ModuleCompileError, compile_module
 from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.memory import ALIGNMENT
 from rlx.targets.iree.targets import Target, target
+from rlx.targets.options import CompileOptions
 from rlx.targets.stages import lower
 from tests.conformance.elf import check_linked
 from tests.conformance.functions import merged
@@ -59,27 +61,30 @@ class Program:
     lacks: str | None = None
 
 
-def compile_graphs(graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False) -> list[Program]:
+def compile_graphs(
+    graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False, kernels: str = "auto"
+) -> list[Program]:
     """Legalise, lower and compile graphs as one module. If this fails, the failing graphs are left out.
 
     Args:
         graphs: The graphs, all of one stage.
         level: The CPU to compile for, an architecture of the target `cpu`; by default that of this machine.
         last_rungs: Whether to try the other rungs for graphs that fail at the compiler's first rung, as for users.
+        kernels: The choice of kernels, as in `Session.compile`.
     """
     programs = [Program(graph) for graph in graphs]
-    _compile(programs, level or "host", last_rungs)
+    _compile(programs, level or "host", last_rungs, CompileOptions(kernels=kernels))
     return programs
 
 
-def _compile(programs: list[Program], level: str, last_rungs: bool) -> None:
+def _compile(programs: list[Program], level: str, last_rungs: bool, options: CompileOptions) -> None:
     if not programs:
         return
     module = merged([p.graph for p in programs])
     _locate(module)
     try:
         target_ = cpu(level, 3 if last_rungs and len(programs) == 1 else 1)
-        run_on_module(module, target_.pipeline)
+        run_on_module(module, with_kernels(target_, options))
         lowered = clone_module(module)
         lower(lowered, target_.lowering(target_.level))
         compiled = compile_module(module_text(lowered), target_, timeout_s=TIMEOUT_S)
@@ -94,7 +99,7 @@ def _compile(programs: list[Program], level: str, last_rungs: bool) -> None:
         blamed = {int(i) for i in re.findall(r"\bf(\d+):\d+", _told(problem))} or set(range(len(programs) // 2))
         groups = [[p for i, p in enumerate(programs) if (i in blamed) == guilty] for guilty in (True, False)]
         for group in groups if all(groups) else [[p] for p in programs]:
-            _compile(group, level, last_rungs)
+            _compile(group, level, last_rungs, options)
         return
     for i, (program, function) in enumerate(zip(programs, functions(module), strict=True)):
         program.module, program.function, program.lacks = module, function, lacks

@@ -35,6 +35,7 @@ OTHERS: dict[str, tuple[Any, str]] = {
     "opt": (1, "-O1"),
     "fast_math": (True, "--fast-math"),
     "dispatch": ("force-common", "--dispatch=force-common"),
+    "kernels": ("off", "--kernels=off"),
 }
 
 

@@ -110,7 +110,8 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         """Yield the ops that the target does not support."""
         accepted = self.accepted
         for op in (op for function in functions for op in opview.operations(function.entry_block)):
-            if opview.name_of(op) not in accepted and op.name not in opview.TERMINATORS:
+            is_accepted = opview.name_of(op) in accepted or opview.kernel_of(op) is not None
+            if not is_accepted and op.name not in opview.TERMINATORS:
                 yield op
 
     def _text_of(self, refused: list[mlir.Operation]) -> str:

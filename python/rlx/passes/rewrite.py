@@ -146,12 +146,14 @@ def decompose(op: mlir.Operation) -> None:
 def decompose_all(module: mlir.Module, names: Container[str]) -> int:
     """Decompose all ops with these names, also emitted ones, until none is left. Returns their number.
 
+    Ops that a kernel implements are kept.
+
     Raises:
         Error: A decomposition failed, or contains the same op again.
     """
     count = 0
     level = 0
-    while ops := collect(module, names):
+    while ops := [op for op in collect(module, names) if opview.kernel_of(op) is None]:
         if level == _DEEPEST:
             name, place = opview.name_of(ops[0]), describe(ops[0].location)
             raise Error(f"'rlx.{name}' decomposes into itself", location=place)

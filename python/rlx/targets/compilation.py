@@ -12,6 +12,7 @@ from rlx.ir.interface import Requirement
 from rlx.ir.op.custom import sources
 from rlx.ir.op.requirements import requirements
 from rlx.ir.op.signature import STAGES
+from rlx.kernels.registry import own_sources
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.history import dump_from_environment
@@ -25,7 +26,7 @@ from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import cached_artifact, code_fingerprint, timed, with_locations
 from rlx.targets.cache import DiskCache
 from rlx.targets.contract import calling, check_compiled, check_info, check_lowering
-from rlx.targets.dispatch import policy_of
+from rlx.targets.dispatch import policy_of, with_kernels
 from rlx.targets.hashes import fingerprint
 from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import Compiler, Target
@@ -67,7 +68,7 @@ class Compilation(Answered):
             fast_math=options.fast_math,
         )
         self.dispatch_policy = policy_of(options.dispatch)
-        self._to_lir = self.dispatch_policy.applied(target.pipeline)
+        self._to_lir = self.dispatch_policy.applied(with_kernels(target, options))
         self._artifact: Artifact | None = None
         self._cached_key: str | None = None
         self._observers = dump_from_environment(graph.name)
@@ -251,11 +252,14 @@ class Compilation(Answered):
         """A hash of everything that the program depends on; None if that is unknown, as for an op defined at a prompt."""
         graph, compiler = self.prepared, self.compiler
         custom = sources(graph.module, check_of(self.target.pipeline).lowering_rules)
-        if custom is None:
+        kernels = own_sources(graph.module)
+        if custom is None or kernels is None:
             return None
         name = compiler.__name__ if inspect.ismodule(compiler) else type(compiler).__module__
         code = (code_fingerprint("rlx"), code_fingerprint(name))
         with calling(self.backend, "version or fingerprint"):
             target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
         steps = (*self._from_prepared, self.lowering)
-        return fingerprint(*code, *custom, *target, str(self.options.opt), *steps, str(graph.module), graph.name_symbol)
+        return fingerprint(
+            *code, *custom, *kernels, *target, str(self.options.opt), *steps, str(graph.module), graph.name_symbol
+        )

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field, replace
 
 from rlx.ir.calls import Answered
 from rlx.ir.op import registry
+from rlx.kernels.choice import KernelChoice
 from rlx.passes.claims import known_ops
 from rlx.passes.decompose import Decompose
-from rlx.passes.pipeline import PassPipeline
+from rlx.passes.pipeline import PassPipeline, PipelineStep
 from rlx.support.errors import Error
 from rlx.support.guards import is_mapping
 from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
+from rlx.targets.iree.passes.kernels import ChooseKernels
+from rlx.targets.options import CompileOptions
+from rlx.targets.protocol import Target
 
 DEFAULTS = ("prefer-native", "force-native", "force-common")
 WAYS = ("native", "common")
@@ -76,6 +80,13 @@ class KernelDispatchPolicy(Answered):
     def _ops(self, way: str) -> tuple[str, ...]:
         return tuple(name for name, chosen in self.overrides.items() if chosen == way)
 
+    def _kernels(self, text: str) -> str:
+        """Return a choice of kernels without those of ops that are decomposed."""
+        choice = KernelChoice.parse(text)
+        if self.default == "force-common":
+            return str(replace(choice, default="off"))
+        return str(replace(choice, without=(*choice.without, *(n for n in self._ops("common") if n in choice.ops()))))
+
     def is_common(self, name: str, claimed: Collection[str]) -> bool:
         """Whether an op is to be decomposed.
 
@@ -98,16 +109,41 @@ class KernelDispatchPolicy(Answered):
         steps = PassPipeline.parse(pipeline).steps
         if not any(isinstance(step.ours, Decompose) for step in steps):
             raise Error(f"dispatch policy '{self}': the target decomposes no ops, its pipeline is {pipeline}")
-        changed = [self._changed(step.ours) if isinstance(step.ours, Decompose) else [step.text] for step in steps]
-        return str(PassPipeline.of([step for part in changed for step in part]))
+        return str(PassPipeline.of([text for step in steps for text in self._changed(step)]))
 
-    def _changed(self, step: Decompose) -> list[str]:
+    def _changed(self, pipeline_step: PipelineStep) -> list[str]:
+        """Return the steps that replace a step of a pipeline."""
+        step = pipeline_step.ours
+        if isinstance(step, ChooseKernels):
+            return [str(replace(step, choice=self._kernels(step.choice)))]
+        if not isinstance(step, Decompose):
+            return [pipeline_step.text]
         native, common = self._ops("native"), self._ops("common")
         if self.default == "prefer-native":
             return [str(replace(step, except_=(*step.except_, *native), without=(*step.without, *common)))]
         if self.default == "force-common":
             return [str(Decompose(except_=native))]
         return [str(Decompose(ops=common))] if common else []
+
+
+def with_kernels(target: Target, options: CompileOptions) -> str:
+    """Return the pipeline of a target to LIR, with the kernels of the options. Level 0 uses kernels only where they are named.
+
+    Raises:
+        Error: The options name kernels, and the target has none.
+    """
+    choice = "off" if options.kernels == "auto" and options.opt == 0 else options.kernels
+    if choice == "auto":
+        return target.pipeline
+    steps = PassPipeline.parse(target.pipeline).steps
+    if not any(isinstance(step.ours, ChooseKernels) for step in steps):
+        if choice == "off":
+            return target.pipeline
+        raise Error(
+            f"kernels='{choice}': the target {target.name} has no kernels", hint="kernels are for the target cpu"
+        )
+    texts = [str(replace(s.ours, choice=choice)) if isinstance(s.ours, ChooseKernels) else s.text for s in steps]
+    return str(PassPipeline.of(texts))
 
 
 def policy_of(given: KernelDispatchPolicy | str | None) -> KernelDispatchPolicy:

@@ -99,9 +99,22 @@ class CompileOptions:
         ),
     )
 
+    kernels: str = field(
+        default="auto",
+        metadata=described(
+            'Which ops of a CPU program are implemented by kernels (docs/kernels.md): `"auto"` where they are faster, `"all"`, '
+            '`"off"`; then `+NAME` and `-NAME` for single kernels or ops, as in `"auto -softmax"`.',
+            "--kernels",
+            metavar="CHOICE",
+            help="auto (the default), all or off: which ops are implemented by kernels; for single kernels or ops: "
+            "--kernels='auto -softmax'",
+        ),
+    )
+
     def __post_init__(self) -> None:
         # Not imported above: they import MLIR, and the commands need only the fields.
         from rlx.ir.op.signature import POLICIES
+        from rlx.kernels.choice import KernelChoice
         from rlx.passes.dtypes.precision_policies import precision_policy
         from rlx.targets.dispatch import policy_of
 
@@ -117,6 +130,9 @@ class CompileOptions:
         if not isinstance(self.fast_math, bool):
             raise Error(f"fast_math={short_repr(self.fast_math)} is neither True nor False")
         policy_of(self.dispatch)
+        check_string(self.kernels, "kernels")
+        if self.kernels not in ("auto", "off"):
+            KernelChoice.parse(self.kernels)
 
     @property
     def prepared(self) -> Self:
@@ -145,6 +161,7 @@ class CompileKeywords(TypedDict, total=False):
     opt: int
     fast_math: bool
     dispatch: KernelDispatchPolicy | str | None
+    kernels: str
 
 
 def _check_sizes(bind: Any) -> None:

@@ -11,6 +11,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.shape import not_addressable
 from rlx.passes import run
+from rlx.passes.base import Pass
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import PassPipeline, PipelineElement
@@ -67,13 +68,15 @@ def preparing(options: CompileOptions) -> list[str]:
     return [*([f"rlx-bind{{{sizes}}}"] if sizes else []), *([options.passes] if options.passes else [])]
 
 
-def to_lir(legal: CheckLir) -> str:
+def to_lir(legal: CheckLir, before: Sequence[Pass] = ()) -> str:
     """Return the pipeline of a target to LIR: it decomposes the ops that the target lacks, and then checks the module.
 
     Args:
         legal: The check. Its options declare the ops and dtypes that the target supports.
+        before: Passes that run first.
     """
-    return str(PassPipeline([Decompose(legal.for_, except_=legal.ops, without=legal.without), *_CLEAN_UP, legal]))
+    decompose = Decompose(legal.for_, except_=legal.ops, without=legal.without)
+    return str(PassPipeline([*before, decompose, *_CLEAN_UP, legal]))
 
 
 def lower(module: mlir.Module, lowering: str, instruments: Sequence[Instrument] = ()) -> None:

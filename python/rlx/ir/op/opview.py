@@ -23,6 +23,8 @@ from rlx.support.errors import ShapeError
 CUSTOM = "rlx.custom"
 YIELD = "rlx.yield"
 TERMINATORS = ("func.return", YIELD)
+# The attribute of an op that a kernel implements: the kernel's name (`rlx.kernels`).
+KERNEL = "rlx.kernel"
 DEEPEST = 48  # maximum nesting of ops with regions: transforms recurse, with about ten Python calls per level
 
 
@@ -41,6 +43,11 @@ def name_of(op: mlir.Operation) -> str:
         stored = op.attributes
         return stored["name"].value if "name" in stored else "custom"
     return name.removeprefix("rlx.")
+
+
+def kernel_of(op: mlir.Operation) -> str | None:
+    """Return the name of the kernel that implements an op; None if the op is lowered."""
+    return op.attributes[KERNEL].value if KERNEL in op.attributes else None
 
 
 def is_used(value: mlir.Value) -> bool:

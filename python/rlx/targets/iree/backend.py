@@ -17,9 +17,9 @@ from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import timed
 from rlx.targets.compilation import Compilation
-from rlx.targets.iree import targets
 from rlx.targets.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.targets.iree.cpu import Cpu
+from rlx.targets.iree.cpu_operations import BYTE_PRODUCT_FLAGS
 from rlx.targets.iree.names import exported_name
 from rlx.targets.iree.passes.quantised_products import has_unsigned_products
 from rlx.targets.iree.program import DESCRIPTION_KEY, description, info_fields
@@ -89,7 +89,7 @@ def with_flags_of(lowered: Any, target: Target) -> Target:
     """The target with the flags that a lowered module needs."""
     if not has_unsigned_products(lowered):
         return target
-    return replace(target, flags=(*target.flags, *targets.BYTE_PRODUCT_FLAGS))
+    return replace(target, flags=(*target.flags, *BYTE_PRODUCT_FLAGS))
 
 
 def _seal(lowered: Any, signature: Signature, description: str) -> None:
@@ -142,10 +142,12 @@ def only_reads_arguments(lowered: Any) -> bool:
     is_partial_write = []
 
     def visit(op: Any) -> Any:
+        if op.name == "stream.executable":  # kernels write to their results only
+            return mlir.ir.WalkResult.SKIP
         is_partial_write.append(op.name in _PARTIAL_WRITES)
         return mlir.ir.WalkResult.ADVANCE
 
-    mlir.walk(lowered, visit)
+    mlir.walk(lowered, visit, mlir.ir.WalkOrder.PRE_ORDER)
     return not any(is_partial_write)
 
 

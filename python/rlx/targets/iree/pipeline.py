@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from rlx.kernels.cpu_model import cpu_models
 from rlx.passes.base import Pass
 from rlx.passes.check_lir import CheckLir
 from rlx.targets.iree.targets import Target
@@ -13,16 +14,21 @@ from rlx.targets.stages import to_lir
 @cache
 def passes_to_lir(target: Target) -> str:
     """The passes from MIR to LIR, as pipeline text."""
-    return to_lir(
-        CheckLir(
-            "rlx-to-linalg",
-            unsupported_dtypes=tuple(sorted(target.unsupported_dtypes)),
-            empty=target.takes_empty,
-            computed_kernels=target.computed_kernels,
-            target=target.name,
-            arch=target.arch,
-        )
+    from rlx.targets.iree.passes.kernels import ChooseKernels
+
+    legal = CheckLir(
+        "rlx-to-linalg",
+        unsupported_dtypes=tuple(sorted(target.unsupported_dtypes)),
+        empty=target.takes_empty,
+        computed_kernels=target.computed_kernels,
+        target=target.name,
+        arch=target.arch,
     )
+    return to_lir(legal, before=[ChooseKernels(target.kernel_cpu)] if _has_kernels(target) else [])
+
+
+def _has_kernels(target: Target) -> bool:
+    return target.kernel_cpu in cpu_models()
 
 
 @cache
@@ -34,6 +40,7 @@ def lowering_passes(target: Target) -> str:
     The order matters. Globals come first, because later passes recognise weights and states by the ops that load and store
     them. Loops become branches last, because the passes before work on loops as ops.
     """
+    from rlx.targets.iree.passes.emit_kernels import EmitKernels
     from rlx.targets.iree.passes.emulate import Emulate
     from rlx.targets.iree.passes.quantised_products import QuantisedProducts
     from rlx.targets.iree.passes.set_device import SetDevice
@@ -63,6 +70,8 @@ def lowering_passes(target: Target) -> str:
     if target.fences_reductions:
         steps.append("rlx-iree-fence-reductions")
     steps.append("rlx-iree-initializers")
+    if _has_kernels(target):
+        steps.append(EmitKernels(target.kernel_cpu))  # last, because the other passes would rewrite the code of kernels
     if target.device:
         steps.append(SetDevice(target.device))
     return ",".join(map(str, steps))

@@ -31,7 +31,8 @@ from rlx.targets.iree.architectures import (
     ROCM_ARCHS,
     VULKAN_ARCHS,
 )
-from rlx.targets.iree.cpu import host_cpu, host_features, machine
+from rlx.targets.iree.cpu import host_features
+from rlx.targets.iree.cpu_operations import emulated_operations, has_byte_products, kernel_cpu
 
 _COMMON = (
     "--iree-input-type=none",  # detecting the type, and its passes, take a tenth of a compilation
@@ -104,6 +105,7 @@ class Target:
         costs: The cost model; None if it has not been measured.
         has_byte_products: Whether the CPU has instructions for sums of products of unsigned by signed bytes, and IREE uses
             them.
+        kernel_cpu: The CPU that kernels are emitted for; empty if it is unknown, or if the target is not a CPU.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Target:
     fusions: tuple[str, ...] = _FUSIONS
     costs: Costs | None = None
     has_byte_products: bool = False
+    kernel_cpu: str = ""
 
     @property
     def supports_f64(self) -> bool:
@@ -219,9 +222,6 @@ _ARCH_NOTES = {
         for arch in ("sm_70", "sm_72", "sm_75")
     },
 }
-
-# The x86-64 feature that each operation needs; without it, the operation is emulated. All are part of the third level.
-_X86_FEATURES = {"f16": "f16c", "fma": "fma"}
 
 _FAMILIES = {
     "cpu": _DeviceFamily(
@@ -377,11 +377,9 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         notes=_notes(base, arch_name, chosen),
         cross=name == "cpu" and chosen != "host",
         host_features=host_features() if name == "cpu" and chosen == "host" else "",
-        emulated=_emulated(chosen, extra_flags) if name == "cpu" else base.emulated,
-        has_byte_products=name == "cpu"
-        and chosen == "host"
-        and not any(flag.startswith(_TARGET_FLAG) for flag in extra_flags)
-        and (host_cpu() or set()) >= _BYTE_PRODUCTS,
+        emulated=emulated_operations(chosen, extra_flags) if name == "cpu" else base.emulated,
+        kernel_cpu=kernel_cpu(chosen, extra_flags) if name == "cpu" else "",
+        has_byte_products=name == "cpu" and has_byte_products(chosen, extra_flags),
     )
 
 
@@ -396,31 +394,6 @@ def _with_made(lacking: Iterable[str]) -> frozenset[str]:
         for kind in DTYPES
         if without & {kind.name, kind.element.name, kind.part.name, "c64" if kind.is_complex else ""}
     )
-
-
-_TARGET_FLAG = "--iree-llvmcpu-target-"  # the prefix of flags that select the CPU
-# IREE 3.13 does not use AVX-VNNI, which has these instructions for 256 bits.
-_BYTE_PRODUCTS = {"avx512f", "avx512bw", "avx512vl", "avx512vnni"}
-# The flag that makes IREE use these instructions. With it, f32 products take up to 1.2 times as long.
-BYTE_PRODUCT_FLAGS = ("--iree-llvmcpu-enable-inner-tiled",)
-
-
-def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
-    """Return the operations that the CPU may lack (all, if flags select the CPU), and rounding to bf16 on every CPU."""
-    return _lacking(arch, extra_flags) | {"bf16"}  # quirk: `dropped-rounding`
-
-
-def _lacking(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
-    if any(flag.startswith(_TARGET_FLAG) for flag in extra_flags):
-        return frozenset(_X86_FEATURES)
-    if arch == "host":
-        if machine() == "x86_64":
-            present = host_cpu() or frozenset()
-            return frozenset(name for name, feature in _X86_FEATURES.items() if feature not in present)
-        arch = machine()
-    if arch == "riscv64":
-        return frozenset({"f16"})
-    return frozenset(_X86_FEATURES) if arch in ("x86-64", "x86-64-v2") else frozenset()
 
 
 def _notes(base: Target, arch_name: str, chosen: str) -> tuple[str, ...]:

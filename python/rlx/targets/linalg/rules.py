@@ -5,9 +5,10 @@ Unsigned integers are stored signless. The shape of a `Lowered` has their dtype.
 
 from __future__ import annotations
 
+from rlx.targets.linalg.kernel_call import call_kernel
 from rlx.targets.lowering.table import Lowered, LoweringTable, Region
 
-TABLE = LoweringTable("linalg")
+TABLE = LoweringTable("linalg", call_kernel)
 RULES = TABLE.rules
 lowers, claimed_ops = TABLE.lowers, TABLE.claimed
 

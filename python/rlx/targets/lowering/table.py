@@ -54,10 +54,13 @@ class LoweringTable:
 
     Args:
         dialect: The dialect that the rules emit, for messages.
+        call_kernel: Emits the call of the kernel that implements an op, given the builder, the op, the result shapes and the
+            lowered operands; None if the lowering has no kernels.
     """
 
-    def __init__(self, dialect: str):
+    def __init__(self, dialect: str, call_kernel: Rule | None = None):
         self.dialect = dialect
+        self.call_kernel = call_kernel
         self.rules: dict[str, Rule] = {}
 
     def lowers(self, op: str) -> Callable[[Rule], Rule]:
@@ -96,7 +99,7 @@ class LoweringTable:
         for function in bodies(module):
             for op in opview.operations(function.entry_block):
                 name = opview.name_of(op)
-                if op.name not in opview.TERMINATORS and name not in self.rules:
+                if op.name not in opview.TERMINATORS and name not in self.rules and not self._calls_kernel(op):
                     shown = f"rlx.{name}" if registry.is_ours(op) else op.name
                     missing.append(f"  {describe(op.location) or '<unknown>'}: {shown}")
         if missing:
@@ -122,13 +125,20 @@ class LoweringTable:
                 self._lower_op(build, op.operation, values)
         return [values[v] for v in end.operation.operands]
 
+    def _calls_kernel(self, op: mlir.Operation) -> bool:
+        return self.call_kernel is not None and opview.kernel_of(op) is not None
+
     def _lower_op(self, build: Any, op: mlir.Operation, values: _Values) -> None:
-        operands = opview.operands_of(op, [values[v] for v in op.operands])
+        lowered, shapes = [values[v] for v in op.operands], [shape_of(r) for r in op.results]
+        if self.call_kernel is not None and opview.kernel_of(op) is not None:
+            values.update(_paired(op.results, self.call_kernel(build, op, shapes, lowered)))
+            return
+        operands = opview.operands_of(op, lowered)
         given = opview.attributes_of(op)
         if len(op.regions):
             blocks = map(opview.block_of, op.regions)
             given["regions"] = tuple(block and partial(self._lower_region, build, block, values) for block in blocks)
-        rule, shapes = self.rules[opview.name_of(op)], [shape_of(r) for r in op.results]
+        rule = self.rules[opview.name_of(op)]
         with calling(op, f"lowering to {self.dialect}", rule):
             results = as_results(rule(build, shapes, *operands, **given))
             _check(build, results, shapes)

@@ -1,0 +1,132 @@
+"""`Buffer`: a tensor in memory, as a kernel reads and writes it, and `Lanes`: consecutive elements of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlx.kernels.elements import Element
+from rlx.kernels.machine import Machine
+from rlx.kernels.values import Number, Value, index_data, kernel_error, like
+
+Size = int | Value
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Consecutive positions of a row, one for each lane of a vector, or for its first lanes.
+
+    `c + 1` and `c - 1` are the positions one to the right and left.
+
+    Attributes:
+        start: The first position.
+        count: The number of lanes of a vector.
+        mask: A condition of the lanes that are positions of the row; None for all.
+        slot: The number of these positions within a step of an unrolled loop.
+    """
+
+    start: Size
+    count: int
+    mask: Value | None = None
+    slot: int = 0
+
+    def __add__(self, offset: Size) -> Lanes:
+        return replace(self, start=self.start + offset)
+
+    def __sub__(self, offset: Size) -> Lanes:
+        return replace(self, start=self.start - offset)
+
+
+Position = Size | Lanes
+
+
+class Buffer:
+    """A tensor in memory: `x[i, j]` is an element, and `x[i, c]` a vector, for the `Lanes` `c` of `k.vectors`.
+
+    Attributes:
+        element: The dtype.
+        shape: The sizes: integers, or values if they are known at run time only.
+    """
+
+    def __init__(self, machine: Machine, memory: Any, shape: Sequence[Size], element: Element, array: Any = None):
+        self.machine, self.element, self.shape = machine, element, tuple(shape)
+        self._memory, self._scope = memory, machine.scope
+        if array is None and memory is not None:
+            array = machine.view(memory, [s if isinstance(s, int) else s.data for s in shape], element)
+        self._array = array
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(s) if isinstance(s, int) else "?" for s in self.shape)
+        return f"Buffer({self.element.name}[{sizes}])"
+
+    def view(self, *shape: Size) -> Buffer:
+        """The same memory with another shape of the same number of elements, in row-major order."""
+        if self._memory is None and self._array is not None:
+            raise kernel_error("scratch memory has one shape only", "k.scratch takes the shape")
+        if len(shape) == self.rank and all(map(_is_same, shape, self.shape)):
+            return self
+        return Buffer(self.machine, self._memory, shape, self.element)
+
+    def rows(self) -> Buffer:
+        """The tensor as a matrix: the last axis, and all others joined. A tensor without axes is one element."""
+        if not self.shape:
+            return self.view(1, 1)
+        return self.view(product(self.shape[:-1]), self.shape[-1])
+
+    def __getitem__(self, position: Position | tuple[Position, ...]) -> Value:
+        indices, lanes = self._indices(position)
+        mask = lanes.mask.data if lanes is not None and lanes.mask is not None else None
+        count = lanes.count if lanes is not None else None
+        data = self.machine.load(self._checked_array(), indices, self.element, count, mask)
+        return Value(self.machine, data, self.element, count)
+
+    def __setitem__(self, position: Position | tuple[Position, ...], value: Value | Number) -> None:
+        indices, lanes = self._indices(position)
+        count = lanes.count if lanes is not None else None
+        stored = self._stored(value, count)
+        mask = lanes.mask.data if lanes is not None and lanes.mask is not None else None
+        self.machine.store(self._checked_array(), indices, stored.data, count, mask)
+
+    def _stored(self, value: Value | Number, count: int | None) -> Value:
+        model = Value(self.machine, None, self.element, count)
+        stored = like(value, model)
+        if stored.lanes != count:
+            shown = "an element" if count is None else f"a vector of {count} lanes"
+            raise kernel_error(f"{self!r}: expected {shown}, got {stored!r:.60}")
+        return stored
+
+    def _indices(self, position: Position | tuple[Position, ...]) -> tuple[list[Any], Lanes | None]:
+        positions = position if isinstance(position, tuple) else (position,)
+        if len(positions) != self.rank:
+            raise kernel_error(f"{self!r} takes {self.rank} positions, got {len(positions)}")
+        if any(isinstance(p, Lanes) for p in positions[:-1]):
+            raise kernel_error(f"{self!r}: only the last axis has consecutive elements, so only it takes lanes")
+        lanes = positions[-1] if positions and isinstance(positions[-1], Lanes) else None
+        return [index_data(self.machine, p.start if isinstance(p, Lanes) else p) for p in positions], lanes
+
+    def _checked_array(self) -> Any:
+        if not self._scope.is_open:
+            raise kernel_error(f"this view was made inside {self._scope.name}, which has ended")
+        return self._array
+
+
+def _is_same(a: Size, b: Size) -> bool:
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """The product of sizes: an integer if all are."""
+    known, result = 1, None
+    for size in sizes:
+        if isinstance(size, int):
+            known *= size
+        else:
+            result = size if result is None else result * size
+    if result is None:
+        return known
+    return result if known == 1 else result * known

@@ -1,0 +1,131 @@
+"""Emission of kernels as executables of IREE: `stream.executable` with a function on bindings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.kernels.buffer import Buffer
+from rlx.kernels.declaration import unknown_dims
+from rlx.kernels.elements import INDEX
+from rlx.kernels.emitter import Emitter
+from rlx.kernels.kernel import Kernel
+from rlx.kernels.registry import CpuKernel, KernelCase
+from rlx.kernels.values import Value
+
+# IREE's own code generation only converts the function to LLVM's dialect.
+_NO_PIPELINE = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
+
+
+def emit_executable(name: str, kernel: CpuKernel, case: KernelCase, location: mlir.Location) -> None:
+    """Emit a `stream.executable` at the insertion point, with an export of the same name.
+
+    The function takes a binding for each operand, result and tensor of the workspace, then an index for each different
+    unknown size of operands and results.
+
+    Raises:
+        ShapeError: The kernel's code is wrong, with its line.
+    """
+    ir = mlir.ir
+    sizes = unknown_dims([*case.tensors, *case.results])
+    symbol = {"sym_name": ir.StringAttr.get(name)}
+    hidden, public = (ir.StringAttr.get(text) for text in ("private", "public"))
+    executable = _create("stream.executable", attributes=symbol | {"sym_visibility": hidden}, regions=1, loc=location)
+    outer = executable.regions[0].blocks.append()
+    attributes = symbol | {"function_ref": ir.FlatSymbolRefAttr.get(name), "sym_visibility": public}
+    export = _create(
+        "stream.executable.export", attributes=attributes, regions=1, ip=ir.InsertionPoint(outer), loc=location
+    )
+    index = ir.IndexType.get()
+    grid = export.regions[0].blocks.append(*[index] * len(sizes), arg_locs=[location] * len(sizes))
+    _emit_grid(kernel, case, grid, location)
+    inner = _create("builtin.module", regions=1, ip=ir.InsertionPoint(outer), loc=location).regions[0].blocks.append()
+    count = len(case.tensors) + len(case.results) + len(kernel.workspace(case))
+    binding = ir.Type.parse("!stream.binding")
+    signature = ir.FunctionType.get([binding] * count + [index] * len(sizes), [])
+    function = mlir.dialect("func").FuncOp(name, signature, ip=ir.InsertionPoint(inner), loc=location)
+    function.attributes["translation_info"] = ir.Attribute.parse(_NO_PIPELINE)
+    block = function.add_entry_block()
+    emitter = Emitter(case.cpu, block, location)
+    run_code(kernel, case, emitter, list(block.arguments))
+    mlir.dialect("func").ReturnOp([], ip=emitter.at["ip"], loc=location)
+    _create("stream.executable.end", ip=ir.InsertionPoint(outer), loc=location)
+
+
+def run_code(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequence[Any]) -> None:
+    """Run a kernel's code, which emits it.
+
+    Args:
+        kernel: The kernel.
+        case: Its case.
+        emitter: The emitter.
+        arguments: The binding of each tensor, and an index value for each unknown size.
+    """
+    shapes = [*case.results, *kernel.workspace(case)]
+    sizes = unknown_dims([*case.tensors, *case.results])
+    count = len(case.tensors) + len(shapes)
+    known = {d: Value(emitter, v, INDEX) for d, v in zip(sizes, arguments[count:], strict=True)}
+    bindings = iter(arguments[:count])
+
+    def buffer(shape: Any) -> Any:
+        if shape is None or isinstance(shape, list):
+            return shape and [buffer(part) for part in shape]
+        dims = [d if type(d) is int else known[d] for d in shape.dims]
+        return Buffer(emitter, next(bindings), dims, shape.dtype)
+
+    buffers = [buffer(shape) for shape in (*case.operands, *shapes)]
+    outer = emitter.scope
+    kernel.function(Kernel(emitter), *buffers, **case.attributes)
+    emitter.check_scope(outer)
+
+
+class _GridFound(Exception):
+    """The number of workgroups is known: the kernel's code need not be run further."""
+
+
+class _GridEmitter(Emitter):
+    """Emits the number of workgroups of a kernel: its code up to `k.parallel`, without memory and registers."""
+
+    def scratch(self, shape: Any, element: Any) -> Any:
+        return None
+
+    def variable(self, element: Any, lanes: Any) -> Any:
+        return None
+
+    def assign(self, variable: Any, data: Any) -> None:
+        pass
+
+    def read(self, variable: Any) -> Any:
+        raise _GridFound
+
+    def load(self, array: Any, indices: Any, element: Any, lanes: Any, mask: Any) -> Any:
+        raise _GridFound
+
+    def store(self, array: Any, indices: Any, data: Any, lanes: Any, mask: Any) -> None:
+        raise _GridFound
+
+    count: Any = None
+
+    def workgroups(self, count: Any, chunk: Any) -> Any:
+        self.count = self.arith.ceildivui(count, chunk, **self.at)
+        raise _GridFound
+
+
+def _emit_grid(kernel: CpuKernel, case: KernelCase, block: mlir.Block, location: mlir.Location) -> None:
+    ir = mlir.ir
+    emitter = _GridEmitter(case.cpu, block, location)
+    bindings: list[Any] = [None] * (len(case.tensors) + len(case.results) + len(kernel.workspace(case)))
+    with contextlib.suppress(_GridFound):
+        run_code(kernel, case, emitter, [*bindings, *block.arguments])
+    if emitter.count is None:  # without `k.parallel`, there is one workgroup
+        for op in reversed(list(block.operations)):
+            op.operation.erase()
+    point = ir.InsertionPoint(block)
+    one = mlir.dialect("arith").constant(ir.IndexType.get(), 1, ip=point, loc=location)
+    _create("stream.return", operands=[emitter.count or one, one, one], ip=point, loc=location)
+
+
+def _create(name: str, **more: Any) -> Any:
+    return mlir.ir.Operation.create(name, **more)

@@ -1,0 +1,251 @@
+"""`Emitter`: the machine that emits a kernel as ops of MLIR's arith, vector, memref and scf dialects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.dtype import bool_
+from rlx.kernels.cpu_model import CpuModel
+from rlx.kernels.elements import INDEX, Element, IndexElement, memory_type, value_type
+from rlx.kernels.machine import Machine
+from rlx.kernels.operations import Operation
+from rlx.kernels.values import kernel_error, mlir_op
+from rlx.numerics.scalars import constant
+
+_ALIGNMENT = 64  # bytes, of scratch memory: a cache line, and the largest vector register
+
+
+class Emitter(Machine):
+    """Emits ops at an insertion point that follows the kernel's loops and branches.
+
+    The insertion point is passed to each builder, and not entered as the bindings' default: a generator of a loop is not
+    closed in order when the kernel's code raises an exception.
+
+    Args:
+        cpu: The CPU that the kernel is for.
+        block: The entry block of the function.
+        location: The location of all ops.
+    """
+
+    def __init__(self, cpu: CpuModel, block: mlir.Block, location: mlir.Location):
+        super().__init__(cpu)
+        self.at: dict[str, Any] = {"ip": mlir.ir.InsertionPoint(block), "loc": location}
+        self.dialects = {name: mlir.dialect(name) for name in ("arith", "math", "vector", "memref", "scf", "llvm")}
+        self.arith, self.vector, self.memref = (self.dialects[name] for name in ("arith", "vector", "memref"))
+        self._conditions: list[Any] = []
+        self._has_read = False
+        # Ops of the whole function are emitted before this unused one, so that they dominate the whole kernel.
+        self.zero = self.constant(0, INDEX, None)
+        self._end_of_entry = self.constant(0, INDEX, None).owner
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def constant(self, number: Any, element: Element, lanes: int | None) -> Any:
+        with self.at["ip"], self.at["loc"]:
+            scalar = constant(number, value_type(element, None))
+        return scalar if lanes is None else self.splat(scalar, element, lanes)
+
+    def constants(self, numbers: Sequence[Any], element: Element) -> Any:
+        parts = [self.constant(number, element, None) for number in numbers]
+        return self.vector.from_elements(value_type(element, len(parts)), parts, **self.at)
+
+    def splat(self, data: Any, element: Element, lanes: int) -> Any:
+        return self.vector.broadcast(value_type(element, lanes), data, **self.at)
+
+    def apply(self, operation: Operation, operands: Sequence[Any], element: Element) -> Any:
+        dialect, _, name = mlir_op(operation, element).partition(".")
+        return getattr(self.dialects[dialect], name)(*operands, **self.at)
+
+    def compare(self, kind: str, a: Any, b: Any, element: Element) -> Any:
+        if element.is_float:
+            predicate = getattr(self.arith.CmpFPredicate, ("U" if kind == "ne" else "O") + kind.upper())
+            return self.arith.cmpf(predicate, a, b, **self.at)
+        prefix = "" if kind in ("eq", "ne") else "s" if element.is_signed else "u"
+        return self.arith.cmpi(getattr(self.arith.CmpIPredicate, prefix + kind), a, b, **self.at)
+
+    def select(self, condition: Any, a: Any, b: Any) -> Any:
+        return self.arith.select(condition, a, b, **self.at)
+
+    def fma(self, a: Any, b: Any, c: Any, element: Element) -> Any:
+        if self.cpu.has_fma:
+            return self.dialects["math"].fma(a, b, c, **self.at)
+        return self.arith.addf(self.arith.mulf(a, b, **self.at), c, **self.at)
+
+    def convert(self, data: Any, source: Element, target: Element, lanes: int | None) -> Any:
+        type_ = value_type(target, lanes)
+        name = _conversion(source, target)
+        return data if name is None else getattr(self.arith, name)(type_, data, **self.at)
+
+    def bits(self, data: Any, target: Element, lanes: int | None) -> Any:
+        type_ = value_type(target, lanes)
+        return data if data.type == type_ else self.arith.bitcast(type_, data, **self.at)
+
+    def lane(self, data: Any, index: Any) -> Any:
+        dynamic = not isinstance(index, int)
+        unknown = mlir.ir.ShapedType.get_dynamic_size()
+        return self.vector.extract(data, [index] if dynamic else [], [unknown if dynamic else index], **self.at)
+
+    def shuffle(self, a: Any, b: Any, indices: Sequence[int]) -> Any:
+        return self.vector.shuffle(a, b, indices, **self.at)
+
+    def mask(self, count: Any, lanes: int) -> Any:
+        return self.vector.create_mask(value_type(bool_, lanes), [count], **self.at)
+
+    def intrinsic(self, name: str, operands: Sequence[Any], element: Element, lanes: int | None) -> Any:
+        ir = mlir.ir
+        attributes = {
+            "intrin": ir.StringAttr.get(name),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
+        }
+        results, at = [value_type(element, lanes)], self.at
+        op = ir.Operation.create(
+            "llvm.call_intrinsic", results=results, operands=list(operands), attributes=attributes, **at
+        )
+        return op.result
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def view(self, memory: Any, shape: Sequence[Any], element: Element) -> Any:
+        sizes = [s for s in shape if not isinstance(s, int)]
+        op = mlir.ir.Operation.create(
+            "stream.binding.subspan",
+            results=[_memref(shape, element)],
+            operands=[memory, self.zero, *sizes],
+            ip=self._entry_point() if not sizes else self.at["ip"],
+            loc=self.at["loc"],
+        )
+        return op.result
+
+    def scratch(self, shape: Sequence[int], element: Element) -> Any:
+        alignment = mlir.ir.IntegerAttr.get(mlir.ir.IntegerType.get_signless(64), _ALIGNMENT)
+        at = self.at | {"ip": self._entry_point()}
+        return self.memref.alloca(_memref(shape, element), [], [], alignment=alignment, **at)
+
+    def load(self, array: Any, indices: Sequence[Any], element: Element, lanes: int | None, mask: Any) -> Any:
+        indices = list(indices)
+        self._has_read = True
+        if lanes is None:
+            data = self.memref.load(array, indices, **self.at)
+        else:
+            type_ = mlir.ir.VectorType.get([lanes], memory_type(element))
+            if mask is None:
+                data = self.vector.load(type_, array, indices, **self.at)
+            else:
+                zero = self._memory_zero(element, lanes)
+                data = self.vector.maskedload(type_, array, indices, mask, zero, **self.at)
+        if element is not bool_:
+            return data
+        zero = self._memory_zero(element, lanes)
+        return self.arith.cmpi(self.arith.CmpIPredicate.ne, data, zero, **self.at)
+
+    def store(self, array: Any, indices: Sequence[Any], data: Any, lanes: int | None, mask: Any) -> None:
+        indices, byte = list(indices), mlir.ir.IntegerType.get_signless(8)
+        if data.type == value_type(bool_, lanes):
+            data = self.arith.extui(byte if lanes is None else mlir.ir.VectorType.get([lanes], byte), data, **self.at)
+        if lanes is None:
+            self.memref.store(data, array, indices, **self.at)
+        elif mask is None:
+            self.vector.store(data, array, indices, **self.at)
+        else:
+            self.vector.maskedstore(array, indices, mask, data, **self.at)
+
+    def variable(self, element: Element, lanes: int | None) -> Any:
+        """Memory of the function, which LLVM keeps in a register."""
+        type_ = mlir.ir.MemRefType.get([], value_type(element, lanes))
+        return self.memref.alloca(type_, [], [], **(self.at | {"ip": self._entry_point()}))
+
+    def read(self, variable: Any) -> Any:
+        self._has_read = True
+        return self.memref.load(variable, [], **self.at)
+
+    def assign(self, variable: Any, data: Any) -> None:
+        self.memref.store(data, variable, [], **self.at)
+
+    def _entry_point(self) -> mlir.InsertionPoint:
+        return mlir.ir.InsertionPoint(self._end_of_entry)
+
+    def _memory_zero(self, element: Element, lanes: int | None) -> Any:
+        with self.at["ip"], self.at["loc"]:
+            scalar = constant(0, memory_type(element))
+        if lanes is None:
+            return scalar
+        return self.vector.broadcast(mlir.ir.VectorType.get([lanes], memory_type(element)), scalar, **self.at)
+
+    # --- control flow -----------------------------------------------------------------------------
+
+    def range(self, start: Any, stop: Any, step: Any) -> Iterator[Any]:
+        op = self.dialects["scf"].ForOp(start, stop, step, [], **self.at)
+        for _ in self._block(op.body, "a loop"):
+            yield op.induction_variable
+
+    def when(self, condition: Any) -> Iterator[None]:
+        op = self.dialects["scf"].IfOp(condition, [], has_else=False, **self.at)
+        yield from self._block(op.then_block, "a branch")
+
+    def repeat(self) -> Iterator[None]:
+        """An `scf.while` whose condition is computed by the whole body."""
+        op = self.dialects["scf"].WhileOp([], [], **self.at)
+        before, after = (region.blocks.append() for region in op.operation.regions)
+        depth = len(self._conditions)
+        for _ in self._block(before, "a loop", terminated=False):
+            yield None
+            if len(self._conditions) != depth + 1:
+                raise kernel_error("the body of `k.repeat()` must call `k.stop_unless(condition)` once")
+            self.dialects["scf"].condition(self._conditions.pop(), [], **self.at)
+        self.dialects["scf"].yield_([], ip=mlir.ir.InsertionPoint(after), loc=self.at["loc"])
+
+    def stop_unless(self, condition: Any) -> None:
+        self._conditions.append(condition)
+
+    def _block(self, block: Any, name: str, *, terminated: bool = True) -> Iterator[None]:
+        """Emit the ops of a block: the code that runs between the yield and the next step of the iterator."""
+        outer = self.at["ip"]
+        self.at["ip"] = mlir.ir.InsertionPoint(block)
+        yield from self.body(name)
+        if terminated:
+            self.dialects["scf"].yield_([], **self.at)
+        self.at["ip"] = outer
+
+    def workgroups(self, count: Any, chunk: Any) -> Iterator[tuple[Any, Any]]:
+        if self._has_read:
+            raise kernel_error(
+                "k.parallel comes before memory and registers are read", "only sizes are known before it"
+            )
+        index = mlir.ir.IndexType.get()
+        attributes = {"dimension": mlir.ir.IntegerAttr.get(index, 0)}
+        number = mlir.ir.Operation.create(
+            "stream.dispatch.workgroup.id", results=[index], attributes=attributes, **self.at
+        )
+        start = self.arith.muli(number.result, chunk, **self.at)
+        yield start, self.arith.minsi(self.arith.addi(start, chunk, **self.at), count, **self.at)
+
+
+def _memref(shape: Sequence[Any], element: Element) -> mlir.Type:
+    unknown = mlir.ir.ShapedType.get_dynamic_size()
+    sizes = [s if isinstance(s, int) else unknown for s in shape]
+    return mlir.ir.MemRefType.get(sizes, memory_type(element))
+
+
+def _conversion(source: Element, target: Element) -> str | None:
+    """Return the op of arith that converts numbers; None if the values are the same."""
+    if isinstance(source, IndexElement) or isinstance(target, IndexElement):
+        if source.is_float or target.is_float:
+            raise kernel_error(f"{source.name} to {target.name}: convert it to an integer dtype first")
+        unsigned = source.is_bool or not (source.is_signed and target.is_signed)
+        return "index_castui" if unsigned else "index_cast"
+    if source.is_float and target.is_float:
+        return None if source.bits == target.bits else "extf" if source.bits < target.bits else "truncf"
+    if target.is_bool:
+        raise kernel_error(f"{source.name} to bool: compare it: v != 0")
+    if source.is_float:
+        return "fptosi" if target.is_signed else "fptoui"
+    unsigned = source.is_bool or not source.is_signed
+    if target.is_float:
+        return "uitofp" if unsigned else "sitofp"
+    width = 1 if source.is_bool else source.bits
+    if width == target.bits:
+        return None
+    return ("extui" if unsigned else "extsi") if width < target.bits else "trunci"

@@ -1,0 +1,158 @@
+"""`Interpreter`: the machine that runs a kernel with NumPy, one operation after another, to test and debug it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.kernels.cpu_model import CpuModel
+from rlx.kernels.elements import Element, IndexElement
+from rlx.kernels.machine import Machine
+from rlx.kernels.operations import COMPARISONS, Operation
+from rlx.kernels.values import kernel_error
+
+
+class Interpreter(Machine):
+    """Computes with NumPy's numbers of the same dtypes. Workgroups run one after another.
+
+    A position outside of an array is an error here, and undefined in a compiled kernel.
+    """
+
+    def __init__(self, cpu: CpuModel):
+        super().__init__(cpu)
+        self._conditions: list[bool] = []
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def constant(self, number: Any, element: Element, lanes: int | None) -> Any:
+        value = np.asarray(number).astype(element.numpy)
+        return value if lanes is None else np.full(lanes, value)
+
+    def constants(self, numbers: Sequence[Any], element: Element) -> Any:
+        return np.array(numbers, element.numpy)
+
+    def splat(self, data: Any, element: Element, lanes: int) -> Any:
+        return np.full(lanes, data)
+
+    def apply(self, operation: Operation, operands: Sequence[Any], element: Element) -> Any:
+        with np.errstate(all="ignore"):
+            return np.asarray(operation.numpy(*operands))
+
+    def compare(self, kind: str, a: Any, b: Any, element: Element) -> Any:
+        return np.asarray(COMPARISONS[kind](a, b))
+
+    def select(self, condition: Any, a: Any, b: Any) -> Any:
+        return np.where(condition, a, b)
+
+    def fma(self, a: Any, b: Any, c: Any, element: Element) -> Any:
+        with np.errstate(all="ignore"):
+            if self.cpu.has_fma and element.itemsize < 8:
+                return (a.astype(np.float64) * b + c).astype(element.numpy)
+            return a * b + c
+
+    def convert(self, data: Any, source: Element, target: Element, lanes: int | None) -> Any:
+        with np.errstate(all="ignore"):
+            return data.astype(target.numpy)
+
+    def bits(self, data: Any, target: Element, lanes: int | None) -> Any:
+        return data.view(target.numpy)
+
+    def lane(self, data: Any, index: Any) -> Any:
+        return np.asarray(data[int(index)])
+
+    def shuffle(self, a: Any, b: Any, indices: Sequence[int]) -> Any:
+        return np.concatenate([a, b])[list(indices)]
+
+    def mask(self, count: Any, lanes: int) -> Any:
+        return np.arange(lanes) < count
+
+    def intrinsic(self, name: str, operands: Sequence[Any], element: Element, lanes: int | None) -> Any:
+        raise kernel_error(f"NumPy cannot run the instruction {name}", "test the kernel with a compiled program")
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def view(self, memory: Any, shape: Sequence[Any], element: Element) -> Any:
+        sizes = [int(size) for size in shape]
+        if memory.size != int(np.prod(sizes)):
+            raise kernel_error(f"a view of {memory.size} elements cannot have the shape {sizes}")
+        return memory.reshape(sizes)
+
+    def scratch(self, shape: Sequence[int], element: Element) -> Any:
+        return np.full(shape, undefined(element), element.numpy)
+
+    def load(self, array: Any, indices: Sequence[Any], element: Element, lanes: int | None, mask: Any) -> Any:
+        *outer, start = _checked(array, indices)
+        if lanes is None:
+            _check_inside(array, start, 1)
+            return np.asarray(array[(*outer, start)])
+        count = lanes if mask is None else int(np.count_nonzero(mask))
+        _check_inside(array, start, count)
+        result = np.zeros(lanes, array.dtype)
+        result[:count] = array[(*outer, slice(start, start + count))]
+        return result
+
+    def store(self, array: Any, indices: Sequence[Any], data: Any, lanes: int | None, mask: Any) -> None:
+        *outer, start = _checked(array, indices)
+        count = 1 if lanes is None else lanes if mask is None else int(np.count_nonzero(mask))
+        _check_inside(array, start, count)
+        array[(*outer, slice(start, start + count))] = data if lanes is None else data[:count]
+
+    def variable(self, element: Element, lanes: int | None) -> Any:
+        return [np.full(() if lanes is None else lanes, undefined(element), element.numpy)]
+
+    def read(self, variable: Any) -> Any:
+        return variable[0]
+
+    def assign(self, variable: Any, data: Any) -> None:
+        variable[0] = data
+
+    # --- control flow -----------------------------------------------------------------------------
+
+    def range(self, start: Any, stop: Any, step: Any) -> Iterator[Any]:
+        for position in range(int(start), int(stop), int(step)):
+            for _ in self.body("a loop"):
+                yield np.asarray(position, np.int64)
+
+    def when(self, condition: Any) -> Iterator[None]:
+        if condition:
+            yield from self.body("a branch")
+
+    def repeat(self) -> Iterator[None]:
+        goes_on = True
+        while goes_on:
+            depth = len(self._conditions)
+            yield from self.body("a loop")
+            if len(self._conditions) != depth + 1:
+                raise kernel_error("the body of `k.repeat()` must call `k.stop_unless(condition)` once")
+            goes_on = self._conditions.pop()
+
+    def stop_unless(self, condition: Any) -> None:
+        self._conditions.append(bool(condition))
+
+    def workgroups(self, count: Any, chunk: Any) -> Iterator[tuple[Any, Any]]:
+        for start in range(0, int(count), int(chunk)):
+            yield np.asarray(start), np.asarray(min(start + int(chunk), int(count)))
+
+
+def undefined(element: Element) -> Any:
+    """A value that makes the use of memory that was not written visible in tests."""
+    if element.is_float:
+        return np.nan
+    return -77 if element.is_signed and not isinstance(element, IndexElement) else 77
+
+
+def _checked(array: Any, indices: Sequence[Any]) -> list[int]:
+    """Return positions as integers, after a check of all but the last axis."""
+    positions = [int(i) for i in indices]
+    for axis, (position, size) in enumerate(zip(positions[:-1], array.shape[:-1], strict=True)):
+        if not 0 <= position < size:
+            raise kernel_error(f"position {position} is outside of axis {axis}, which has {size} elements")
+    return positions
+
+
+def _check_inside(array: Any, start: int, count: int) -> None:
+    if count and not 0 <= start <= array.shape[-1] - count:
+        last = f"position {start}" if count == 1 else f"positions {start} to {start + count - 1}"
+        raise kernel_error(f"{last} are outside of the last axis, which has {array.shape[-1]} elements")

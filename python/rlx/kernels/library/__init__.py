@@ -1,0 +1,1 @@
+"""The kernels of RLX, one file for each family of ops."""

@@ -1,0 +1,138 @@
+"""Kernels of reductions over adjacent axes, and of running sums, products and maxima of rows.
+
+A tensor is seen as `[outer, count, inner]`, and the axis in the middle is reduced. If nothing is inside of it, rows are
+reduced, else columns, several rows at once, because memory is read in long pieces then.
+"""
+
+from __future__ import annotations
+
+from rlx.ir.dtype import f32, f64, i64
+from rlx.kernels.buffer import Buffer, Size, product
+from rlx.kernels.kernel import Accumulator, Kernel
+from rlx.kernels.library.rows import rows_per_workgroup
+from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.values import Value
+
+_JOINS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
+_DTYPES = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+_ROWS = 8  # rows that are added to each other before they are added to a sum: three additions deep
+_LONGEST = 4096  # the longest sum of f32 that is accumulated in f32
+_COLUMNS = 1024  # of a workgroup
+
+
+def _axes(case: KernelCase) -> tuple[int, ...]:
+    return case.attributes["axes"]
+
+
+def _reduces_adjacent_axes(case: KernelCase) -> bool:
+    axes = _axes(case)
+    is_adjacent = bool(axes) and axes == tuple(range(axes[0], axes[-1] + 1))
+    return is_adjacent and case.are_all(*_DTYPES) and (case.attributes["kind"] != "mean" or case.are_all("f32", "f64"))
+
+
+def _reduces_long_pieces(case: KernelCase) -> bool:
+    """Whether at least 4096 elements are read, in rows of 32 elements or more."""
+    x, axes = case.tensors[0], _axes(case)
+    first = axes[0] if axes[-1] == x.rank - 1 else axes[-1] + 1
+    return not _is_less(product(x.dims[first:]), 32) and not _is_less(product(x.dims), 4096)
+
+
+def _is_less(size: object, number: int) -> bool:
+    """Whether a size is known, and less than a number."""
+    return isinstance(size, int) and size < number
+
+
+@kernel("reduce", takes=_reduces_adjacent_axes, pays=_reduces_long_pieces)
+def reduce(k: Kernel, x: Buffer, y: Buffer, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> None:
+    """The sum, mean, product, maximum or minimum over adjacent axes."""
+    before, count, after = x.shape[: axes[0]], product(x.shape[axes[0] : axes[-1] + 1]), x.shape[axes[-1] + 1 :]
+    outer, inner = product(before), product(after)
+    if not after:
+        _reduce_rows(k, x.view(outer, count), y.view(outer), kind)
+    else:
+        _reduce_columns(k, x.view(product([outer, count]), inner), y.view(outer, inner), kind, count)
+
+
+def _is_long(x: Buffer, count: Size, kind: str) -> bool:
+    """Whether a sum of f32 is accumulated in f64."""
+    return x.element is f32 and _JOINS[kind] == "add" and not (isinstance(count, int) and count <= _LONGEST)
+
+
+def _reduce_rows(k: Kernel, x: Buffer, y: Buffer, kind: str) -> None:
+    rows, columns = x.shape
+    for i in k.parallel(rows, rows_per_workgroup(columns)):
+        total = k.accumulator(_JOINS[kind], x.element)
+        if _is_long(x, columns, kind):
+            result = _long_sum(k, x, i, total).to(f32)
+        else:
+            for c in k.vectors(columns, x.element):
+                total.include(c, x[i, c])
+            result = total.result()
+        y[i] = _mean(result, columns, k) if kind == "mean" else result
+
+
+def _long_sum(k: Kernel, x: Buffer, i: Value, rest: Accumulator) -> Value:
+    """The sum of a row of f32 as f64: vectors are added in groups of eight, and their sums in f64."""
+    columns, lanes = x.shape[1], k.cpu.lanes(f32)
+    step = _ROWS * lanes
+    grouped = columns // step * step
+    total = k.register(0.0, f64, lanes)
+    for j in k.range(0, grouped, step):
+        parts = [x[i, k.at(j + r * lanes if r else j)] for r in range(_ROWS)]
+        total.value = total.value + _tree_sum(parts).to(f64)
+    for c in k.vectors(columns, start=grouped):
+        rest.include(c, x[i, c])
+    return total.value.sum() + rest.result().to(f64)
+
+
+def _reduce_columns(k: Kernel, x: Buffer, y: Buffer, kind: str, count: Size) -> None:
+    outer, inner = y.shape
+    strips = -(-inner // _COLUMNS) if isinstance(inner, int) else (inner + (_COLUMNS - 1)) // _COLUMNS
+    is_long = _is_long(x, count, kind)
+    totals = k.scratch(_COLUMNS, element=f64 if is_long else x.element)
+    for n in k.parallel(product([outer, strips])):
+        i, first = n // strips, n % strips * _COLUMNS
+        width = _COLUMNS if _is_multiple(inner) else k.least(_COLUMNS, k.index(inner) - first)
+        start = k.neutral(_JOINS[kind], totals.element)
+        for c in k.vectors(width, totals.element):
+            totals[c] = start
+        _add_rows(k, x, i * count, count, (first, width), totals, kind)
+        for c in k.vectors(width, x.element):
+            result = totals[c].to(x.element)
+            y[i, c + first] = _mean(result, count, k) if kind == "mean" else result
+
+
+def _is_multiple(inner: Size) -> bool:
+    return isinstance(inner, int) and inner % _COLUMNS == 0
+
+
+def _add_rows(
+    k: Kernel, x: Buffer, top: Value, count: Size, strip: tuple[Value, Size], totals: Buffer, kind: str
+) -> None:
+    """Join the rows of a strip to its totals: groups of eight first."""
+    first, width = strip
+    join = k.join(_JOINS[kind])
+    grouped = count // _ROWS * _ROWS
+
+    def add(row: Value, number: int) -> None:
+        for c in k.vectors(width, x.element, unroll=1):
+            parts = [x[row + r if r else row, c + first] for r in range(number)]
+            while len(parts) > 1:
+                parts = [join(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+            totals[c] = join(totals[c], parts[0].to(totals.element))
+
+    for r in k.range(0, grouped, _ROWS):
+        add(top + r, _ROWS)
+    for r in k.range(grouped, count):
+        add(top + r, 1)
+
+
+def _tree_sum(parts: list[Value]) -> Value:
+    while len(parts) > 1:
+        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _mean(total: Value, count: Size, k: Kernel) -> Value:
+    size = k.constant(count, total.element) if isinstance(count, int) else count.to(i64).to(total.element)
+    return total / size

@@ -1,0 +1,86 @@
+"""Cases of the ops that have kernels: the samples of their cards, and sizes around those of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from rlx.ir.op import opview
+from rlx.ir.op.card import OpSample, sample
+from rlx.kernels.registry import load
+from rlx.passes.rewrite import collect
+from rlx.passes.runner import clone_module, run_on_module
+from tests.conformance.cases import Case, cases
+
+# Columns: fewer than a vector, one, several steps of an unrolled loop, and one more or less.
+COLUMNS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 131, 300)
+_FLOATS = ("f32",)
+
+
+def _rows(*more: str, **attributes: Any) -> Iterator[OpSample]:
+    """Samples with rows of each length; more operands have the shape of a row."""
+    for columns in COLUMNS:
+        yield sample((2, columns), *[(columns,)] * len(more), dtypes=_FLOATS, axis=1, **attributes)
+    yield sample((3, 2, "n"), *[("n",)] * len(more), dtypes=_FLOATS, axis=2, **attributes)
+    yield sample((1200, 16), *[(16,)] * len(more), dtypes=_FLOATS, axis=1, **attributes)
+
+
+def _residual_rows() -> Iterator[OpSample]:
+    for columns in COLUMNS:
+        yield sample((3, columns), (3, columns), (columns,), (columns,), (columns,), dtypes=_FLOATS)
+    yield sample(("n", 40), ("n", 40), None, (40,), (40,), dtypes=_FLOATS)
+
+
+def _reductions() -> Iterator[OpSample]:
+    for kind in ("sum", "mean", "prod", "max", "min"):
+        dtypes = ("f32", "f64") if kind == "mean" else ("f32", "f64", "i8", "i32", "u16")
+        for columns in (1, 7, 33, 100):
+            yield sample((5, columns), dtypes=dtypes, kind=kind, axes=(1,))
+            yield sample((19, columns), dtypes=dtypes, kind=kind, axes=(0,))
+        yield sample((2, "m", "n"), dtypes=dtypes, kind=kind, axes=(1,), keep_dims=True)
+        yield sample(("m", 3, "n"), dtypes=dtypes, kind=kind, axes=(1, 2))
+    yield sample((3, 9000), dtypes=_FLOATS, kind="sum", axes=(1,))
+    yield sample((5000, 1030), dtypes=_FLOATS, kind="mean", axes=(0,))
+
+
+def _scans(**attributes: Any) -> Iterator[OpSample]:
+    dtypes = ("f32", "f64", "i32", "u64")
+    for columns in COLUMNS:
+        yield sample((2, columns), dtypes=dtypes, axis=1, **attributes)
+    yield sample((3, "m", "n"), dtypes=dtypes, axis=1, **attributes)
+    yield sample(("m", "n"), dtypes=dtypes, axis=1, **attributes)
+    yield sample((4, 1030), dtypes=_FLOATS, axis=0, **attributes)
+
+
+_MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
+    "softmax": _rows,
+    "layer_norm": lambda: _rows("scale", "bias"),
+    "rms_norm": lambda: _rows("scale", "bias"),
+    "fused_residual_layer_norm": _residual_rows,
+    "fused_residual_rms_norm": _residual_rows,
+    "reduce": _reductions,
+    "cumsum": lambda: (s for exclusive in (False, True) for s in _scans(exclusive=exclusive)),
+    "cumprod": lambda: (s for exclusive in (False, True) for s in _scans(exclusive=exclusive)),
+    "cummax": _scans,
+}
+
+
+def ops() -> list[str]:
+    """The names of the ops with kernels."""
+    return sorted({kernel.op for kernel in load().values()})
+
+
+@cache
+def kernel_cases(op: str) -> tuple[Case, ...]:
+    """Return the cases of an op that a kernel takes."""
+    assert op in _MORE, f"add sizes around those of vectors for {op} to tests/kernels/samples.py"
+    start = len(list(cases(op)))
+    more = [Case(op, start + i, s, name) for i, s in enumerate(_MORE[op]()) for name in s.dtypes or ()]
+    return tuple(case for case in (*cases(op), *more) if _is_taken(case))
+
+
+def _is_taken(case: Case) -> bool:
+    module = clone_module(case.graph().module)
+    run_on_module(module, "rlx-iree-kernels{cpu=x86-64-v3 choice=all}")
+    return any(opview.kernel_of(op) is not None for op in collect(module, {case.op}))

@@ -1,0 +1,79 @@
+"""The kernels of the library: compiled for CPUs with and without AVX2, and run with NumPy, they compute what evaluators do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlx.ir.op import opview
+from rlx.kernels.cpu_model import cpu_model
+from rlx.kernels.declaration import case_of
+from rlx.kernels.registry import kernels_of
+from rlx.passes.rewrite import collect
+from tests.conformance.cases import Case
+from tests.conformance.compiled import Program, compile_graphs, contiguous
+from tests.conformance.failures import Failures
+from tests.conformance.judge import judge
+from tests.conformance.levels import LEVELS, skip_if_not_run
+from tests.conformance.values import random_values, value_sets
+from tests.drawing import drawn, of_which, shares
+from tests.kernels.samples import kernel_cases, ops
+
+_SHARES = 8
+SHARES = [(op, share) for op in ops() for share in range(_SHARES)]
+
+
+def _share(op: str, share: int) -> list[Case]:
+    return shares(kernel_cases(op), _SHARES, lambda case: case.dtype)[share]
+
+
+@drawn("level", (*LEVELS, "x86-64", "aarch64"), weights={"aarch64": 0.15})
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), SHARES)
+def test_compiled(op: str, share: int, level: str) -> None:
+    chosen = [(case, list(case.bindings())) for case in _share(op, share)]
+    graphs = [case.graph() for case, _ in chosen]
+    programs = compile_graphs(graphs, level=level, kernels="all")
+    failures = Failures()
+    for (case, bindings), program in zip(chosen, programs, strict=True):
+        if program.problem is not None:
+            failures.add(str(case), program.problem)
+        elif program.lacks is None:
+            with failures.of(str(case)):
+                _check(case, program, bindings, failures)
+    failures.check()
+    skip_if_not_run(level, programs)
+
+
+def _check(case: Case, program: Program, bindings: list[Any], failures: Failures) -> None:
+    assert any(opview.kernel_of(op) for op in collect(program.module)), "no kernel was chosen"
+    for sizes in bindings:
+        for values in value_sets(case, sizes):
+            verdict = judge(case, program.graph, values, sizes, program.function)
+            for problem in verdict.problems(program.run(contiguous(values.arrays))):
+                failures.add(str(case), f"{values.name} {dict(sizes)}: {problem}")
+
+
+@drawn("cpu", ("x86-64", "x86-64-v3", "x86-64-v4", "aarch64"))
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), SHARES)
+def test_with_numpy(op: str, share: int, cpu: str) -> None:
+    failures = Failures()
+    for case in _share(op, share):
+        sizes = case.bindings()[0]
+        values = random_values(case, sizes)
+        if sum(array.size for array in values.arrays) > 5000:  # it runs one operation of NumPy at a time
+            continue
+        with failures.of(str(case)):
+            graph = case.graph(sizes)
+            (node,) = [found for found in collect(graph.module) if opview.name_of(found) == op]
+            chosen = kernels_of(op)[0]
+            assert chosen.takes(case_of(node, cpu_model(cpu)))
+            operands = opview.operands_of(node, list(values.arrays))
+            result: Any = chosen.run(*operands, cpu=cpu, **opview.attributes_of(node))
+            verdict = judge(case, graph, values, sizes, graph.function)
+            for problem in verdict.problems(list(result) if isinstance(result, tuple) else [np.asarray(result)]):
+                failures.add(str(case), problem)
+    failures.check()
