@@ -321,11 +321,18 @@ def test_cast(source: str, target: str) -> None:
     x = samples_of(source, low=-300, high=300)
     got = run("cast", x, dtype=dtype(target))
     exact = [_cast(value, source, target) for value in x.tolist()]
+    if (
+        target == "f8e8m0fnu"
+    ):  # ml_dtypes converts through f32, where less than its least number is 0, which is NaN then
+        exact = [max(value, 2.0**-149) if np.real(value) > 0 else value for value in exact]
     with np.errstate(over="ignore"):
-        expected = np.array(exact).astype(dtype(target).numpy)
+        # From integers on both sides of 2^63, NumPy makes floats.
+        expected = np.array(exact, "u8" if target == "u64" else None).astype(dtype(target).numpy)
     agree(got, expected, factor=0)
     if source in FLOATS:
         usual = ~has_denormals(x, got)
+        if target == "f8e8m0fnu":  # its least number is a denormal of f32, through which JAX converts
+            usual &= ~has_denormals(got.astype(np.float32))
         reference = in_jax(lambda v: v.astype(dtype(target).numpy), x)
         agree(got, reference, factor=0, where=usual)
 
