@@ -17,7 +17,8 @@ def RLX_AttentionOp : RLX_Op<"attention", "attention", [RLX_IsProduct]> {
     Masks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`; `custom`:
     `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), keeps keys where it is nonzero (bool, integer) or at
     least 0.5 (float); `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. `empty_rows` is the
-    result of a query that sees no key: zeros, or NaN as in a plain softmax.
+    result of a query that sees no key: zeros, or NaN as in a plain softmax. A program may skip keys that a query does
+    not see: a NaN or an infinity of their values then does not reach the result, as it does when it is multiplied by 0.
   }];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v,
                        Optional<RLX_OrderedTensor>:$mask,

@@ -59,6 +59,8 @@ from rlx.ir.op.custom import CustomOp as CustomOp
 from rlx.ir.promotion import promote as promote
 from rlx.ir.shape import Shape as Shape
 from rlx.ir.sharding import Mesh as Mesh
+from rlx.kernels.registry import CpuKernel as CpuKernel
+from rlx.kernels.registry import kernel as kernel
 from rlx.passes.dtypes.quantization_record import CalibrationRecord as CalibrationRecord
 from rlx.passes.integer.value_ranges import ValueRanges as ValueRanges
 from rlx.quantization.bit_widths import BitWidths as BitWidths

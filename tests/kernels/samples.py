@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from rlx.ir.op import opview
-from rlx.ir.op.card import OpSample, sample
+from rlx.ir.op.card import OpSample, SampleOperand, sample
 from rlx.kernels.registry import load
 from rlx.passes.rewrite import collect
 from rlx.passes.runner import clone_module, run_on_module
@@ -53,6 +53,42 @@ def _scans(**attributes: Any) -> Iterator[OpSample]:
     yield sample((4, 1030), dtypes=_FLOATS, axis=0, **attributes)
 
 
+def _products(kind: str) -> Iterator[OpSample]:
+    """Fewer and more rows and columns than a tile, and more terms than a block of scratch memory holds."""
+    for rows, inner, columns in (
+        (1, 3, 5),
+        (4, 7, 12),
+        (9, 16, 24),
+        (8, 5, 48),
+        (5, 3, 49),
+        (13, 2100, 7),
+        ("n", 6, 31),
+    ):
+        x, w, row, result = (rows, inner), (inner, columns), (columns,), (rows, columns)
+        # A sum of thousands of terms in order has the errors of as many roundings.
+        tolerance = 1.0 if inner < 1000 else 40.0
+        if kind == "matmul":
+            yield sample(x, w, dtypes=_FLOATS, tolerance=tolerance)
+        elif kind == "act":
+            for activation in (None, "gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh"):
+                yield sample(x, w, row, dtypes=_FLOATS, tolerance=tolerance, activation=activation)
+        else:
+            yield sample(x, w, result, None, dtypes=_FLOATS, tolerance=tolerance)
+            yield sample(x, w, result, row, dtypes=_FLOATS, tolerance=tolerance)
+
+
+def _attentions() -> Iterator[OpSample]:
+    """Fewer and more queries than a block, more keys than are scored at once, widths that fill no vector, fewer key heads."""
+    for kind in ("none", "causal", "sliding_window", "custom", "bias"):
+        window = 5 if kind == "sliding_window" else None
+        for queries, keys, width, value_width in ((1, 1, 4, 4), (30, 70, 16, 20), (49, 33, 20, 8)):
+            mask = {"custom": SampleOperand((2, keys), "bool"), "bias": SampleOperand((2, 1, 1, keys))}.get(kind)
+            shapes = (2, 4, queries, width), (2, 2, keys, width), (2, 2, keys, value_width)
+            yield sample(*shapes, mask, num_heads=4, head_dim=width, mask_kind=kind, window=window, dtypes=_FLOATS)
+    open_sizes = ("batch", "seq", 16)
+    yield sample(*[open_sizes] * 3, None, num_heads=2, head_dim=8, dtypes=_FLOATS)
+
+
 _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "softmax": _rows,
     "layer_norm": lambda: _rows("scale", "bias"),
@@ -63,6 +99,10 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "cumsum": lambda: (s for exclusive in (False, True) for s in _scans(exclusive=exclusive)),
     "cumprod": lambda: (s for exclusive in (False, True) for s in _scans(exclusive=exclusive)),
     "cummax": _scans,
+    "matmul": lambda: _products("matmul"),
+    "fused_matmul_bias_act": lambda: _products("act"),
+    "fused_matmul_residual": lambda: _products("residual"),
+    "attention": _attentions,
 }
 
 

@@ -6,10 +6,11 @@ smallest normal number are 0, because compiled programs flush them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from rlx.ir.dtype import i32
-from rlx.kernels.values import Value, where
+from rlx.kernels.values import Value, like, where
 
 _LOG2_E = 1.4426950408889634
 # log(2) in two parts: the product of the first one with an integer of up to 9 bits is exact.
@@ -28,10 +29,9 @@ _LEAST, _GREATEST = -87.33, 88.72
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """A polynomial by Horner's rule, the constant coefficient first."""
-    result = x * 0.0 + coefficients[-1] if len(coefficients) == 1 else None
+    result = like(coefficients[-1], x)
     for coefficient in reversed(coefficients[:-1]):
-        result = x.fma(coefficients[-1], coefficient) if result is None else result.fma(x, coefficient)
-    assert result is not None
+        result = result.fma(x, coefficient)
     return result
 
 
@@ -57,3 +57,109 @@ def _exp(x: Value) -> Value:
     scale = ((shifted.bits(i32) << 23) + (127 << 23)).bits(x.element)  # type: ignore[arg-type]
     q = (r * r).fma(polynomial(r, _EXP), r)
     return scale.fma(q, scale)
+
+
+# 2^f for |f| <= 1/2, without the constant 1: a minimax polynomial.
+_EXP2 = (
+    0.6931471805599453,
+    0.24022650695910072,
+    0.05550410866482158,
+    0.009618129107628477,
+    0.0013333558146428443,
+    0.00015403530393381608,
+)
+
+
+def exp2_of_nonpositive(x: Value) -> Value:
+    """2^x for numbers up to 0, to 1 ulp."""
+    shifted = x + _ROUNDING
+    fraction = x - (shifted - _ROUNDING)
+    scale = ((shifted.bits(i32) << 23) + (127 << 23)).bits(x.element)  # type: ignore[arg-type]
+    return where(x < -126.0, 0.0, scale.fma(fraction * polynomial(fraction, _EXP2), scale))
+
+
+def transposed(rows: Sequence[Value]) -> list[Value]:
+    """The columns of a square matrix that is given as its rows: log2(lanes) rounds of interleaved lanes."""
+    size = len(rows)
+    low = [i for pair in zip(range(size // 2), range(size, size + size // 2), strict=True) for i in pair]
+    high = [i + size // 2 for i in low]
+    values = list(rows)
+    for _ in range(size.bit_length() - 1):
+        half = size // 2
+        values = [values[i // 2].shuffle(values[i // 2 + half], high if i % 2 else low) for i in range(size)]
+    return values
+
+
+# (Φ(x) - 1/2) / x for |x| <= 5.6, with Φ the normal distribution, as a polynomial of 2 x² / 5.6² - 1: Chebyshev interpolation.
+_NORMAL = (
+    *(0.12625959515571594, -0.0630514845252037, 0.04698014259338379, -0.03833771124482155, 0.03198321536183357),
+    *(-0.026402411982417107, 0.02085218019783497, -0.015293424017727375, 0.01126941666007042, -0.008741014637053013),
+    *(0.004869968630373478, -0.0011982453288510442, 0.00117023556958884, -0.0018038286361843348, 0.0007290758658200502),
+)
+_NORMAL_LIMIT = 5.6
+# (tanh(x) - x) / x³ for |x| < 0.3.
+_TANH = (-0.333332419395, 0.133314788, -0.0537397, 0.0208)
+
+
+def gelu(x: Value) -> Value:
+    """x·Φ(x), with Φ the normal distribution; -0 at minus infinity. The error is at most 1e-7 of |x|."""
+    u = (x * x).fma(2 / _NORMAL_LIMIT**2, -1.0)
+    y = x.fma(x * polynomial(u, _NORMAL), x * 0.5)
+    return where(abs(x) > _NORMAL_LIMIT, where(x > 0.0, x, -0.0), y)
+
+
+def gelu_approx(x: Value) -> Value:
+    """x/2 · (1 + tanh(sqrt(2/π)·(x + 0.044715 x³))): x · sigmoid of twice the argument; -0 at minus infinity."""
+    return _times_sigmoid(x, (x * x).fma(0.044715, 1.0) * x * (2 * 0.7978845608028654))
+
+
+def _times_sigmoid(x: Value, z: Value) -> Value:
+    """Return x · sigmoid(z), for z of the sign of x; -0 at minus infinity.
+
+    Where sigmoid(z) is near the smallest normal number, it is computed times exp(16), because x · sigmoid(z) is greater.
+    """
+    size = abs(z)
+    is_far = size > 64.0
+    shift, factor = where(is_far, like(16.0, x), 0.0), where(is_far, like(8886110.520507872, x), 1.0)
+    power = exp_of_nonpositive(shift - size)
+    is_negative = x < 0.0
+    y = where(is_negative, x * power, x) / where(is_negative, factor + power, 1.0 + power)
+    return where(x == -math.inf, -0.0, y)
+
+
+def tanh(x: Value) -> Value:
+    """The hyperbolic tangent, to 4 ulp."""
+    size = abs(x)
+    power = exp_of_nonpositive(where(size > 10.0, 10.0, size) * -2.0)
+    far = (1.0 - power) / (1.0 + power)
+    square = x * x
+    near = x.fma(square * polynomial(square, _TANH), x)
+    return where(size < 0.3, near, where(x < 0.0, -far, far))
+
+
+def sigmoid(x: Value) -> Value:
+    """1 / (1 + exp(-x)), to 2 ulp."""
+    power = exp_of_nonpositive(-abs(x))
+    return where(x < 0.0, power, 1.0) / (1.0 + power)
+
+
+def silu(x: Value) -> Value:
+    """The product of x and sigmoid(x); -0 at minus infinity."""
+    return _times_sigmoid(x, x)
+
+
+def relu(x: Value) -> Value:
+    """0 for negative numbers, x for all others."""
+    return where(x < 0.0, 0.0, x)
+
+
+# The activations that kernels apply to their results, by the names of rlx.activation.
+ACTIVATIONS: dict[str | None, Callable[[Value], Value]] = {
+    None: lambda x: x,
+    "gelu": gelu,
+    "gelu_approx": gelu_approx,
+    "silu": silu,
+    "relu": relu,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+}

@@ -12,6 +12,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview, registry
 from rlx.ir.op.opview import place_of
 from rlx.ir.shape import shape_of
+from rlx.passes import run
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import PassPipeline
 from rlx.passes.rewrite import collect
@@ -23,9 +24,9 @@ from rlx.support.printable import printable_lines
 from rlx.support.short import report_repr
 from rlx.targets import stages
 from rlx.targets.compilation import Compilation
-from rlx.targets.dispatch import KernelDispatchPolicy
+from rlx.targets.dispatch import KernelDispatchPolicy, kernel_passes
 
-PATHS = ("native", "decomposed", "unsupported")
+PATHS = ("native", "kernel", "decomposed", "unsupported")
 _SHOWN_PLACES = 3
 _HEADER = ("op", "count", "path", "into")
 
@@ -36,10 +37,10 @@ class OpDispatch:
 
     Attributes:
         name: The name of the op, without prefix.
-        path: `"native"`: the target lowers the op itself. `"decomposed"`: it lowers the ops of the decomposition.
-            `"unsupported"`: neither.
+        path: `"native"`: the target lowers the op itself. `"kernel"`: a kernel implements it. `"decomposed"`: the target
+            lowers the ops of the decomposition. `"unsupported"`: none of these.
         count: The number of ops.
-        into: The total numbers of the resulting ops, by name; the op itself when it is native.
+        into: The total numbers of the resulting ops, by name; the op itself when it is native, the name of its kernel.
         reason: The reason why they are not supported, else empty.
         locations: The user's lines, without duplicates, in order.
     """
@@ -70,7 +71,7 @@ class DispatchReport:
         return not any(row.path == "unsupported" for row in self.rows)
 
     def count(self, path: str) -> int:
-        """Return the number of ops with one path: `"native"`, `"decomposed"` or `"unsupported"`."""
+        """Return the number of ops with one path: `"native"`, `"kernel"`, `"decomposed"` or `"unsupported"`."""
         return sum(row.count for row in self.rows if row.path == path)
 
     def summary(self) -> str:
@@ -86,7 +87,7 @@ class DispatchReport:
                 hidden = [f"{len(row.locations) - len(places)} more"] if len(row.locations) > len(places) else []
                 note = row.reason + (f" ({', '.join([*places, *hidden])})" if places else "")
             else:
-                note = counts_text(row.into) if row.path == "decomposed" else ""
+                note = "" if row.path == "native" else counts_text(row.into)
             rows.append((row.name, str(row.count), row.path, note))
         return rows
 
@@ -117,7 +118,7 @@ def analyse_dispatch(
     """Report how every op is lowered.
 
     Args:
-        graph: MIR (or HIR, whose blocks count as composite ops); it is not changed.
+        graph: MIR (or HIR, whose blocks count as composite ops), with the marks of rlx-iree-kernels; it is not changed.
         claimed: Names of the ops that the target lowers itself.
         target: The name of the target, for the report.
         unsupported_dtypes: Names of the dtypes that the target does not support.
@@ -145,7 +146,7 @@ def dispatch_of(compilation: Compilation) -> DispatchReport:
     """Return how each op of a compilation's MIR is lowered."""
     target, check = compilation.target, stages.check_of(compilation.target.pipeline)
     return analyse_dispatch(
-        compilation.mir,
+        run(compilation.mir, kernel_passes(compilation.passes_to_lir)),
         check.accepted,
         target=f"{target.name} ({target.arch})",
         unsupported_dtypes=check.unsupported_dtypes,
@@ -174,6 +175,8 @@ class _Analysis:
         dtypes = sorted({shape_of(r).dtype.name for r in op.results} & self._unsupported)
         if dtypes:
             return "unsupported", Counter(), f"no {', '.join(dtypes)}"
+        if kernel := opview.kernel_of(op):
+            return "kernel", Counter({kernel: 1}), ""
         if name in self._native:
             return "native", Counter({name: 1}), ""
         if not opview.card_of(op).composite:

@@ -146,6 +146,11 @@ def with_kernels(target: Target, options: CompileOptions) -> str:
     return str(PassPipeline.of(texts))
 
 
+def kernel_passes(pipeline: str) -> list[str]:
+    """Return the passes of a pipeline that choose kernels, as text."""
+    return [step.text for step in PassPipeline.parse(pipeline).steps if isinstance(step.ours, ChooseKernels)]
+
+
 def policy_of(given: KernelDispatchPolicy | str | None) -> KernelDispatchPolicy:
     """Return the policy for a user's argument: a policy, its text, or None for the default.
 
