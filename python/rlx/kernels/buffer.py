@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
-from rlx.kernels.elements import Element
+from rlx.kernels.elements import Element, Number, element_of
+from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
-from rlx.kernels.values import Number, Value, index_data, kernel_error, like
+from rlx.kernels.values import Value, index_data, like, size_of
 
 Size = int | Value
 
@@ -34,11 +36,37 @@ class Lanes:
     def __add__(self, offset: Size) -> Lanes:
         return replace(self, start=self.start + offset)
 
+    __radd__ = __add__
+
     def __sub__(self, offset: Size) -> Lanes:
         return replace(self, start=self.start - offset)
 
+    def __mul__(self, factor: object) -> NoReturn:
+        raise kernel_error("lanes are consecutive positions, which cannot be multiplied", "c.start is the first one")
+
+    __rmul__ = __floordiv__ = __mod__ = __mul__
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise kernel_error("lanes are positions of a loop, which cannot be compared", "c.start is the first one")
+
+    __lt__ = __le__ = __gt__ = __ge__ = __ne__ = __eq__  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
 
 Position = Size | Lanes
+
+
+@dataclass
+class Access:
+    """The use of memory, which the views of a buffer share.
+
+    Attributes:
+        is_writable: Whether it may be written. Operands may not.
+        is_written: Whether it has been.
+    """
+
+    is_writable: bool = True
+    is_written: bool = False
 
 
 class Buffer:
@@ -47,11 +75,20 @@ class Buffer:
     Attributes:
         element: The dtype.
         shape: The sizes: integers, or values if they are known at run time only.
+        access: The use of the memory, shared with its views.
     """
 
-    def __init__(self, machine: Machine, memory: Any, shape: Sequence[Size], element: Element, array: Any = None):
-        self.machine, self.element, self.shape = machine, element, tuple(shape)
-        self._memory, self._scope = memory, machine.scope
+    def __init__(
+        self,
+        machine: Machine,
+        memory: Any,
+        shape: Sequence[Size],
+        element: Element,
+        array: Any = None,
+        access: Access | None = None,
+    ):
+        self.machine, self.element, self.shape = machine, element_of(element), tuple(shape)
+        self._memory, self._scope, self.access = memory, machine.scope, access or Access()
         if array is None and memory is not None:
             array = machine.view(memory, [s if isinstance(s, int) else s.data for s in shape], element)
         self._array = array
@@ -65,12 +102,21 @@ class Buffer:
         return f"Buffer({self.element.name}[{sizes}])"
 
     def view(self, *shape: Size) -> Buffer:
-        """The same memory with another shape of the same number of elements, in row-major order."""
+        """The same memory with another shape of the same number of elements, in row-major order.
+
+        Raises:
+            ShapeError: The number of elements differs, as far as it is known, or this is scratch memory.
+        """
+        shape = tuple(size_of(self.machine, size) for size in shape)
         if self._memory is None and self._array is not None:
             raise kernel_error("scratch memory has one shape only", "k.scratch takes the shape")
         if len(shape) == self.rank and all(map(_is_same, shape, self.shape)):
             return self
-        return Buffer(self.machine, self._memory, shape, self.element)
+        known = [[size for size in sizes if isinstance(size, int)] for sizes in (shape, self.shape)]
+        is_known = [len(k) for k in known] == [len(shape), self.rank]
+        if is_known and math.prod(known[0]) != math.prod(known[1]):
+            raise kernel_error(f"{self!r}: a view with the shape {shape} has another number of elements")
+        return Buffer(self.machine, self._memory, shape, self.element, access=self.access)
 
     def rows(self) -> Buffer:
         """The tensor as a matrix: the last axis, and all others joined. A tensor without axes is one element."""
@@ -82,6 +128,7 @@ class Buffer:
         indices, lanes = self._indices(position)
         mask = lanes.mask.data if lanes is not None and lanes.mask is not None else None
         count = lanes.count if lanes is not None else None
+        self.machine.note_access()
         data = self.machine.load(self._checked_array(), indices, self.element, count, mask)
         return Value(self.machine, data, self.element, count)
 
@@ -90,6 +137,12 @@ class Buffer:
         count = lanes.count if lanes is not None else None
         stored = self._stored(value, count)
         mask = lanes.mask.data if lanes is not None and lanes.mask is not None else None
+        if not self.access.is_writable:
+            raise kernel_error(
+                f"{self!r} is an operand, which is read only", "results, workspace and scratch are written"
+            )
+        self.machine.note_access()
+        self.access.is_written = True
         self.machine.store(self._checked_array(), indices, stored.data, count, mask)
 
     def _stored(self, value: Value | Number, count: int | None) -> Value:
@@ -106,8 +159,28 @@ class Buffer:
             raise kernel_error(f"{self!r} takes {self.rank} positions, got {len(positions)}")
         if any(isinstance(p, Lanes) for p in positions[:-1]):
             raise kernel_error(f"{self!r}: only the last axis has consecutive elements, so only it takes lanes")
+        for axis, (place, size) in enumerate(zip(positions, self.shape, strict=True)):
+            if isinstance(place, slice):
+                raise kernel_error(
+                    f"{self!r} has no slices", "a row is a loop: for c in k.vectors(x.shape[-1]): x[i, c]"
+                )
+            if isinstance(place, int) and not 0 <= place < (size if isinstance(size, int) else place + 1):
+                hint = f"the last one is at x.shape[{axis}] - 1" if place < 0 else None
+                raise kernel_error(f"{self!r}: position {place} is outside of axis {axis}", hint)
         lanes = positions[-1] if positions and isinstance(positions[-1], Lanes) else None
         return [index_data(self.machine, p.start if isinstance(p, Lanes) else p) for p in positions], lanes
+
+    def __iter__(self) -> NoReturn:
+        raise kernel_error(f"{self!r} is read at positions", "loop over them: for i in k.range(x.shape[0]): x[i]")
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise kernel_error(
+            f"{self!r} is read at positions, and not compared", "x[i, j] is an element, x[i, c] a vector"
+        )
+
+    __ne__ = __eq__  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None  # so that NumPy's numbers do not see a sequence
 
     def _checked_array(self) -> Any:
         if not self._scope.is_open:

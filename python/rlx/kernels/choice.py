@@ -69,7 +69,7 @@ class KernelChoice:
             if {made.name, op} & set(self.without):
                 continue
             is_wanted = bool({made.name, op} & set(self.more)) or self.default == "all"
-            is_wanted = is_wanted or (self.default == "auto" and case.cpu.is_tested and made.pays(case))
-            if is_wanted and made.takes(case):
+            is_wanted = is_wanted or (self.default == "auto" and case.cpu.is_tested and made.is_faster(case))
+            if is_wanted and made.accepts(case):
                 return made
         return None

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.kernels.buffer import Buffer
+from rlx.kernels.buffer import Access, Buffer
+from rlx.kernels.call import Call
 from rlx.kernels.declaration import unknown_dims
 from rlx.kernels.elements import INDEX
 from rlx.kernels.emitter import Emitter
@@ -40,22 +41,22 @@ def emit_executable(name: str, kernel: CpuKernel, case: KernelCase, location: ml
     )
     index = ir.IndexType.get()
     grid = export.regions[0].blocks.append(*[index] * len(sizes), arg_locs=[location] * len(sizes))
-    _emit_grid(kernel, case, grid, location)
     inner = _create("builtin.module", regions=1, ip=ir.InsertionPoint(outer), loc=location).regions[0].blocks.append()
-    count = len(case.tensors) + len(case.results) + len(kernel.workspace(case))
+    count = len(case.tensors) + len(case.results) + len(kernel.workspace_of(case))
     binding = ir.Type.parse("!stream.binding")
     signature = ir.FunctionType.get([binding] * count + [index] * len(sizes), [])
     function = mlir.dialect("func").FuncOp(name, signature, ip=ir.InsertionPoint(inner), loc=location)
     function.attributes["translation_info"] = ir.Attribute.parse(_NO_PIPELINE)
     block = function.add_entry_block()
     emitter = Emitter(case.cpu, block, location)
-    run_code(kernel, case, emitter, list(block.arguments))
+    _call(kernel, case, emitter, list(block.arguments)).run()
     mlir.dialect("func").ReturnOp([], ip=emitter.at["ip"], loc=location)
+    _emit_grid(kernel, case, grid, location)  # after the function, which raises the errors of the code
     _create("stream.executable.end", ip=ir.InsertionPoint(outer), loc=location)
 
 
-def run_code(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequence[Any]) -> None:
-    """Run a kernel's code, which emits it.
+def _call(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequence[Any]) -> Call:
+    """Return the call of a kernel's code, which emits it.
 
     Args:
         kernel: The kernel.
@@ -63,22 +64,23 @@ def run_code(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: S
         emitter: The emitter.
         arguments: The binding of each tensor, and an index value for each unknown size.
     """
-    shapes = [*case.results, *kernel.workspace(case)]
+    shapes = [*case.results, *kernel.workspace_of(case)]
     sizes = unknown_dims([*case.tensors, *case.results])
     count = len(case.tensors) + len(shapes)
     known = {d: Value(emitter, v, INDEX) for d, v in zip(sizes, arguments[count:], strict=True)}
     bindings = iter(arguments[:count])
 
-    def buffer(shape: Any) -> Any:
+    def buffer(shape: Any, is_writable: bool) -> Any:
         if shape is None or isinstance(shape, list):
-            return shape and [buffer(part) for part in shape]
+            return shape and [buffer(part, is_writable) for part in shape]
         dims = [d if type(d) is int else known[d] for d in shape.dims]
-        return Buffer(emitter, next(bindings), dims, shape.dtype)
+        return Buffer(emitter, next(bindings), dims, shape.dtype, access=Access(is_writable))
 
-    buffers = [buffer(shape) for shape in (*case.operands, *shapes)]
-    outer = emitter.scope
-    kernel.function(Kernel(emitter), *buffers, **case.attributes)
-    emitter.check_scope(outer)
+    operands = [buffer(shape, False) for shape in case.operands]
+    others = [buffer(shape, True) for shape in shapes]
+    return Call(
+        kernel, Kernel(emitter), operands, others[: len(case.results)], others[len(case.results) :], case.attributes
+    )
 
 
 class _GridFound(Exception):
@@ -94,10 +96,10 @@ class _GridEmitter(Emitter):
     def variable(self, element: Any, lanes: Any) -> Any:
         return None
 
-    def assign(self, variable: Any, data: Any) -> None:
+    def assign(self, variable: Any, data: Any, lanes: Any) -> None:
         pass
 
-    def read(self, variable: Any) -> Any:
+    def read(self, variable: Any, element: Any, lanes: Any) -> Any:
         raise _GridFound
 
     def load(self, array: Any, indices: Any, element: Any, lanes: Any, mask: Any) -> Any:
@@ -116,9 +118,9 @@ class _GridEmitter(Emitter):
 def _emit_grid(kernel: CpuKernel, case: KernelCase, block: mlir.Block, location: mlir.Location) -> None:
     ir = mlir.ir
     emitter = _GridEmitter(case.cpu, block, location)
-    bindings: list[Any] = [None] * (len(case.tensors) + len(case.results) + len(kernel.workspace(case)))
+    bindings: list[Any] = [None] * (len(case.tensors) + len(case.results) + len(kernel.workspace_of(case)))
     with contextlib.suppress(_GridFound):
-        run_code(kernel, case, emitter, [*bindings, *block.arguments])
+        _call(kernel, case, emitter, [*bindings, *block.arguments]).run_function()
     if emitter.count is None:  # without `k.parallel`, there is one workgroup
         for op in reversed(list(block.operations)):
             op.operation.erase()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dtype import bool_
+from rlx.ir.dtype import bool_, i64
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import INDEX, Element, IndexElement, memory_type, value_type
+from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
 from rlx.kernels.operations import Operation
-from rlx.kernels.values import kernel_error, mlir_op
 from rlx.numerics.scalars import constant
 
 _ALIGNMENT = 64  # bytes, of scratch memory: a cache line, and the largest vector register
@@ -35,7 +36,7 @@ class Emitter(Machine):
         self.dialects = {name: mlir.dialect(name) for name in ("arith", "math", "vector", "memref", "scf", "llvm")}
         self.arith, self.vector, self.memref = (self.dialects[name] for name in ("arith", "vector", "memref"))
         self._conditions: list[Any] = []
-        self._has_read = False
+        self._scratch_bytes = 0
         # Ops of the whole function are emitted before this unused one, so that they dominate the whole kernel.
         self.zero = self.constant(0, INDEX, None)
         self._end_of_entry = self.constant(0, INDEX, None).owner
@@ -55,7 +56,7 @@ class Emitter(Machine):
         return self.vector.broadcast(value_type(element, lanes), data, **self.at)
 
     def apply(self, operation: Operation, operands: Sequence[Any], element: Element) -> Any:
-        dialect, _, name = mlir_op(operation, element).partition(".")
+        dialect, _, name = operation.mlir_op(element).partition(".")
         return getattr(self.dialects[dialect], name)(*operands, **self.at)
 
     def compare(self, kind: str, a: Any, b: Any, element: Element) -> Any:
@@ -122,11 +123,12 @@ class Emitter(Machine):
     def scratch(self, shape: Sequence[int], element: Element) -> Any:
         alignment = mlir.ir.IntegerAttr.get(mlir.ir.IntegerType.get_signless(64), _ALIGNMENT)
         at = self.at | {"ip": self._entry_point()}
+        self._scratch_bytes += math.prod(shape) * element.itemsize
+        self.check_scratch(self._scratch_bytes)
         return self.memref.alloca(_memref(shape, element), [], [], alignment=alignment, **at)
 
     def load(self, array: Any, indices: Sequence[Any], element: Element, lanes: int | None, mask: Any) -> Any:
         indices = list(indices)
-        self._has_read = True
         if lanes is None:
             data = self.memref.load(array, indices, **self.at)
         else:
@@ -137,7 +139,7 @@ class Emitter(Machine):
                 zero = self._memory_zero(element, lanes)
                 data = self.vector.maskedload(type_, array, indices, mask, zero, **self.at)
         if element is not bool_:
-            return data
+            return self._as_value(data, element, lanes)
         zero = self._memory_zero(element, lanes)
         return self.arith.cmpi(self.arith.CmpIPredicate.ne, data, zero, **self.at)
 
@@ -145,6 +147,7 @@ class Emitter(Machine):
         indices, byte = list(indices), mlir.ir.IntegerType.get_signless(8)
         if data.type == value_type(bool_, lanes):
             data = self.arith.extui(byte if lanes is None else mlir.ir.VectorType.get([lanes], byte), data, **self.at)
+        data = self._as_stored(data, lanes)
         if lanes is None:
             self.memref.store(data, array, indices, **self.at)
         elif mask is None:
@@ -154,15 +157,24 @@ class Emitter(Machine):
 
     def variable(self, element: Element, lanes: int | None) -> Any:
         """Memory of the function, which LLVM keeps in a register."""
-        type_ = mlir.ir.MemRefType.get([], value_type(element, lanes))
+        stored = i64 if element is INDEX else element
+        type_ = mlir.ir.MemRefType.get([], value_type(stored, lanes))
         return self.memref.alloca(type_, [], [], **(self.at | {"ip": self._entry_point()}))
 
-    def read(self, variable: Any) -> Any:
-        self._has_read = True
-        return self.memref.load(variable, [], **self.at)
+    def read(self, variable: Any, element: Element, lanes: int | None) -> Any:
+        return self._as_value(self.memref.load(variable, [], **self.at), element, lanes)
 
-    def assign(self, variable: Any, data: Any) -> None:
-        self.memref.store(data, variable, [], **self.at)
+    def assign(self, variable: Any, data: Any, lanes: int | None) -> None:
+        self.memref.store(self._as_stored(data, lanes), variable, [], **self.at)
+
+    def _as_value(self, data: Any, element: Element, lanes: int | None) -> Any:
+        """Return data of memory as a value: indices are stored as i64."""
+        return self.arith.index_cast(value_type(INDEX, lanes), data, **self.at) if element is INDEX else data
+
+    def _as_stored(self, data: Any, lanes: int | None) -> Any:
+        if data.type != value_type(INDEX, lanes):
+            return data
+        return self.arith.index_cast(value_type(i64, lanes), data, **self.at)
 
     def _entry_point(self) -> mlir.InsertionPoint:
         return mlir.ir.InsertionPoint(self._end_of_entry)
@@ -210,10 +222,6 @@ class Emitter(Machine):
         self.at["ip"] = outer
 
     def workgroups(self, count: Any, chunk: Any) -> Iterator[tuple[Any, Any]]:
-        if self._has_read:
-            raise kernel_error(
-                "k.parallel comes before memory and registers are read", "only sizes are known before it"
-            )
         index = mlir.ir.IndexType.get()
         attributes = {"dimension": mlir.ir.IntegerAttr.get(index, 0)}
         number = mlir.ir.Operation.create(
@@ -230,16 +238,12 @@ def _memref(shape: Sequence[Any], element: Element) -> mlir.Type:
 
 
 def _conversion(source: Element, target: Element) -> str | None:
-    """Return the op of arith that converts numbers; None if the values are the same."""
+    """Return the op of arith that converts numbers; None if the values are the same. Only numbers become indices."""
     if isinstance(source, IndexElement) or isinstance(target, IndexElement):
-        if source.is_float or target.is_float:
-            raise kernel_error(f"{source.name} to {target.name}: convert it to an integer dtype first")
         unsigned = source.is_bool or not (source.is_signed and target.is_signed)
         return "index_castui" if unsigned else "index_cast"
     if source.is_float and target.is_float:
         return None if source.bits == target.bits else "extf" if source.bits < target.bits else "truncf"
-    if target.is_bool:
-        raise kernel_error(f"{source.name} to bool: compare it: v != 0")
     if source.is_float:
         return "fptosi" if target.is_signed else "fptoui"
     unsigned = source.is_bool or not source.is_signed

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from rlx.ir.dtype import dtype
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import Element, IndexElement
+from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
 from rlx.kernels.operations import COMPARISONS, Operation
-from rlx.kernels.values import kernel_error
+from rlx.support.caller import caller_place
 
 
 class Interpreter(Machine):
@@ -23,6 +26,8 @@ class Interpreter(Machine):
     def __init__(self, cpu: CpuModel):
         super().__init__(cpu)
         self._conditions: list[bool] = []
+        self._scratch: dict[str, np.ndarray] = {}  # by line: the code of a loop is run again
+        self._variables: list[list[Any]] | None = []  # those before `k.parallel`
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -60,6 +65,8 @@ class Interpreter(Machine):
         return data.view(target.numpy)
 
     def lane(self, data: Any, index: Any) -> Any:
+        if not 0 <= int(index) < len(data):
+            raise kernel_error(f"lane {int(index)} of a vector of {len(data)}")
         return np.asarray(data[int(index)])
 
     def shuffle(self, a: Any, b: Any, indices: Sequence[int]) -> Any:
@@ -75,14 +82,19 @@ class Interpreter(Machine):
 
     def view(self, memory: Any, shape: Sequence[Any], element: Element) -> Any:
         sizes = [int(size) for size in shape]
-        if memory.size != int(np.prod(sizes)):
+        if memory.size != math.prod(sizes):
             raise kernel_error(f"a view of {memory.size} elements cannot have the shape {sizes}")
         return memory.reshape(sizes)
 
     def scratch(self, shape: Sequence[int], element: Element) -> Any:
-        return np.full(shape, undefined(element), element.numpy)
+        memory = np.full(shape, undefined(element), element.numpy)
+        self._scratch[caller_place()] = memory
+        self.check_scratch(sum(array.nbytes for array in self._scratch.values()))
+        return memory
 
     def load(self, array: Any, indices: Sequence[Any], element: Element, lanes: int | None, mask: Any) -> Any:
+        if not indices:
+            return np.asarray(array[()])
         *outer, start = _checked(array, indices)
         if lanes is None:
             _check_inside(array, start, 1)
@@ -94,23 +106,31 @@ class Interpreter(Machine):
         return result
 
     def store(self, array: Any, indices: Sequence[Any], data: Any, lanes: int | None, mask: Any) -> None:
+        if not indices:
+            array[()] = data
+            return
         *outer, start = _checked(array, indices)
         count = 1 if lanes is None else lanes if mask is None else int(np.count_nonzero(mask))
         _check_inside(array, start, count)
         array[(*outer, slice(start, start + count))] = data if lanes is None else data[:count]
 
     def variable(self, element: Element, lanes: int | None) -> Any:
-        return [np.full(() if lanes is None else lanes, undefined(element), element.numpy)]
+        variable = [np.full(() if lanes is None else lanes, undefined(element), element.numpy)]
+        if self._variables is not None:
+            self._variables.append(variable)
+        return variable
 
-    def read(self, variable: Any) -> Any:
+    def read(self, variable: Any, element: Element, lanes: int | None) -> Any:
         return variable[0]
 
-    def assign(self, variable: Any, data: Any) -> None:
+    def assign(self, variable: Any, data: Any, lanes: int | None) -> None:
         variable[0] = data
 
     # --- control flow -----------------------------------------------------------------------------
 
     def range(self, start: Any, stop: Any, step: Any) -> Iterator[Any]:
+        if int(step) < 1:
+            raise kernel_error(f"k.range: the step is {int(step)}, not positive")
         for position in range(int(start), int(stop), int(step)):
             for _ in self.body("a loop"):
                 yield np.asarray(position, np.int64)
@@ -132,7 +152,14 @@ class Interpreter(Machine):
         self._conditions.append(bool(condition))
 
     def workgroups(self, count: Any, chunk: Any) -> Iterator[tuple[Any, Any]]:
+        variables, self._variables = self._variables or [], None
+        initial = [variable[0] for variable in variables]
+        memories = list(self._scratch.values())
         for start in range(0, int(count), int(chunk)):
+            for variable, data in zip(variables, initial, strict=True):
+                variable[0] = data
+            for memory in memories:  # each workgroup has its own
+                memory[...] = undefined(dtype(memory.dtype))
             yield np.asarray(start), np.asarray(min(start + int(chunk), int(count)))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 from rlx.ir.dtype import bool_, f32
 from rlx.kernels.buffer import Buffer, Lanes, Size
-from rlx.kernels.elements import INDEX, Element
-from rlx.kernels.machine import Machine
-from rlx.kernels.values import Number, Operand, Value, index_data, kernel_error, like, where
+from rlx.kernels.elements import INDEX, Element, Number, element_of, limits, number_of
+from rlx.kernels.errors import kernel_error
+from rlx.kernels.machine import Machine, Scope
+from rlx.kernels.values import Operand, Value, index_data, like, size_of, where
 
 Join = Callable[[Value, Value], Value]
 # The numbers that change nothing: of a sum, a product, the greatest and the smallest number.
@@ -28,12 +30,14 @@ class KernelRegister:
     def __init__(self, machine: Machine, initial: Value):
         self._machine, self._model = machine, initial
         self._slot = machine.variable(initial.element, initial.lanes)
-        machine.assign(self._slot, initial.data)
+        machine.assign(self._slot, initial.data, initial.lanes)
 
     @property
     def value(self) -> Value:
         """Its value at this point."""
-        return Value(self._machine, self._machine.read(self._slot), self._model.element, self._model.lanes)
+        self._machine.note_access()
+        element, lanes = self._model.element, self._model.lanes
+        return Value(self._machine, self._machine.read(self._slot, element, lanes), element, lanes)
 
     @value.setter
     def value(self, value: Operand) -> None:
@@ -41,7 +45,16 @@ class KernelRegister:
         stored = like(value, model)
         if stored.lanes != model.lanes:
             raise kernel_error(f"the register is {model.element.name} of {model.lanes or 1} lanes, not {stored!r:.60}")
-        self._machine.assign(self._slot, stored.data)
+        self._machine.assign(self._slot, stored.data, stored.lanes)
+
+    def __bool__(self) -> NoReturn:
+        raise kernel_error("a register is not a condition", "r.value is the value of the register r")
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise kernel_error("a register is not compared", "r.value is the value of the register r")
+
+    __ne__ = __eq__  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Accumulator:
@@ -51,9 +64,9 @@ class Accumulator:
     """
 
     def __init__(self, machine: Machine, kind: str, element: Element, lanes: int, slots: int):
-        if kind not in _JOINS:
-            raise kernel_error(f"an accumulator is one of {', '.join(_JOINS)}, not '{kind}'")
-        self._join, neutral = _JOINS[kind]
+        if slots < 1:
+            raise kernel_error(f"an accumulator has at least one slot, not {slots}")
+        self._join, neutral = _joining(kind)
         self._neutral = _limited(neutral, element)
         initial = Value(machine, machine.constant(self._neutral, element, lanes), element, lanes)
         self._vectors = [KernelRegister(machine, initial) for _ in range(slots)]
@@ -78,12 +91,27 @@ class Accumulator:
         return self.vector().joined(self._join)
 
 
+def _joining(kind: str) -> tuple[Join, float]:
+    """Return the function and the neutral number of a kind of accumulator."""
+    if kind not in _JOINS:
+        raise kernel_error(f"an accumulator is one of {', '.join(_JOINS)}, not '{kind}'")
+    return _JOINS[kind]
+
+
+def _condition_data(what: str, condition: Value) -> Any:
+    """Return the data of one condition."""
+    if condition.element is not bool_:
+        raise kernel_error(f"{what} takes a condition, not {condition.element.name}", "compare it: v != 0")
+    if condition.lanes is not None:
+        raise kernel_error(f"{what} takes one condition, not a vector of them", "k.any_lane(v) combines them")
+    return condition.data
+
+
 def _limited(number: float, element: Element) -> Number:
     """Return a number, or the limit of an integer element type for an infinity."""
-    if element.is_float or number in (0, 1) or not hasattr(element, "min"):
+    if element.is_float or number in (0, 1):
         return number
-    least, greatest = element.min, element.max  # type: ignore[union-attr]
-    return int(least if number < 0 else greatest)
+    return limits(element)[0 if number < 0 else 1]
 
 
 class Kernel:
@@ -96,10 +124,11 @@ class Kernel:
     def __init__(self, machine: Machine):
         self.machine, self.cpu = machine, machine.cpu
         self._is_parallel = False
+        self._repeats: list[Scope] = []
 
     # --- loops and branches -----------------------------------------------------------------------
 
-    def parallel(self, count: Size, chunk: int = 1) -> Iterator[Value]:
+    def parallel(self, count: Size, chunk: Size = 1) -> Iterator[Value]:
         """Loop over positions that threads may share. It is called once, outside of other loops.
 
         Args:
@@ -111,11 +140,16 @@ class Kernel:
             raise kernel_error("k.parallel is called once, outside of other loops", "k.range loops inside of it")
         self._is_parallel = True
         machine = self.machine
-        for start, stop in machine.workgroups(index_data(machine, count), index_data(machine, chunk)):
+        machine.begin_parallel()
+        positions, group = (self._at_least(size, least) for size, least in ((count, 0), (chunk, 1)))
+        for start, stop in machine.workgroups(index_data(machine, positions), index_data(machine, group)):
             yield from self._range(start, stop, 1)
+        machine.end_parallel()
 
     def range(self, start: Size, stop: Size | None = None, step: Size = 1) -> Iterator[Value]:
         """Loop over positions, as Python's `range`; the step is positive. The body is emitted once, as a loop."""
+        if isinstance(step, int) and step < 1:
+            raise kernel_error(f"k.range: the step is {step}, not positive", "n - 1 - i counts down")
         first, last = (0, start) if stop is None else (start, stop)
         machine = self.machine
         yield from self._range(index_data(machine, first), index_data(machine, last), step)
@@ -124,8 +158,12 @@ class Kernel:
         for position in self.machine.range(start, stop, index_data(self.machine, step)):
             yield Value(self.machine, position, INDEX)
 
+    def _at_least(self, size: Size, least: int) -> Size:
+        size = size_of(self.machine, size)
+        return max(size, least) if isinstance(size, int) else size.maximum(least)
+
     def vectors(
-        self, stop: Size, element: Element = f32, *, start: Size = 0, unroll: int = UNROLLED
+        self, stop: Size, element: Element | str = f32, *, start: Size = 0, unroll: int = UNROLLED
     ) -> Iterator[Lanes]:
         """Loop over a row in vectors; the last one is masked if it has fewer elements than lanes.
 
@@ -138,8 +176,12 @@ class Kernel:
             start: The first element.
             unroll: The number of vectors in a step of the loop.
         """
-        lanes = self.cpu.lanes(element)
-        size = stop if isinstance(start, int) and start == 0 else stop - start
+        if unroll < 1:
+            raise kernel_error(f"k.vectors: unroll={unroll} is not positive")
+        lanes = self.cpu.lanes(element_of(element))
+        stop, start = size_of(self.machine, stop), size_of(self.machine, start)
+        is_whole = isinstance(start, int) and start == 0 and not isinstance(stop, int)
+        size = stop if is_whole else self._at_least(stop - start, 0)
         if isinstance(size, int) and isinstance(start, int):
             yield from self._vectors_of_known(start, size, lanes, unroll)
         else:
@@ -172,9 +214,9 @@ class Kernel:
         for _ in self.when(rest > 0):
             yield Lanes(whole, lanes, self._mask(rest, lanes))
 
-    def at(self, position: Size, element: Element = f32) -> Lanes:
+    def at(self, position: Size, element: Element | str = f32) -> Lanes:
         """The positions of a whole vector, from a position on."""
-        return Lanes(position, self.cpu.lanes(element))
+        return Lanes(position, self.cpu.lanes(element_of(element)))
 
     def _mask(self, count: Size, lanes: int) -> Value:
         return Value(self.machine, self.machine.mask(index_data(self.machine, count), lanes), bool_, lanes)
@@ -184,35 +226,47 @@ class Kernel:
         if not isinstance(condition, Value):
             yield from (None for _ in range(bool(condition)))
             return
-        if condition.lanes is not None:
-            raise kernel_error("k.when takes one condition, not a vector of them", "k.any_lane(v) combines them")
-        yield from self.machine.when(condition.data)
+        yield from self.machine.when(_condition_data("k.when", condition))
 
     def repeat(self) -> Iterator[None]:
         """Run code again and again: `for _ in k.repeat():`, until `k.stop_unless(condition)` in it stops it."""
-        yield from self.machine.repeat()
+        for _ in self.machine.repeat():
+            self._repeats.append(self.machine.scope)
+            yield None
+            self._repeats.pop()
 
     def stop_unless(self, condition: Value) -> None:
-        """Make the innermost `k.repeat()` stop after this run of its body, unless a condition holds."""
-        self.machine.stop_unless(condition.data)
+        """Make `k.repeat()` stop after this run of its body, unless a condition holds. It is called once in the body."""
+        if not self._repeats or self.machine.scope is not self._repeats[-1]:
+            hint = "compute the condition in a register, and stop at the end of the body of k.repeat"
+            raise kernel_error(
+                "k.stop_unless is called in the body of k.repeat, outside of other loops and branches", hint
+            )
+        self.machine.stop_unless(_condition_data("k.stop_unless", condition))
 
     # --- values -----------------------------------------------------------------------------------
 
-    def constant(self, number: Number, element: Element, lanes: int | None = None) -> Value:
+    def constant(self, number: Number, element: Element | str, lanes: int | None = None) -> Value:
         """A number, or a vector with this number in each lane."""
-        return Value(self.machine, self.machine.constant(number, element, lanes), element, lanes)
+        kind = element_of(element)
+        return Value(self.machine, self.machine.constant(number_of(number, kind), kind, lanes), kind, lanes)
 
-    def constants(self, numbers: Sequence[Number], element: Element) -> Value:
+    def constants(self, numbers: Sequence[Number], element: Element | str) -> Value:
         """A vector of several numbers."""
-        return Value(self.machine, self.machine.constants(numbers, element), element, len(numbers))
+        kind = element_of(element)
+        checked = [number_of(number, kind) for number in numbers]
+        if not checked:
+            raise kernel_error("a vector has at least one lane")
+        return Value(self.machine, self.machine.constants(checked, kind), kind, len(checked))
 
-    def neutral(self, kind: str, element: Element = f32) -> Value:
+    def neutral(self, kind: str, element: Element | str = f32) -> Value:
         """The vector that changes nothing in an accumulator of a kind."""
-        return self.constant(_limited(_JOINS[kind][1], element), element, self.cpu.lanes(element))
+        found = element_of(element)
+        return self.constant(_limited(_joining(kind)[1], found), found, self.cpu.lanes(found))
 
     def join(self, kind: str) -> Join:
         """The function of two values that an accumulator of a kind joins with."""
-        return _JOINS[kind][0]
+        return _joining(kind)[0]
 
     def least(self, *sizes: Size) -> Value:
         """The least of several sizes."""
@@ -231,15 +285,19 @@ class Kernel:
 
     def any_lane(self, condition: Value) -> Value:
         """Whether a condition holds in any lane."""
+        if condition.element is not bool_:
+            raise kernel_error(f"k.any_lane takes conditions, not {condition.element.name}", "compare it: v != 0")
         return condition.joined(lambda a, b: a | b)
 
-    def register(self, initial: Value | float, element: Element = f32, lanes: int | None = None) -> KernelRegister:
+    def register(
+        self, initial: Value | float, element: Element | str = f32, lanes: int | None = None
+    ) -> KernelRegister:
         """A register that can be assigned: `v = k.register(0.0)`, `v.value = v.value + x[i, j]`."""
         if not isinstance(initial, Value):
             initial = self.constant(initial, element, lanes)
         return KernelRegister(self.machine, initial)
 
-    def accumulator(self, kind: str, element: Element = f32, slots: int = UNROLLED) -> Accumulator:
+    def accumulator(self, kind: str, element: Element | str = f32, slots: int = UNROLLED) -> Accumulator:
         """An accumulator for the vectors of a row.
 
         Args:
@@ -248,13 +306,27 @@ class Kernel:
             element: The dtype.
             slots: The number of vectors, at most the `unroll` of the loop.
         """
-        return Accumulator(self.machine, kind, element, self.cpu.lanes(element), slots)
+        found = element_of(element)
+        return Accumulator(self.machine, kind, found, self.cpu.lanes(found), slots)
 
-    def scratch(self, *shape: int, element: Element = f32) -> Buffer:
-        """Memory of one workgroup, with undefined elements. All of a kernel's together are at most 128 KiB."""
-        return Buffer(self.machine, None, shape, element, self.machine.scratch(shape, element))
+    def scratch(self, *shape: int, element: Element | str = f32) -> Buffer:
+        """Memory of one workgroup, with undefined elements. All of a kernel's together are at most 128 KiB.
 
-    def intrinsic(self, name: str, operands: Sequence[Value], element: Element, lanes: int | None = None) -> Value:
+        Raises:
+            ShapeError: A size is not a positive integer, or the memory is too large.
+        """
+        sizes, kind = [size_of(self.machine, size) for size in shape], element_of(element)
+        known = [size for size in sizes if isinstance(size, int) and size > 0]
+        if len(known) != len(sizes):
+            raise kernel_error(
+                "the sizes of scratch memory are known, and positive", "rlx.kernel(…, workspace=…) has others"
+            )
+        return Buffer(self.machine, None, known, kind, self.machine.scratch(known, kind))
+
+    def intrinsic(
+        self, name: str, operands: Sequence[Value], element: Element | str, lanes: int | None = None
+    ) -> Value:
         """An instruction of the CPU by the name of LLVM's intrinsic function, such as `llvm.x86.avx2.pmadd.wd`."""
+        element = element_of(element)
         data = self.machine.intrinsic(name, [v.data for v in operands], element, lanes)
         return Value(self.machine, data, element, lanes)

@@ -8,8 +8,11 @@ from typing import Any
 
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import Element
+from rlx.kernels.errors import kernel_error
 from rlx.kernels.operations import Operation
-from rlx.kernels.values import kernel_error
+from rlx.support.caller import caller_place
+
+_LARGEST_SCRATCH = 131072  # bytes: IREE's threads have small stacks
 
 
 class Scope:
@@ -18,12 +21,13 @@ class Scope:
     Attributes:
         name: The loop or branch, for messages.
         is_open: Whether the body is being run.
+        place: The line of the loop or branch.
     """
 
-    __slots__ = ("is_open", "name")
+    __slots__ = ("is_open", "name", "place")
 
-    def __init__(self, name: str):
-        self.name, self.is_open = name, True
+    def __init__(self, name: str, place: str = ""):
+        self.name, self.is_open, self.place = name, True, place
 
 
 class Machine(ABC):
@@ -38,6 +42,7 @@ class Machine(ABC):
     def __init__(self, cpu: CpuModel):
         self.cpu = cpu
         self.scope = Scope("the kernel")
+        self._has_accessed, self._is_complete = False, False
 
     def body(self, name: str) -> Iterator[None]:
         """The scope of a loop or branch: the code that runs between the yield and the next step of the iterator.
@@ -45,7 +50,7 @@ class Machine(ABC):
         Raises:
             ShapeError: A loop inside of it was left by `break`, `return` or `continue`.
         """
-        outer, inner = self.scope, Scope(name)
+        outer, inner = self.scope, Scope(name, caller_place())
         self.scope = inner
         yield None
         self.check_scope(inner)
@@ -60,7 +65,43 @@ class Machine(ABC):
         """
         if self.scope is not scope:
             hint = "a loop of a kernel runs to its end: use k.when, k.where or k.repeat"
-            raise kernel_error(f"{self.scope.name} in {scope.name} was left by `break` or `return`", hint)
+            left = self.scope
+            raise kernel_error(f"{left.name} in {scope.name} was left by `break` or `return`", hint, left.place)
+
+    def check_scratch(self, size: int) -> None:
+        """Check the bytes of all scratch memory.
+
+        Raises:
+            ShapeError: They are too many.
+        """
+        if size > _LARGEST_SCRATCH:
+            text = f"scratch memory of {size} bytes: at most {_LARGEST_SCRATCH}"
+            raise kernel_error(text, "larger memory is a workspace: rlx.kernel(…, workspace=…)")
+
+    def note_access(self) -> None:
+        """Note that memory or a register is read, or memory is written.
+
+        Raises:
+            ShapeError: `k.parallel` has ended: the other workgroups may still be running.
+        """
+        if self._is_complete:
+            hint = "the loop's body does all work: a second op, or k.range instead of k.parallel, follows the first"
+            raise kernel_error("memory is read or written after k.parallel", hint)
+        self._has_accessed = True
+
+    def begin_parallel(self) -> None:
+        """Note that `k.parallel` begins.
+
+        Raises:
+            ShapeError: Memory has been read or written.
+        """
+        if self._has_accessed:
+            hint = "all workgroups run the code before it, so only sizes and constants are known there"
+            raise kernel_error("k.parallel comes before memory is read or written, and registers are read", hint)
+
+    def end_parallel(self) -> None:
+        """Note that `k.parallel` has ended."""
+        self._is_complete = True
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -139,11 +180,11 @@ class Machine(ABC):
         """A register that can be assigned."""
 
     @abstractmethod
-    def read(self, variable: Any) -> Any:
+    def read(self, variable: Any, element: Element, lanes: int | None) -> Any:
         """The value of a variable."""
 
     @abstractmethod
-    def assign(self, variable: Any, data: Any) -> None:
+    def assign(self, variable: Any, data: Any, lanes: int | None) -> None:
         """Change the value of a variable."""
 
     # --- control flow -----------------------------------------------------------------------------

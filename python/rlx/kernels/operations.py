@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rlx.kernels.elements import Element
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -28,6 +30,14 @@ class Operation:
     unsigned_op: str
     mask_op: str
     numpy: Callable[..., Any]
+
+    def mlir_op(self, element: Element) -> str:
+        """Return the MLIR op on an element type; empty if there is none."""
+        if element.is_bool:
+            return self.mask_op
+        if element.is_float:
+            return self.float_op
+        return self.signed_op if element.is_signed else self.unsigned_op
 
 
 def _rows(text: str, functions: dict[str, Callable[..., Any]]) -> dict[str, Operation]:

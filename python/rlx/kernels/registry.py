@@ -5,26 +5,33 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlx import mlir
 from rlx.ir.calls import Answered, with_call_errors
-from rlx.ir.dtype import dtype
+from rlx.ir.dtype import DType, dtype
 from rlx.ir.op import opview
 from rlx.ir.op import registry as ops
 from rlx.ir.op.attributes import complete
 from rlx.ir.op.verify import infer
 from rlx.ir.shape import Shape
-from rlx.kernels.buffer import Buffer
+from rlx.kernels.buffer import Access, Buffer
+from rlx.kernels.call import Call
 from rlx.kernels.cpu_model import CpuModel, cpu_model
+from rlx.kernels.errors import kernel_error
 from rlx.kernels.interpreter import Interpreter, undefined
 from rlx.kernels.kernel import Kernel
 from rlx.support.errors import Error
+from rlx.support.guards import is_sequence
+from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
+from rlx.support.traces import place_of
 
 OperandShape = Shape | None | Sequence[Shape]
 
@@ -88,11 +95,13 @@ class CpuKernel(Answered):
     workspace: Callable[[KernelCase], Sequence[Shape]] = field(default_factory=lambda: _no_workspace)
     place: str = field(default="", compare=False)
 
-    def run(self, *operands: np.ndarray | None, cpu: str = "x86-64-v3", **attributes: Any) -> Any:
+    def run(
+        self, *operands: np.ndarray | Sequence[np.ndarray] | None, cpu: str = "x86-64-v3", **attributes: Any
+    ) -> Any:
         """Run the kernel's code with NumPy, to test and debug it.
 
         Args:
-            operands: An array for each operand; None for a missing one.
+            operands: An array for each operand; None for a missing one, a list for a variadic one.
             cpu: The architecture whose registers the code assumes.
             attributes: The attributes of the op.
 
@@ -105,19 +114,62 @@ class CpuKernel(Answered):
         """
         spec, model = ops.card(self.op).spec, cpu_model(cpu)
         values = complete(spec, attributes)
+        if len(operands) > len(spec.operands):
+            text = f"{self.op} has {len(spec.operands)} operands, got {len(operands)} arrays"
+            raise kernel_error(text, "a list of arrays is a variadic operand; attributes are passed by name")
         arrays = [None if o is None else [*o] if isinstance(o, list) else np.asarray(o) for o in operands]
         shapes = [_shape(a) for a in (*arrays, *[None] * (len(spec.operands) - len(arrays)))]
         results = infer(self.op, shapes, values)
         case = KernelCase(tuple(shapes), results, values, model)
-        if not self.takes(case):
+        if not self.accepts(case):
             raise Error(f"the kernel '{self.name}' does not take {', '.join(map(str, case.tensors))}, {values}")
         machine = Interpreter(model)
-        new = [np.full(s.static, undefined(s.dtype), s.dtype.numpy) for s in (*results, *self.workspace(case))]
-        buffers = [_buffer(machine, a) for a in (*arrays, *[None] * (len(spec.operands) - len(arrays)), *new)]
-        outer = machine.scope
-        self.function(Kernel(machine), *buffers, **values)
-        machine.check_scope(outer)
-        return new[0] if len(results) == 1 else tuple(new[: len(results)])
+        given = [_buffer(machine, a) for a in (*arrays, *[None] * (len(spec.operands) - len(arrays)))]
+        new, more = ([_undefined(s) for s in shapes] for shapes in (results, self.workspace_of(case)))
+        made, extra = ([_buffer(machine, a, is_writable=True) for a in group] for group in (new, more))
+        Call(self, Kernel(machine), given, made, extra, values).run()
+        return new[0] if len(results) == 1 else tuple(new)
+
+    def accepts(self, case: KernelCase) -> bool:
+        """Whether the code is right for a case.
+
+        Raises:
+            ShapeError: `takes` raised an exception.
+        """
+        return bool(self._answer("takes", case))
+
+    def is_faster(self, case: KernelCase) -> bool:
+        """Whether the kernel is faster than the op's lowering in a case.
+
+        Raises:
+            ShapeError: `pays` raised an exception.
+        """
+        return bool(self._answer("pays", case))
+
+    def workspace_of(self, case: KernelCase) -> list[Shape]:
+        """Return the shapes of the workspace in a case.
+
+        Raises:
+            ShapeError: `workspace` raised an exception, or does not return shapes with sizes of operands or results.
+        """
+        shapes, known = self._answer("workspace", case), {d for s in (*case.tensors, *case.results) for d in s.dims}
+        if not is_sequence(shapes) or not all(isinstance(shape, Shape) for shape in shapes):
+            text = f"the workspace of the kernel '{self.name}' is a list of shapes, not {short_repr(shapes)}"
+            raise kernel_error(text, "rlx.Shape((4, 8), 'f32') is one", self.place)
+        for size in (d for shape in shapes for d in shape.dims if type(d) is not int and d not in known):
+            text = f"the workspace of the kernel '{self.name}': {size} is not a size of an operand or a result"
+            raise kernel_error(text, place=self.place)
+        return list(shapes)
+
+    def _answer(self, name: str, case: KernelCase) -> Any:
+        """Return the value of one of the functions of a case."""
+        try:
+            return getattr(self, name)(case)
+        except Error:
+            raise
+        except Exception as problem:
+            text = f"{name} of the kernel '{self.name}' raised {type(problem).__name__}: {problem}"
+            raise kernel_error(text, place=place_of(problem) or self.place) from problem
 
 
 def _shape(operand: Any) -> Any:
@@ -126,13 +178,17 @@ def _shape(operand: Any) -> Any:
     return None if operand is None else Shape(operand.shape, dtype(operand.dtype))
 
 
-def _buffer(machine: Interpreter, operand: Any) -> Any:
+def _buffer(machine: Interpreter, operand: Any, *, is_writable: bool = False) -> Any:
     if isinstance(operand, list):
         return [_buffer(machine, array) for array in operand]
     if operand is None:
         return None
     flat = operand.reshape(-1) if operand.flags.c_contiguous else operand.flatten()
-    return Buffer(machine, flat, operand.shape, dtype(operand.dtype))
+    return Buffer(machine, flat, operand.shape, dtype(operand.dtype), access=Access(is_writable))
+
+
+def _undefined(shape: Shape) -> np.ndarray:
+    return np.full(shape.static, undefined(shape.dtype), shape.dtype.numpy)
 
 
 _kernels: dict[str, CpuKernel] = {}
@@ -165,24 +221,41 @@ def kernel(
         workspace: The shapes of more tensors that the code may write and read.
 
     Raises:
-        Error: The op does not exist, or another kernel has the name.
+        Error: The op does not exist, the name is not valid, or another kernel has it.
     """
-    spec = op if isinstance(op, str) else op.spec.name
+    spec = op if isinstance(op, str) else getattr(getattr(op, "spec", None), "name", None)
+    if not isinstance(spec, str):
+        hint = '@rlx.kernel("softmax") or @rlx.kernel(MyOp) precedes the function'
+        raise kernel_error(f"kernel: expected an op's name or a subclass of CustomOp, got {short_repr(op)}", hint)
     ops.card(spec)
+    for label, condition in (("takes", takes), ("pays", pays), ("workspace", workspace)):
+        if not callable(condition):
+            text = f"kernel: {label} is a function of a case, not {short_repr(condition)}"
+            raise kernel_error(text, f"{label}=lambda case: …")
 
     def register(function: Callable[..., None]) -> CpuKernel:
+        if not inspect.isfunction(function):
+            raise kernel_error(f"a kernel is a function, not {short_repr(function)}")
         label = name or function.__name__
+        if not re.fullmatch(r"\w[\w.]*", label):
+            raise kernel_error(
+                f"{short_repr(label)} is not the name of a kernel", "name=… is of letters, digits, _ and ."
+            )
         place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         known = _kernels.get(label)
-        if known is not None and known.function.__qualname__ != function.__qualname__:
-            raise Error(
-                f"there is a kernel '{label}' already, of {known.op} at {known.place}", hint="name=… renames it"
-            )
+        # A notebook's cell that is run again, or a module that is loaded again, replaces its kernels.
+        if known is not None and (known.op, _origin(known.function)) != (spec, _origin(function)):
+            text = f"there is a kernel '{label}' already, of {known.op} at {known.place}"
+            raise kernel_error(text, "name=… renames it", place)
         made = CpuKernel(spec, label, function, takes, pays, workspace, place)
         _kernels[label] = made
         return made
 
     return register
+
+
+def _origin(function: Callable[..., None]) -> tuple[str, str]:
+    return function.__module__, function.__qualname__
 
 
 def load() -> dict[str, CpuKernel]:
@@ -215,18 +288,35 @@ def own_sources(module: mlir.Module) -> list[str] | None:
     """Return the source code of the user's kernels of the ops in a module, on which a compiled program may depend.
 
     Returns:
-        The texts, or None if some source code is not available (a kernel defined at a prompt). Then nothing may be cached.
+        The texts, or None if one is not available (a kernel defined at a prompt, or one that captures more than numbers and
+        text). Then nothing may be cached.
     """
     own = [made for made in _kernels.values() if not made.function.__module__.startswith(f"{__package__}.")]
     if not own:
         return []
     names = {opview.name_of(op) for op in opview.operations(module.body) if ops.is_ours(op)}
+    used = [made for made in own if made.op in names]
+    functions = [f for made in used for f in (made.function, made.takes, made.pays, made.workspace)]
+    texts = [_source(function) for function in functions]
+    return None if None in texts else [f"{made.op} {made.name}" for made in used] + [t for t in texts if t is not None]
+
+
+def _source(function: Callable[..., Any]) -> str | None:
+    """Return the source file of a function, with the values that the function captures; None if they are unknown.
+
+    The whole file, because the function may call others in it and read its constants.
+    """
+    cells = getattr(function, "__closure__", None) or ()
     try:
-        return [
-            inspect.getsource(function)
-            for made in own
-            if made.op in names
-            for function in (made.function, made.takes, made.pays, made.workspace)
-        ]
-    except (OSError, TypeError):
+        captured = [cell.cell_contents for cell in cells]
+        values = [*captured, *(getattr(function, "__defaults__", None) or ())]
+        values += (getattr(function, "__kwdefaults__", None) or {}).values()
+        if not all(isinstance(v, (int, float, str, bool, DType, type(None))) for v in values):
+            return None
+        path = inspect.getsourcefile(function)
+        code: Any = getattr(function, "__code__", None)
+        if path is None or code is None:
+            return None
+        return f"{Path(path).read_text()}\n{code.co_firstlineno} {values!r}"
+    except (OSError, TypeError, ValueError):  # a kernel defined at a prompt, or an empty cell
         return None

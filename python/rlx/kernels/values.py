@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from rlx.ir.dtype import DType, bool_
-from rlx.kernels.elements import INDEX, Element, IndexElement
+import numpy as np
+
+from rlx.ir.dtype import bool_, i64
+from rlx.kernels.elements import INDEX, Element, element_of, number_of
+from rlx.kernels.errors import kernel_error
 from rlx.kernels.operations import COMPARISONS, OPERATIONS, Operation
-from rlx.support.caller import caller_place
-from rlx.support.errors import ShapeError
+from rlx.kernels.operators import ValueOperators
 from rlx.support.short import short_repr
 
 if TYPE_CHECKING:
     from rlx.kernels.machine import Machine
 
-Number = int | float | bool
 
-
-def kernel_error(message: str, hint: str | None = None) -> ShapeError:
-    """Return an error at the user's line."""
-    return ShapeError(message, location=caller_place(), hint=hint)
-
-
-class Value:
+class Value(ValueOperators):
     """A scalar or a vector of one element type, with Python's operators.
 
-    Operators take values of the same element type, or numbers. A scalar is repeated for each lane of a vector.
+    ValueOperators take values of the same element type, or numbers. A scalar is repeated for each lane of a vector.
     Comparisons give conditions (`bool`), which `&`, `|`, `^` and `~` combine.
 
     Attributes:
@@ -57,96 +52,14 @@ class Value:
         shown = self.element.name if self.lanes is None else f"{self.lanes} x {self.element.name}"
         return f"Value({shown}: {self._data})"
 
-    # --- Python's conversions, which a value cannot have ------------------------------------------
+    def binary(self, name: str, other: object, *, reflected: bool = False) -> Value:
+        return binary(name, like(other, self), self) if reflected else binary(name, self, other)
 
-    def __bool__(self) -> NoReturn:
-        hint = "choose a value with k.where(condition, a, b); run code with `for _ in k.when(condition):`"
-        raise kernel_error("a condition of a kernel is not known while its code is being emitted", hint)
+    def unary(self, name: str) -> Value:
+        return _applied(name, self)
 
-    def __index__(self) -> NoReturn:
-        hint = "loop over it with `for i in k.range(n):`"
-        raise kernel_error("a number of a kernel is not known while its code is being emitted", hint)
-
-    __int__ = __float__ = __index__  # type: ignore[assignment]
-
-    def __iter__(self) -> NoReturn:
-        raise kernel_error("a value of a kernel is not iterable", "v.lane(i) is one element of a vector")
-
-    __hash__ = None  # type: ignore[assignment]
-
-    # --- operators --------------------------------------------------------------------------------
-
-    def __add__(self, other: Operand) -> Value:
-        return binary("add", self, other)
-
-    def __radd__(self, other: Number) -> Value:
-        return binary("add", self, other)
-
-    def __sub__(self, other: Operand) -> Value:
-        return binary("sub", self, other)
-
-    def __rsub__(self, other: Number) -> Value:
-        return binary("sub", like(other, self), self)
-
-    def __mul__(self, other: Operand) -> Value:
-        return binary("mul", self, other)
-
-    def __rmul__(self, other: Number) -> Value:
-        return binary("mul", self, other)
-
-    def __truediv__(self, other: Operand) -> Value:
-        return binary("div", self, other)
-
-    def __rtruediv__(self, other: Number) -> Value:
-        return binary("div", like(other, self), self)
-
-    def __floordiv__(self, other: Operand) -> Value:
-        return binary("floordiv", self, other)
-
-    def __mod__(self, other: Operand) -> Value:
-        return self - self // other * other
-
-    def __and__(self, other: Operand) -> Value:
-        return binary("and", self, other)
-
-    def __or__(self, other: Operand) -> Value:
-        return binary("or", self, other)
-
-    def __xor__(self, other: Operand) -> Value:
-        return binary("xor", self, other)
-
-    def __lshift__(self, other: Operand) -> Value:
-        return binary("shl", self, other)
-
-    def __rshift__(self, other: Operand) -> Value:
-        return binary("shr", self, other)
-
-    def __neg__(self) -> Value:
-        return _unary("neg", self) if self.element.is_float else like(0, self) - self
-
-    def __invert__(self) -> Value:
-        return self ^ like(True if self.element is bool_ else -1, self)
-
-    def __abs__(self) -> Value:
-        return _unary("abs", self)
-
-    def __lt__(self, other: Operand) -> Value:
-        return _comparison("lt", self, other)
-
-    def __le__(self, other: Operand) -> Value:
-        return _comparison("le", self, other)
-
-    def __gt__(self, other: Operand) -> Value:
-        return _comparison("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Value:
-        return _comparison("ge", self, other)
-
-    def __eq__(self, other: object) -> Value:  # type: ignore[override]
-        return _comparison("eq", self, other)
-
-    def __ne__(self, other: object) -> Value:  # type: ignore[override]
-        return _comparison("ne", self, other)
+    def compared(self, kind: str, other: object) -> Value:
+        return _comparison(kind, self, other)
 
     # --- methods ----------------------------------------------------------------------------------
 
@@ -178,35 +91,47 @@ class Value:
 
     def sqrt(self) -> Value:
         """The square root of floats."""
-        return _unary("sqrt", self)
+        return self.unary("sqrt")
 
-    def to(self, element: Element) -> Value:
+    def to(self, element: Element | str) -> Value:
         """The same numbers as another element type.
 
         Floats are truncated to integers, which must be in range. Integers keep their lowest bits.
+
+        Raises:
+            ShapeError: The element type is `bool`.
         """
+        element = element_of(element)
         if element is self.element:
             return self
+        if element is bool_:
+            raise kernel_error(f"{self.element.name} to bool: a condition is a comparison", "compare it: v != 0")
+        if INDEX in (element, self.element) and (element.is_float or self.element.is_float):
+            return self.to(i64).to(element)
         data = self.machine.convert(self.data, self.element, element, self.lanes)
         return Value(self.machine, data, element, self.lanes)
 
-    def bits(self, element: DType) -> Value:
+    def bits(self, element: Element | str) -> Value:
         """The same bits as another element type of the same width.
 
         Raises:
-            ShapeError: The widths differ.
+            ShapeError: The widths differ, or one is `bool` or `INDEX`.
         """
-        if isinstance(self.element, IndexElement) or self.element.bits != element.bits:
-            raise kernel_error(f"bits: {self.element.name} and {element.name} have different widths")
-        data = self.machine.bits(self.data, element, self.lanes)
-        return Value(self.machine, data, element, self.lanes)
+        target = element_of(element)
+        if {bool_, INDEX} & {self.element, target}:
+            raise kernel_error(f"{self.element.name} has no bits as {target.name}", "v.to(element) converts numbers")
+        if self.element.itemsize != target.itemsize:
+            raise kernel_error(f"bits: {self.element.name} and {target.name} have different widths")
+        data = self.machine.bits(self.data, target, self.lanes)
+        return Value(self.machine, data, target, self.lanes)
 
     def lane(self, index: int | Value) -> Value:
         """One element of a vector."""
         self._check_vector("lane")
+        number = index_data(self.machine, index) if isinstance(index, Value) else index
         if isinstance(index, int) and not 0 <= index < (self.lanes or 0):
             raise kernel_error(f"lane {index} of a vector of {self.lanes}")
-        data = self.machine.lane(self.data, index.data if isinstance(index, Value) else index)
+        data = self.machine.lane(self.data, number)
         return Value(self.machine, data, self.element)
 
     def shuffle(self, other: Value, indices: Sequence[int]) -> Value:
@@ -214,7 +139,7 @@ class Value:
         self._check_vector("shuffle")
         a, b = unified(self, other)
         limit = 2 * (self.lanes or 0)
-        if not all(0 <= i < limit for i in indices):
+        if not indices or not all(0 <= i < limit for i in indices):
             raise kernel_error(f"shuffle: the indices {short_repr(list(indices))} are not in [0, {limit})")
         data = self.machine.shuffle(a.data, b.data, list(indices))
         return Value(self.machine, data, self.element, len(indices))
@@ -226,6 +151,10 @@ class Value:
         """
         self._check_vector("joined")
         value, lanes = self, self.lanes or 1
+        if lanes & (lanes - 1):
+            raise kernel_error(
+                f"the elements of {lanes} lanes are not joined in pairs", "shuffle selects a power of two"
+            )
         while lanes > 1:
             lanes //= 2
             value = join(value.shuffle(value, range(lanes)), value.shuffle(value, range(lanes, 2 * lanes)))
@@ -259,9 +188,8 @@ def like(other: object, model: Value) -> Value:
     """
     machine = model.machine
     if not isinstance(other, Value):
-        if not isinstance(other, (int, float)) or (isinstance(other, float) and not model.element.is_float):
-            raise kernel_error(f"expected a {model.element.name}, got {short_repr(other)}")
-        return Value(machine, machine.constant(other, model.element, model.lanes), model.element, model.lanes)
+        number = number_of(other, model.element)
+        return Value(machine, machine.constant(number, model.element, model.lanes), model.element, model.lanes)
     if other.element is not model.element:
         hint = f"convert one of them: v.to({model.element.name})"
         raise kernel_error(f"{model.element.name} and {other.element.name} do not mix", hint)
@@ -270,7 +198,7 @@ def like(other: object, model: Value) -> Value:
     return other.splat(model.lanes or 1)
 
 
-def unified(*operands: Operand) -> list[Value]:
+def unified(*operands: object) -> list[Value]:
     """Return operands as values of one element type and equal lanes.
 
     Raises:
@@ -278,7 +206,11 @@ def unified(*operands: Operand) -> list[Value]:
     """
     values = [v for v in operands if isinstance(v, Value)]
     if not values:
-        raise kernel_error(f"{', '.join(map(short_repr, operands))}: at least one must be a value of the kernel")
+        numbers = ", ".join(map(short_repr, operands))
+        raise kernel_error(
+            f"{numbers}: at least one must be a value of the kernel",
+            "k.constant(number, element) is one; condition.to(element) is 1 or 0",
+        )
     model = next((v for v in values if v.lanes is not None), values[0])
     result = [like(v, model) for v in operands]
     if any(v.lanes != model.lanes for v in result):
@@ -292,6 +224,8 @@ def where(condition: Value, a: Operand, b: Operand) -> Value:
     Raises:
         ShapeError: The condition is not of `bool`, or the values do not mix.
     """
+    if not isinstance(condition, Value):
+        raise kernel_error(f"where: expected a condition, got {short_repr(condition)}", "Python's `if` chooses now")
     if condition.element is not bool_:
         raise kernel_error(f"where: the condition is {condition.element.name}", "compare it: v != 0")
     first, second = unified(a, b)
@@ -312,50 +246,84 @@ def operation_for(name: str, element: Element) -> Operation:
         ShapeError: The element type lacks it.
     """
     operation = OPERATIONS[name]
-    if not mlir_op(operation, element):
-        hints = {
-            "div": "// divides integers",
-            "floordiv": "/ divides floats",
-        }
-        raise kernel_error(f"{element.name} has no operation '{name}'", hints.get(name))
+    if not operation.mlir_op(element):
+        hint = "// divides integers" if name == "div" else "/ divides floats" if name == "floordiv" else None
+        if element is bool_:
+            hint = "conditions have &, |, ^ and ~; v.to(rlx.i32) is 0 or 1"
+        raise kernel_error(f"{element.name} has no operation '{name}'", hint)
     return operation
 
 
-def mlir_op(operation: Operation, element: Element) -> str:
-    """Return the MLIR op of an operation on an element type; empty if there is none."""
-    if element is bool_:
-        return operation.mask_op
-    if element.is_float:
-        return operation.float_op
-    return operation.signed_op if element.is_signed else operation.unsigned_op
-
-
-def binary(name: str, a: Operand, b: object) -> Value:
+def binary(name: str, a: object, b: object) -> Value:
     """Apply an operation of two values."""
-    if not isinstance(b, (Value, int, float)):
+    if not isinstance(b, (Value, int, float, np.generic)):
         raise kernel_error(f"'{name}' of a value and {short_repr(b)}")
     first, second = unified(a, b)
-    machine = first.machine
-    operation = operation_for(name, first.element)
-    data = machine.apply(operation, [first.data, second.data], first.element)
-    return Value(machine, data, first.element, first.lanes)
+    operation_for(name, first.element)
+    if name == "floordiv" and not (isinstance(b, int) and b > 0):
+        return _floor_quotient(first, second)
+    if name in ("shl", "shr") and not (isinstance(b, int) and 0 <= b < 8 * first.element.itemsize):
+        return _shifted(name, first, second)
+    return _applied(name, first, second)
 
 
-def _unary(name: str, a: Value) -> Value:
-    machine = a.machine
-    return Value(machine, machine.apply(operation_for(name, a.element), [a.data], a.element), a.element, a.lanes)
+def _applied(name: str, *values: Value) -> Value:
+    """Apply an operation to values of one element type and equal lanes."""
+    model = values[0]
+    data = model.machine.apply(operation_for(name, model.element), [v.data for v in values], model.element)
+    return Value(model.machine, data, model.element, model.lanes)
+
+
+def _floor_quotient(a: Value, b: Value) -> Value:
+    """Divide integers as NumPy does: by 0 the quotient is 0, and the least number by -1 is itself. The instruction traps."""
+    is_zero = b == 0
+    if not a.element.is_signed:
+        return where(is_zero, 0, _applied("floordiv", a, where(is_zero, 1, b)))
+    is_minus_one = b == -1
+    quotient = _applied("floordiv", a, where(is_zero | is_minus_one, 1, b))
+    return where(is_zero, 0, where(is_minus_one, -a, quotient))
+
+
+def _shifted(name: str, a: Value, count: Value) -> Value:
+    """Shift by a number of bits as NumPy does: outside of the width, all bits are shifted out. The instructions differ."""
+    last = 8 * a.element.itemsize - 1
+    is_inside = count <= last
+    if a.element.is_signed:
+        is_inside = is_inside & (count >= 0)
+        if name == "shr":
+            return _applied(name, a, where(is_inside, count, last))
+    return where(is_inside, _applied(name, a, where(is_inside, count, 0)), 0)
 
 
 def _comparison(kind: str, a: Value, b: object) -> Value:
     assert kind in COMPARISONS
-    if not isinstance(b, (Value, int, float)):
+    if not isinstance(b, (Value, int, float, np.generic)):
         raise kernel_error(f"a comparison of a value and {short_repr(b)}")
     first, second = unified(a, b)
     machine = first.machine
     return Value(machine, machine.compare(kind, first.data, second.data, first.element), bool_, first.lanes)
 
 
-def index_data(machine: Machine, position: int | Value) -> Any:
+def size_of(machine: Machine, size: object) -> int | Value:
+    """Return a size or position as an integer or a value of `INDEX`.
+
+    Raises:
+        ShapeError: It is not a scalar integer.
+    """
+    if isinstance(size, Value):
+        is_index = size.element is INDEX and size.lanes is None
+        return size if is_index else Value(machine, index_data(machine, size), INDEX)
+    return _integer(size)
+
+
+def _integer(position: object) -> int:
+    if isinstance(position, bool) or not hasattr(position, "__index__"):
+        hint = "x.shape has the sizes; c.start is the first position of the lanes c"
+        raise kernel_error(f"a position must be an integer, got {short_repr(position)}", hint)
+    return int(position)  # type: ignore[call-overload]
+
+
+def index_data(machine: Machine, position: object) -> Any:
     """Return the data of a position: an integer, a value of `INDEX`, or of another integer type.
 
     Raises:
@@ -365,6 +333,4 @@ def index_data(machine: Machine, position: int | Value) -> Any:
         if position.lanes is not None or position.element.is_float or position.element is bool_:
             raise kernel_error(f"a position must be a scalar integer, got {position!r:.60}")
         return position.to(INDEX).data
-    if isinstance(position, bool) or not hasattr(position, "__index__"):
-        raise kernel_error(f"a position must be an integer, got {short_repr(position)}")
-    return machine.constant(int(position), INDEX, None)
+    return machine.constant(_integer(position), INDEX, None)

@@ -10,7 +10,8 @@
 
 // CHECK: "stream.executable"() ({
 // CHECK: "stream.executable.export"() ({
-// CHECK: [[GROUPS:%.*]] = arith.ceildivui %arg0
+// CHECK: [[ROWS:%.*]] = arith.maxsi %arg0
+// CHECK: [[GROUPS:%.*]] = arith.ceildivui [[ROWS]]
 // CHECK: "stream.return"([[GROUPS]]
 // CHECK: func.func @kernel_row_softmax_0(%arg0: !stream.binding, %arg1: !stream.binding, %arg2: index)
 // CHECK-SAME: pipeline = #iree_codegen.no_pipeline

@@ -49,7 +49,7 @@ class EmitKernels(IreePass, name="rlx-iree-emit-kernels"):
 def _dispatch(name: str, kernel: CpuKernel, case: KernelCase, operands: list[Any]) -> list[Any]:
     """Emit the dispatch of a kernel, and return the results of the op."""
     ir = mlir.ir
-    workspace = kernel.workspace(case)
+    workspace = kernel.workspace_of(case)
     dims = unknown_dims([*case.tensors, *case.results])
     tensors, sizes = operands[: len(case.tensors)], operands[len(case.tensors) :]
     size_of = dict(zip(dims, sizes, strict=True))
