@@ -12,6 +12,7 @@ import numpy as np
 import rlx
 from rlx.kernels.buffer import Buffer
 from rlx.kernels.elements import DTYPES, limits
+from rlx.kernels.functions import exp, log
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.operations import COMPARISONS, OPERATIONS
 from rlx.kernels.values import Value
@@ -270,3 +271,22 @@ for _name in DTYPES:
 _indices()
 for _size in (1, 2, 4, 8):
     _bits(_size)
+
+
+@experiment(
+    (np.exp(np.linspace(-87, 88, 1001)).astype(np.float32), np.array([0, -1, np.inf, np.nan, 1, 2, 0.5], np.float32)),
+    results=lambda xs: [shape(2, 1001), shape(7)],
+    tolerance=2e-5,
+    expected=lambda x, special: [np.stack([_log(x), np.exp(_log(x))]), _log(special)],
+)
+def functions(k: Kernel, xs: Sequence[Buffer], y: Buffer, z: Buffer) -> None:
+    for c in k.vectors(1001):
+        y[0, c] = log(xs[0][c])
+        y[1, c] = exp(y[0, c])
+    for c in k.vectors(7):
+        z[c] = log(xs[1][c])
+
+
+def _log(x: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.log(x)

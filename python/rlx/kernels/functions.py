@@ -24,6 +24,9 @@ _EXP = (
     0.008368710987269878,
     0.0013814608100801706,
 )
+# 2·atanh(s) / s - 2, divided by s², in powers of s².
+_LOG = (0.6666666666, 0.4, 0.285714285, 0.2222222, 0.1818)
+_ROOT_OF_HALF = 0x3F3504F3  # the bits of sqrt(1/2)
 _LEAST, _GREATEST = -87.33, 88.72
 
 
@@ -56,7 +59,26 @@ def _exp(x: Value) -> Value:
     r = n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, x))
     scale = ((shifted.bits(i32) << 23) + (127 << 23)).bits(x.element)  # type: ignore[arg-type]
     q = (r * r).fma(polynomial(r, _EXP), r)
-    return scale.fma(q, scale)
+    return _scaled(scale, q)
+
+
+def _scaled(scale: Value, fraction: Value) -> Value:
+    """Return scale · (1 + fraction), where scale · fraction may be below the smallest normal number."""
+    return scale.fma(fraction, scale) if scale.machine.cpu.has_fma else (fraction + 1.0) * scale
+
+
+def log(x: Value) -> Value:
+    """The natural logarithm, to 1 ulp: -inf for 0, NaN for negative numbers."""
+    # x = 2^n · (1 + z), with 1 + z between the roots of 1/2 and 2; log(1 + z) = 2·atanh(s).
+    bits = x.bits(i32)
+    exponent = (bits - _ROOT_OF_HALF) >> 23
+    z = (bits - (exponent << 23)).bits(x.element) - 1.0
+    s = z / (z + 2.0)
+    w = s * s
+    n = exponent.to(x.element)
+    y = n.fma(_LN2_HIGH, n.fma(_LN2_LOW, z - s * (z - w * polynomial(w, _LOG))))
+    y = where(x == 0.0, float("-inf"), where(x == float("inf"), x, y))
+    return where(x >= 0.0, y, float("nan"))
 
 
 # 2^f for |f| <= 1/2, without the constant 1: a minimax polynomial.
@@ -75,7 +97,7 @@ def exp2_of_nonpositive(x: Value) -> Value:
     shifted = x + _ROUNDING
     fraction = x - (shifted - _ROUNDING)
     scale = ((shifted.bits(i32) << 23) + (127 << 23)).bits(x.element)  # type: ignore[arg-type]
-    return where(x < -126.0, 0.0, scale.fma(fraction * polynomial(fraction, _EXP2), scale))
+    return where(x < -126.0, 0.0, _scaled(scale, fraction * polynomial(fraction, _EXP2)))
 
 
 def transposed(rows: Sequence[Value]) -> list[Value]:
