@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
+from examples import cpu_kernel
 from rlx.kernels.buffer import Buffer
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.operations import COMPARISONS, OPERATIONS
@@ -118,3 +119,10 @@ def test_optional_operands_and_attributes(is_shifted: bool) -> None:
     wanted = rlx.evaluate(g, inputs)
     _same(rlx.Session("cpu").compile(g).run(inputs), wanted, 0, "compiled")
     _same(scaled.run(x, *([shift] if is_shifted else []), scale=0.5, columns=(1, 3)), wanted, 0, "NumPy")
+
+
+def test_the_example(capsys: pytest.CaptureFixture[str]) -> None:
+    cpu_kernel.main(rows=20, columns=33)
+    differences = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
+    assert len(differences) == 3
+    assert max(differences) < 1e-5
