@@ -126,3 +126,30 @@ def test_the_example(capsys: pytest.CaptureFixture[str]) -> None:
     differences = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
     assert len(differences) == 3
     assert max(differences) < 1e-5
+
+
+def test_captured_numbers_select_the_program() -> None:
+    """A kernel that is declared again with another captured number is not read from the cache."""
+    x = np.arange(5, dtype=np.float32)
+
+    def declare(factor: float) -> None:
+        @rlx.kernel(Captured, name="language_captured")
+        def captured(k: Kernel, x: Buffer, y: Buffer) -> None:
+            for c in k.vectors(x.shape[0]):
+                y[c] = x[c] * factor
+
+    for factor in (2.0, 3.0):
+        declare(factor)
+        g = rlx.Graph("captured")
+        g.set_outputs([g.custom(Captured, g.input("x", (5,)))])
+        _same(rlx.Session("cpu").compile(g).run({"x": x}), [x * np.float32(factor)], 0, f"{factor}")
+
+
+class Captured(rlx.CustomOp, name="language.captured"):
+    """An op whose kernel captures a number."""
+
+    def infer(self, x: rlx.Shape) -> rlx.Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x
