@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from rlx.ir.dtype import DType
 from rlx.kernels.elements import Element, Number, element_of
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
@@ -117,6 +118,22 @@ class Buffer:
         if is_known and math.prod(known[0]) != math.prod(known[1]):
             raise kernel_error(f"{self!r}: a view with the shape {shape} has another number of elements")
         return Buffer(self.machine, self._memory, shape, self.element, access=self.access)
+
+    def bits(self, element: DType) -> Buffer:
+        """The same memory as elements of another dtype of the same width.
+
+        Raises:
+            ShapeError: The widths differ, or it is scratch memory.
+        """
+        if self._memory is None and self._array is not None:
+            raise kernel_error("scratch memory has one dtype only", "v.bits(dtype) converts its elements")
+        if self.element.itemsize != element.itemsize:
+            raise kernel_error(f"bits: {self.element.name} and {element.name} have different widths")
+        return (
+            self
+            if element is self.element
+            else Buffer(self.machine, self._memory, self.shape, element, access=self.access)
+        )
 
     def rows(self) -> Buffer:
         """The tensor as a matrix: the last axis, and all others joined. A tensor without axes is one element."""

@@ -88,6 +88,13 @@ class Emitter(Machine):
         unknown = mlir.ir.ShapedType.get_dynamic_size()
         return self.vector.extract(data, [index] if dynamic else [], [unknown if dynamic else index], **self.at)
 
+    def lane_bits(self, data: Any) -> Any:
+        integer = mlir.ir.IntegerType.get_signless
+        lanes = data.type.shape[0]
+        bits = self.vector.bitcast(mlir.ir.VectorType.get([1], integer(lanes)), data, **self.at)
+        number = self.lane(bits, 0)
+        return number if lanes == 64 else self.arith.extui(integer(64), number, **self.at)
+
     def shuffle(self, a: Any, b: Any, indices: Sequence[int]) -> Any:
         return self.vector.shuffle(a, b, indices, **self.at)
 

@@ -69,6 +69,9 @@ class Interpreter(Machine):
             raise kernel_error(f"lane {int(index)} of a vector of {len(data)}")
         return np.asarray(data[int(index)])
 
+    def lane_bits(self, data: Any) -> Any:
+        return np.asarray(sum(1 << int(lane) for lane in np.flatnonzero(data)), np.uint64)
+
     def shuffle(self, a: Any, b: Any, indices: Sequence[int]) -> Any:
         return np.concatenate([a, b])[list(indices)]
 
@@ -84,7 +87,7 @@ class Interpreter(Machine):
         sizes = [int(size) for size in shape]
         if memory.size != math.prod(sizes):
             raise kernel_error(f"a view of {memory.size} elements cannot have the shape {sizes}")
-        return memory.reshape(sizes)
+        return memory.view(element.numpy).reshape(sizes)
 
     def scratch(self, shape: Sequence[int], element: Element) -> Any:
         memory = np.full(shape, undefined(element), element.numpy)

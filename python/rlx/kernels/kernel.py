@@ -287,7 +287,17 @@ class Kernel:
         """Whether a condition holds in any lane."""
         if condition.element is not bool_:
             raise kernel_error(f"k.any_lane takes conditions, not {condition.element.name}", "compare it: v != 0")
-        return condition.joined(lambda a, b: a | b)
+        return condition.lane_bits() != 0
+
+    def lanes_where(self, condition: Value) -> Iterator[Value]:
+        """Loop over the lanes in which a condition holds, in order."""
+        rest = self.register(condition.lane_bits())
+        for _ in self.when(rest.value != 0):
+            for _ in self.repeat():
+                bits = rest.value
+                yield bits.trailing_zeros().to(INDEX)
+                rest.value = bits & (bits - 1)
+                self.stop_unless(rest.value != 0)
 
     def register(
         self, initial: Value | float, element: Element | str = f32, lanes: int | None = None

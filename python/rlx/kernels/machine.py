@@ -146,6 +146,10 @@ class Machine(ABC):
         """One element of a vector."""
 
     @abstractmethod
+    def lane_bits(self, data: Any) -> Any:
+        """A number of u64 with a bit for each lane of a condition."""
+
+    @abstractmethod
     def shuffle(self, a: Any, b: Any, indices: Sequence[int]) -> Any:
         """A vector of elements of two vectors: indices count through `a`, then `b`."""
 

@@ -48,6 +48,11 @@ def _rows(text: str, functions: dict[str, Callable[..., Any]]) -> dict[str, Oper
     return table
 
 
+def _trailing_zeros(a: Any) -> Any:
+    below = (a & -a) - 1  # ones in place of these zeros
+    return np.bitwise_count(below.view(f"u{below.itemsize}")).astype(a.dtype)
+
+
 # name     floats            signed integers     unsigned integers  conditions
 OPERATIONS = _rows(
     """
@@ -66,6 +71,7 @@ OPERATIONS = _rows(
     neg        arith.negf        -                   -                  -
     abs        math.absf         math.absi           -                  -
     sqrt       math.sqrt         -                   -                  -
+    trailing_zeros  -            math.cttz           math.cttz          -
     """,
     {
         "add": np.add,
@@ -83,6 +89,7 @@ OPERATIONS = _rows(
         "neg": np.negative,
         "abs": np.absolute,
         "sqrt": np.sqrt,
+        "trailing_zeros": _trailing_zeros,
     },
 )
 # Comparisons: false for NaN, except that NaN is unequal to everything.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.ir.dtype import bool_, i64
+from rlx.ir.dtype import bool_, i64, u64
 from rlx.kernels.elements import INDEX, Element, element_of, number_of
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.operations import COMPARISONS, OPERATIONS, Operation
@@ -93,6 +93,10 @@ class Value(ValueOperators):
         """The square root of floats."""
         return self.unary("sqrt")
 
+    def trailing_zeros(self) -> Value:
+        """The number of zeros below the lowest 1 in the bits of integers; all of the bits of 0."""
+        return self.unary("trailing_zeros")
+
     def to(self, element: Element | str) -> Value:
         """The same numbers as another element type.
 
@@ -163,6 +167,13 @@ class Value(ValueOperators):
     def sum(self) -> Value:
         """The sum of the elements of a vector."""
         return self.joined(lambda a, b: a + b)
+
+    def lane_bits(self) -> Value:
+        """A number of u64 with a bit for each lane of a condition, that of the first lane lowest. It has at most 64 lanes."""
+        self._check_vector("lane_bits")
+        if self.element is not bool_ or (self.lanes or 0) > 64:
+            raise kernel_error(f"lane_bits: expected a condition of at most 64 lanes, got {self!r:.60}")
+        return Value(self.machine, self.machine.lane_bits(self.data), u64)
 
     def splat(self, lanes: int) -> Value:
         """A vector with a scalar in each lane."""
