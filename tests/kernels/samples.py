@@ -16,6 +16,7 @@ from tests.conformance.cases import Case, cases
 # Columns: fewer than a vector, one, several steps of an unrolled loop, and one more or less.
 COLUMNS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 131, 300)
 _FLOATS = ("f32",)
+_FOUR_BYTES = ("f32", "i32", "u32")
 
 
 def _rows(*more: str, **attributes: Any) -> Iterator[OpSample]:
@@ -89,6 +90,37 @@ def _attentions() -> Iterator[OpSample]:
     yield sample(*[open_sizes] * 3, None, num_heads=2, head_dim=8, dtypes=_FLOATS)
 
 
+def _sorts() -> Iterator[OpSample]:
+    """Rows that are sorted by ranks and by digits, with items between passes in scratch memory and elsewhere."""
+    for descending in (False, True):
+        for columns in (1, 3, 8, 17, 63):
+            yield sample((2, columns), dtypes=_FLOATS, axis=1, descending=descending)
+        for columns in (33, 300):
+            yield sample(
+                SampleOperand((2, columns), low=-20, high=20), dtypes=("i32", "u32"), axis=1, descending=descending
+            )
+        yield sample((3, "m", "n"), dtypes=_FOUR_BYTES, axis=2, descending=descending)
+        yield sample(("m", "50*n"), dtypes=_FLOATS, axis=1, descending=descending)
+    # The longest rows sorted by ranks, or in scratch memory, and longer ones.
+    for columns in (64, 65, 128, 129, 256, 257, 4097):
+        yield sample((2, columns), dtypes=_FLOATS, axis=1)
+    yield sample((70000,), dtypes=_FLOATS, axis=0)
+    yield sample((0, 20), dtypes=_FLOATS, axis=1)
+
+
+def _selections() -> Iterator[OpSample]:
+    """The greatest elements: one, all, and heaps of different shapes."""
+    for columns in (1, 3, 8, 17, 65, 131):
+        for count in dict.fromkeys((1, min(2, columns), columns // 2 or 1, columns)):
+            yield sample((2, columns), dtypes=_FLOATS, k=count)
+    for count in (1, 5, 50):
+        yield sample(SampleOperand((2, 1000), low=0, high=9), dtypes=_FOUR_BYTES, k=count)
+        yield sample(("m", 70), dtypes=_FLOATS, k=count)
+    yield sample((2, "n"), dtypes=_FLOATS, k=1)
+    yield sample((2, "50*n"), dtypes=_FLOATS, k=40)
+    yield sample((0, 20), dtypes=_FLOATS, k=3)
+
+
 _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "softmax": _rows,
     "layer_norm": lambda: _rows("scale", "bias"),
@@ -103,6 +135,9 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "fused_matmul_bias_act": lambda: _products("act"),
     "fused_matmul_residual": lambda: _products("residual"),
     "attention": _attentions,
+    "sort": _sorts,
+    "argsort": _sorts,
+    "topk": _selections,
 }
 
 
