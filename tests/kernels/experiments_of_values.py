@@ -36,7 +36,9 @@ METHODS: dict[str, Pair] = {
     "neg": lambda a, b: -a,
     "abs": lambda a, b: abs(a),
     "sqrt": lambda a, b: a.sqrt(),
+    "trailing_zeros": lambda a, b: a.trailing_zeros(),
 }
+UNARY = ("neg", "abs", "sqrt", "trailing_zeros")
 RELATIONS: dict[str, Pair] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
@@ -103,9 +105,7 @@ def _forms(name: str) -> tuple[list[Pair], list[Pair], list[Pair]]:
     """The operations on a dtype: of kernels, divisions of kernels, and all of NumPy."""
     dtype = rlx.dtype(name)
     chosen = [n for n, operation in OPERATIONS.items() if operation.mlir_op(dtype) and n != "floordiv"]
-    numpy: list[Pair] = [
-        lambda a, b, n=n: OPERATIONS[n].numpy(*((a,) if n in ("neg", "abs", "sqrt") else (a, b))) for n in chosen
-    ]
+    numpy: list[Pair] = [lambda a, b, n=n: OPERATIONS[n].numpy(*((a,) if n in UNARY else (a, b))) for n in chosen]
     more = [lambda a, b: ~a] if dtype.is_bool else FLOAT_FORMS if dtype.is_float else INTEGER_FORMS
     is_integer = not (dtype.is_bool or dtype.is_float)
     divisions = [*DIVISIONS, *(SIGNED_DIVISIONS if dtype.is_signed else [])] if is_integer else []
