@@ -6,6 +6,10 @@ reduced, else columns, several rows at once, because memory is read in long piec
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, f64, i64
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.kernel import Accumulator, Kernel
@@ -34,12 +38,12 @@ def _reduces_long_pieces(case: KernelCase) -> bool:
     """Whether at least 4096 elements are read, in rows of 32 elements or more."""
     x, axes = case.tensors[0], _axes(case)
     first = axes[0] if axes[-1] == x.rank - 1 else axes[-1] + 1
-    return not _is_less(product(x.dims[first:]), 32) and not _is_less(product(x.dims), 4096)
+    return not _are_fewer(x.dims[first:], 32) and not _are_fewer(x.dims, 4096)
 
 
-def _is_less(size: object, number: int) -> bool:
-    """Whether a size is known, and less than a number."""
-    return isinstance(size, int) and size < number
+def _are_fewer(dims: Sequence[Dim], number: int) -> bool:
+    """Whether sizes are known, and their product is less than a number."""
+    return all(isinstance(d, int) for d in dims) and math.prod(int(d) for d in dims) < number  # type: ignore[arg-type]
 
 
 @kernel("reduce", takes=_reduces_adjacent_axes, pays=_reduces_long_pieces)
