@@ -142,7 +142,7 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
 
 
 def ops() -> list[str]:
-    """The names of the ops with kernels of the library. (Other tests declare kernels of ops of their own.)"""
+    """Return the names of the ops with kernels of the library. Other tests declare kernels of ops of their own."""
     return sorted({kernel.op for kernel in load().values() if kernel.function.__module__.startswith("rlx.")})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
 from rlx.kernels.cpu_model import cpu_model
 from rlx.kernels.declaration import case_of
-from rlx.kernels.registry import kernels_of
+from rlx.kernels.registry import kernels_of, load
 from rlx.passes import run
 from rlx.passes.rewrite import collect
 from tests.conformance.cases import Case
@@ -85,3 +86,9 @@ def test_with_numpy(op: str, share: int, cpu: str) -> None:
             for problem in verdict.problems(list(result) if isinstance(result, tuple) else [np.asarray(result)]):
                 failures.add(str(case), problem)
     failures.check()
+
+
+def test_each_kernel_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    own = [made for made in load().values() if made.op in ops()]
+    assert own and not [made.name for made in own if f"`{made.op}`" not in page or f"`{made.name}`" not in page]
