@@ -1,7 +1,10 @@
-"""`rlx-iree-bindings`: limits the number of tensors that a kernel reads and writes.
+"""`rlx-iree-bindings`: limits the number of tensors that a kernel reads and writes, and the size of its code.
 
 IREE fuses chains of elementwise ops into one kernel, and adjacent ops on tensors of one element into another one, regardless of
 the number of tensors. A program with a kernel of more than 32 tensors cannot be loaded. Quirk: `many-bindings`.
+
+The time to compile a kernel grows faster than the number of its scalar ops, and to store a tensor takes much less time than to
+compute its elements by hundreds of ops.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from rlx.targets.iree.passes.base import RESHAPES, IreePass, every, is_elementwi
 # The limit for tensors that a kernel reads. The tensors that it writes are additional, including intermediate results for
 # other kernels.
 _MOST = 16
+# The limit for the scalar ops of a chain of elementwise ops.
+_LONGEST = 1000
 _VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.concat")
 _FREE = ("tensor.empty", "arith.constant", "linalg.fill")
 
@@ -25,11 +30,29 @@ class Bindings(IreePass, name="rlx-iree-bindings"):
     """Split chains of ops that IREE would fuse into a kernel with too many tensors, by storing intermediate tensors."""
 
     def run(self, module: mlir.Module) -> None:
+        _shorten_chains(module)
         _split_chains(module)
         for op in every(module, lambda op: len(op.regions) > 0 and not op.name.startswith("linalg.")):
             for region in op.regions:
                 for block in region.blocks:
                     _split_scalars([inner.operation for inner in block.operations])
+
+
+def _shorten_chains(module: Any) -> None:
+    lengths: dict[
+        Any, int
+    ] = {}  # the number of scalar ops that compute an element of each value that is fused into its users
+    for op in every(module, _is_fused):
+        own = len(op.regions[0].blocks[0].operations) if is_elementwise(op) else 0
+        inside = {v for v in op.operands if v in lengths}
+        while own + sum(lengths[v] for v in inside) > _LONGEST:
+            longest = max(filter(_is_only_read, inside), key=lengths.__getitem__, default=None)
+            if longest is None or lengths[longest] < _LONGEST // 4:
+                break
+            keep_in_memory(longest)
+            inside.remove(longest)
+            del lengths[longest]
+        lengths.update(dict.fromkeys(op.results, own + sum(lengths[v] for v in inside)))
 
 
 def _split_chains(module: Any) -> None:
