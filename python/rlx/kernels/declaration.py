@@ -18,6 +18,8 @@ from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.registry import CpuKernel, KernelCase, find_kernel
 
 CASE = "rlx.kernel_case"
+# The start of the names of these functions, and of the executables that replace them.
+FUNCTION_PREFIX = "kernel_"
 
 
 def case_of(op: mlir.Operation, cpu: CpuModel) -> KernelCase:

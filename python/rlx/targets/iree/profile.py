@@ -26,6 +26,7 @@ import numpy as np
 
 from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.packing import pack
+from rlx.kernels.declaration import FUNCTION_PREFIX
 from rlx.support.errors import Error, ExecutionError
 from rlx.targets.compilation import Compilation
 from rlx.targets.host import usable_cpus
@@ -283,7 +284,6 @@ def _events(records: Sequence[Mapping[str, Any]], kernels: Kernels, runs: int) -
         for i, record in enumerate(of_kernel):
             ops = kernels.ops(kernel, i % max(count, 1), count)
             start, seconds = (record["start_host_time_ns"] - origin) * _NANO, record["duration_ns"] * _NANO
-            events.append(
-                KernelEvent(kernel, ops, _FROM_REGION not in kernel, i * runs // len(of_kernel) - 1, start, seconds)
-            )
+            layout = _FROM_REGION not in kernel and not kernel.startswith(FUNCTION_PREFIX)
+            events.append(KernelEvent(kernel, ops, layout, i * runs // len(of_kernel) - 1, start, seconds))
     return sorted(events, key=lambda event: event.start)

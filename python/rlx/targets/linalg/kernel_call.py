@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlx import mlir
 from rlx.ir.op import opview
 from rlx.ir.shape import Shape, shape_of
-from rlx.kernels.declaration import CASE, encoded_case, unknown_dims
+from rlx.kernels.declaration import CASE, FUNCTION_PREFIX, encoded_case, unknown_dims
 
 if TYPE_CHECKING:
     from rlx.targets.linalg.loops import LoopEmitter
@@ -49,7 +49,7 @@ def _declared(low: LoopEmitter, op: mlir.Operation, signature: mlir.Type) -> str
         if "sym_name" in attributes:
             names.add(attributes["sym_name"].value)
     kernel = "".join(c if c.isalnum() else "_" for c in opview.kernel_of(op) or "")
-    name = next(n for i in range(len(names) + 1) if (n := f"kernel_{kernel}_{i}") not in names)
+    name = next(n for i in range(len(names) + 1) if (n := f"{FUNCTION_PREFIX}{kernel}_{i}") not in names)
     point = mlir.ir.InsertionPoint.at_block_begin(block)
     function = mlir.dialect("func").FuncOp(name, signature, visibility="private", ip=point)
     function.attributes[CASE] = case
