@@ -114,11 +114,11 @@ def groups(k: Kernel, xs: Sequence[Buffer], y: Buffer, other: Buffer) -> None:
     """Several workgroups; what precedes the loop is computed in each of them."""
     x, z = xs
     rows = x.shape[0]
-    factor, scratch = k.register(2.0), k.scratch(8)
+    factor, scratch = k.constant(2.0, rlx.f32), k.scratch(8)
     for n in k.parallel(rows, 3):
         for c in k.vectors(5, unroll=1):
             scratch[c] = x[k.where(n + 1 == rows, 0, n + 1), c]
-            y[n, c] = scratch[c] * factor.value
+            y[n, c] = scratch[c] * factor
         for _ in k.when(n == 0):
             for c in k.vectors(3):
                 other[c] = z[c]

@@ -100,6 +100,24 @@ def parallel_after_a_write(k: Any, x: Any, n: Any, y: Any) -> None:
         y[i, 1] = x[i, 1]
 
 
+@misuse("and before registers", "all workgroups")
+def parallel_after_a_register(k: Any, x: Any, n: Any, y: Any) -> None:
+    total = k.accumulator("add")
+    for i in k.parallel(4):  # here
+        for c in k.vectors(12):
+            total.include(c, x[i, c])
+        y[i, 0] = total.result()
+
+
+@misuse("computed inside a loop, which has ended", "k.register")
+def value_carried_by_python(k: Any, x: Any, n: Any, y: Any) -> None:
+    for i in k.parallel(4):
+        total: Any = 0.0
+        for j in k.range(12):
+            total = total + x[i, j]  # here
+            y[i, j] = total
+
+
 @misuse("after k.parallel", "second op")
 def read_after_parallel(k: Any, x: Any, n: Any, y: Any) -> None:
     for i in k.parallel(4):

@@ -25,6 +25,7 @@ def _rows(*more: str, **attributes: Any) -> Iterator[OpSample]:
         yield sample((2, columns), *[(columns,)] * len(more), dtypes=_FLOATS, axis=1, **attributes)
     yield sample((3, 2, "n"), *[("n",)] * len(more), dtypes=_FLOATS, axis=2, **attributes)
     yield sample((1200, 16), *[(16,)] * len(more), dtypes=_FLOATS, axis=1, **attributes)
+    yield sample(("n", 0), *[(0,)] * len(more), dtypes=_FLOATS, axis=1, **attributes)
 
 
 def _residual_rows() -> Iterator[OpSample]:
@@ -52,6 +53,7 @@ def _scans(**attributes: Any) -> Iterator[OpSample]:
     yield sample((3, "m", "n"), dtypes=dtypes, axis=1, **attributes)
     yield sample(("m", "n"), dtypes=dtypes, axis=1, **attributes)
     yield sample((4, 1030), dtypes=_FLOATS, axis=0, **attributes)
+    yield sample(("n", 0), dtypes=_FLOATS, axis=1, **attributes)
 
 
 def _products(kind: str) -> Iterator[OpSample]:

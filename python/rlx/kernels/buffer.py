@@ -210,13 +210,13 @@ def _is_same(a: Size, b: Size) -> bool:
 
 
 def product(sizes: Sequence[Size]) -> Size:
-    """The product of sizes: an integer if all are."""
+    """The product of sizes: an integer if all are, or if one is 0."""
     known, result = 1, None
     for size in sizes:
         if isinstance(size, int):
             known *= size
         else:
             result = size if result is None else result * size
-    if result is None:
+    if result is None or not known:
         return known
     return result if known == 1 else result * known

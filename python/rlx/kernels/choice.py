@@ -49,6 +49,8 @@ class KernelChoice:
             Error: The text is not of that form, or a name is unknown.
         """
         words = text.split()
+        if not words:
+            raise Error("kernels: the choice is empty", hint=f"it is one of {', '.join(DEFAULTS)}, or 'auto -softmax'")
         default = words.pop(0) if words and words[0][0] not in "+-" else "auto"
         for word in words:
             if word[0] not in "+-":

@@ -28,13 +28,17 @@ class Emitter(Machine):
         cpu: The CPU that the kernel is for.
         block: The entry block of the function.
         location: The location of all ops.
+        repeats_bodies: Whether the body of each loop is run twice, to find values that are carried in Python's variables.
     """
 
-    def __init__(self, cpu: CpuModel, block: mlir.Block, location: mlir.Location):
+    def __init__(
+        self, cpu: CpuModel, block: mlir.Block, location: mlir.Location, *, repeats_bodies: bool = False
+    ) -> None:
         super().__init__(cpu)
         self.at: dict[str, Any] = {"ip": mlir.ir.InsertionPoint(block), "loc": location}
         self.dialects = {name: mlir.dialect(name) for name in ("arith", "math", "vector", "memref", "scf", "llvm")}
         self.arith, self.vector, self.memref = (self.dialects[name] for name in ("arith", "vector", "memref"))
+        self.repeats_bodies = repeats_bodies
         self._conditions: list[Any] = []
         self._scratch_bytes = 0
         # Ops of the whole function are emitted before this unused one, so that they dominate the whole kernel.
@@ -199,6 +203,15 @@ class Emitter(Machine):
         op = self.dialects["scf"].ForOp(start, stop, step, [], **self.at)
         for _ in self._block(op.body, "a loop"):
             yield op.induction_variable
+        if self.repeats_bodies:
+            # In its second run, a body meets the values that its first one left in Python's variables, as in a second step
+            # of the loop: they are errors then. The ops of the second run are erased.
+            self.repeats_bodies = False
+            again = self.dialects["scf"].ForOp(start, stop, step, [], **self.at)
+            for _ in self._block(again.body, "a loop"):
+                yield again.induction_variable
+            again.operation.erase()
+            self.repeats_bodies = True
 
     def when(self, condition: Any) -> Iterator[None]:
         op = self.dialects["scf"].IfOp(condition, [], has_else=False, **self.at)

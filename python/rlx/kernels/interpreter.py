@@ -184,5 +184,5 @@ def _checked(array: Any, indices: Sequence[Any]) -> list[int]:
 
 def _check_inside(array: Any, start: int, count: int) -> None:
     if count and not 0 <= start <= array.shape[-1] - count:
-        last = f"position {start}" if count == 1 else f"positions {start} to {start + count - 1}"
-        raise kernel_error(f"{last} are outside of the last axis, which has {array.shape[-1]} elements")
+        places = f"position {start} is" if count == 1 else f"positions {start} to {start + count - 1} are"
+        raise kernel_error(f"{places} outside of the last axis, which has {array.shape[-1]} elements")

@@ -29,6 +29,7 @@ class KernelRegister:
 
     def __init__(self, machine: Machine, initial: Value):
         self._machine, self._model = machine, initial
+        machine.note_access()  # each workgroup has registers of its own, so they are made inside of `k.parallel`
         self._slot = machine.variable(initial.element, initial.lanes)
         machine.assign(self._slot, initial.data, initial.lanes)
 

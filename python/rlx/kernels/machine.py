@@ -97,7 +97,7 @@ class Machine(ABC):
         """
         if self._has_accessed:
             hint = "all workgroups run the code before it, so only sizes and constants are known there"
-            raise kernel_error("k.parallel comes before memory is read or written, and registers are read", hint)
+            raise kernel_error("k.parallel comes before memory is read or written, and before registers", hint)
 
     def end_parallel(self) -> None:
         """Note that `k.parallel` has ended."""

@@ -114,10 +114,17 @@ class CpuKernel(Answered):
         """
         spec, model = ops.card(self.op).spec, cpu_model(cpu)
         values = complete(spec, attributes)
-        if len(operands) > len(spec.operands):
-            text = f"{self.op} has {len(spec.operands)} operands, got {len(operands)} arrays"
+        needed = [o.arity != "optional" for o in spec.operands]
+        if not sum(needed) <= len(operands) <= len(needed) or any(
+            o is None and is_needed for o, is_needed in zip(operands, needed, strict=False)
+        ):
+            names = ", ".join(o.name if o.arity == "single" else f"{o.name} ({o.arity})" for o in spec.operands)
+            text = f"{self.op} has the operands {names}, got {len([o for o in operands if o is not None])} arrays"
             raise kernel_error(text, "a list of arrays is a variadic operand; attributes are passed by name")
-        arrays = [None if o is None else [*o] if isinstance(o, list) else np.asarray(o) for o in operands]
+        arrays = [
+            None if o is None else [*map(np.asarray, o)] if value.arity == "variadic" else np.asarray(o)
+            for o, value in zip(operands, spec.operands, strict=False)
+        ]
         shapes = [_shape(a) for a in (*arrays, *[None] * (len(spec.operands) - len(arrays)))]
         results = infer(self.op, shapes, values)
         case = KernelCase(tuple(shapes), results, values, model)
