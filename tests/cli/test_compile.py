@@ -109,8 +109,9 @@ def test_lir_is_the_legal_graph(command: Command, tmp_path: Path) -> None:
     g = rlx.Graph("norm")
     g.set_outputs([g.layer_norm(g.input("x", (2, 8)), g.param("scale", (8,)), g.param("bias", (8,)))])
     (tmp_path / "norm.mlir").write_text(str(g))
-    text = command.output("compile", tmp_path / "norm.mlir", "--emit=lir", "-o", "-")
-    assert command.output("compile", tmp_path / "norm.mlir", "--emit=lir") == text
+    text = command.output("compile", tmp_path / "norm.mlir", "--emit=lir", "--kernels=off", "-o", "-")
+    assert command.output("compile", tmp_path / "norm.mlir", "--emit=lir", "--kernels=off") == text
+    assert "rlx.layer_norm" in command.output("compile", tmp_path / "norm.mlir", "--emit=lir", "--kernels=all")
     assert "a program needs a file: -o OUT" in command.error("compile", tmp_path / "norm.mlir")
     assert "rlx.layer_norm" not in text
     values = {"x": np.arange(16, dtype=np.float32).reshape(2, 8), "scale": np.ones(8, np.float32)}

@@ -49,6 +49,9 @@ OTHERS = {
     **dict.fromkeys(
         [
             *(
+                "kernels.buffer:Buffer",
+                "kernels.choice:KernelChoice",
+                "kernels.values:Value",
                 "targets.artifacts.entry:StoredProgram",
                 "targets.iree.abi:TensorType",
                 "targets.iree.cpu:Cpu",

@@ -265,7 +265,7 @@ QUIRKS = (
     Quirk(
         "dropped-rounding",
         "a rounding to bf16 is dropped if the next op of the same kernel widens the result again",
-        (f"{_PASSES}/emulate.py", "targets/iree/targets.py"),
+        (f"{_PASSES}/emulate.py", "targets/iree/cpu_operations.py"),
     ),
     Quirk("unfused-fma", "without FMA, f64's fused multiply-add rounds the product", (f"{_PASSES}/emulate.py",)),
     Quirk(
