@@ -14,8 +14,9 @@ from rlx.kernels.buffer import Buffer
 from rlx.kernels.elements import DTYPES, limits
 from rlx.kernels.functions import exp, log
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.operations import COMPARISONS, OPERATIONS
+from rlx.kernels.operations import OPERATIONS
 from rlx.kernels.values import Value
+from rlx.numerics.arithmetic import COMPARISONS
 from tests.kernels.experiments import experiment, shape
 
 INTEGERS = DTYPES[2:-1]

@@ -12,7 +12,8 @@ import rlx
 from examples import cpu_kernel
 from rlx.kernels.buffer import Buffer
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.operations import COMPARISONS, OPERATIONS
+from rlx.kernels.operations import OPERATIONS
+from rlx.numerics.arithmetic import COMPARISONS
 from rlx.targets.iree.cpu_operations import kernel_cpu
 from tests.conformance.compiled import compile_graphs, contiguous
 from tests.conformance.failures import Failures

@@ -51,7 +51,7 @@ class KernelChoice:
         words = text.split()
         if not words:
             raise Error("kernels: the choice is empty", hint=f"it is one of {', '.join(DEFAULTS)}, or 'auto -softmax'")
-        default = words.pop(0) if words and words[0][0] not in "+-" else "auto"
+        default = words.pop(0) if words[0][0] not in "+-" else "auto"
         for word in words:
             if word[0] not in "+-":
                 raise Error(f"kernels '{text:.60}': expected +NAME or -NAME, got '{word}'")

@@ -96,12 +96,6 @@ class _GridEmitter(Emitter):
         return None
 
     def variable(self, element: Any, lanes: Any) -> Any:
-        return None
-
-    def assign(self, variable: Any, data: Any, lanes: Any) -> None:
-        pass
-
-    def read(self, variable: Any, element: Any, lanes: Any) -> Any:
         raise _GridFound
 
     def load(self, array: Any, indices: Any, element: Any, lanes: Any, mask: Any) -> Any:

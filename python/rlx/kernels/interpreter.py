@@ -13,7 +13,8 @@ from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import Element, IndexElement
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
-from rlx.kernels.operations import COMPARISONS, Operation
+from rlx.kernels.operations import Operation
+from rlx.numerics.arithmetic import COMPARISONS
 from rlx.support.caller import caller_place
 
 
@@ -27,7 +28,6 @@ class Interpreter(Machine):
         super().__init__(cpu)
         self._conditions: list[bool] = []
         self._scratch: dict[str, np.ndarray] = {}  # by line: the code of a loop is run again
-        self._variables: list[list[Any]] | None = []  # those before `k.parallel`
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -118,10 +118,7 @@ class Interpreter(Machine):
         array[(*outer, slice(start, start + count))] = data if lanes is None else data[:count]
 
     def variable(self, element: Element, lanes: int | None) -> Any:
-        variable = [np.full(() if lanes is None else lanes, undefined(element), element.numpy)]
-        if self._variables is not None:
-            self._variables.append(variable)
-        return variable
+        return [np.full(() if lanes is None else lanes, undefined(element), element.numpy)]
 
     def read(self, variable: Any, element: Element, lanes: int | None) -> Any:
         return variable[0]
@@ -155,12 +152,8 @@ class Interpreter(Machine):
         self._conditions.append(bool(condition))
 
     def workgroups(self, count: Any, chunk: Any) -> Iterator[tuple[Any, Any]]:
-        variables, self._variables = self._variables or [], None
-        initial = [variable[0] for variable in variables]
         memories = list(self._scratch.values())
         for start in range(0, int(count), int(chunk)):
-            for variable, data in zip(variables, initial, strict=True):
-                variable[0] = data
             for memory in memories:  # each workgroup has its own
                 memory[...] = undefined(dtype(memory.dtype))
             yield np.asarray(start), np.asarray(min(start + int(chunk), int(count)))

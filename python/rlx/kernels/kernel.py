@@ -81,15 +81,20 @@ class Accumulator:
 
     def vector(self) -> Value:
         """The joined elements, one for each lane."""
-        vectors = [v.value for v in self._vectors]
-        while len(vectors) > 1:
-            pairs = zip(vectors[::2], vectors[1::2], strict=False)
-            vectors = [self._join(a, b) for a, b in pairs] + vectors[len(vectors) // 2 * 2 :]
-        return vectors[0]
+        return joined_in_pairs([v.value for v in self._vectors], self._join)
 
     def result(self) -> Value:
         """All elements joined, in an order that depends on the number of lanes only."""
         return self.vector().joined(self._join)
+
+
+def joined_in_pairs(values: Sequence[Value], join: Join) -> Value:
+    """Join values two by two, then the results, so that rounding errors grow with the logarithm of their number."""
+    rest = list(values)
+    while len(rest) > 1:
+        pairs = zip(rest[::2], rest[1::2], strict=False)
+        rest = [join(a, b) for a, b in pairs] + rest[len(rest) // 2 * 2 :]
+    return rest[0]
 
 
 def _joining(kind: str) -> tuple[Join, float]:
@@ -275,6 +280,10 @@ class Kernel:
         for other in others:
             first = first.minimum(other)
         return first
+
+    def number(self, size: Size, element: Element | str) -> Value:
+        """A size as a number of an element type."""
+        return size.to(element) if isinstance(size, Value) else self.constant(size, element)
 
     def index(self, position: Size) -> Value:
         """A position as a value."""

@@ -92,12 +92,3 @@ OPERATIONS = _rows(
         "trailing_zeros": _trailing_zeros,
     },
 )
-# Comparisons: false for NaN, except that NaN is unequal to everything.
-COMPARISONS: dict[str, Callable[..., Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -123,15 +123,15 @@ class CpuKernel(Answered):
             raise kernel_error(text, "a list of arrays is a variadic operand; attributes are passed by name")
         arrays = [
             None if o is None else [*map(np.asarray, o)] if value.arity == "variadic" else np.asarray(o)
-            for o, value in zip(operands, spec.operands, strict=False)
+            for o, value in zip_longest(operands, spec.operands)
         ]
-        shapes = [_shape(a) for a in (*arrays, *[None] * (len(spec.operands) - len(arrays)))]
+        shapes = [_shape(a) for a in arrays]
         results = infer(self.op, shapes, values)
         case = KernelCase(tuple(shapes), results, values, model)
         if not self.accepts(case):
             raise Error(f"the kernel '{self.name}' does not take {', '.join(map(str, case.tensors))}, {values}")
         machine = Interpreter(model)
-        given = [_buffer(machine, a) for a in (*arrays, *[None] * (len(spec.operands) - len(arrays)))]
+        given = [_buffer(machine, a) for a in arrays]
         new, more = ([_undefined(s) for s in shapes] for shapes in (results, self.workspace_of(case)))
         made, extra = ([_buffer(machine, a, is_writable=True) for a in group] for group in (new, more))
         Call(self, Kernel(machine), given, made, extra, values).run()
@@ -267,10 +267,7 @@ def _origin(function: Callable[..., None]) -> tuple[str, str]:
 
 def load() -> dict[str, CpuKernel]:
     """Return all kernels by name: those of the library, and the user's."""
-    from rlx.kernels import library
-
-    for module in pkgutil.iter_modules(library.__path__):
-        importlib.import_module(f"{library.__name__}.{module.name}")
+    importlib.import_module("rlx.kernels.library")
     return _kernels
 
 

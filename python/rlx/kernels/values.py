@@ -10,8 +10,9 @@ import numpy as np
 from rlx.ir.dtype import bool_, i64, u64
 from rlx.kernels.elements import INDEX, Element, element_of, number_of
 from rlx.kernels.errors import kernel_error
-from rlx.kernels.operations import COMPARISONS, OPERATIONS, Operation
+from rlx.kernels.operations import OPERATIONS, Operation
 from rlx.kernels.operators import ValueOperators
+from rlx.numerics.arithmetic import COMPARISONS
 from rlx.support.short import short_repr
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -228,7 +228,7 @@ class NumpyArithmetic(OperatorArithmetic):
         return np.copysign(size, sign)
 
     def compare(self, kind: str, a: Any, b: Any) -> Any:
-        return _COMPARISONS[kind](a, b)
+        return COMPARISONS[kind](a, b)
 
     def both(self, a: Any, b: Any) -> Any:
         return a & b
@@ -240,7 +240,8 @@ class NumpyArithmetic(OperatorArithmetic):
         return np.where(condition, a, b)
 
 
-_COMPARISONS: dict[str, Any] = {
+# The functions of arrays by kind: false for NaN, except that NaN is unequal to everything.
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,

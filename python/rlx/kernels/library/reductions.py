@@ -1,4 +1,4 @@
-"""Kernels of reductions over adjacent axes, and of running sums, products and maxima of rows.
+"""Kernels of reductions over adjacent axes.
 
 A tensor is seen as `[outer, count, inner]`, and the axis in the middle is reduced. If nothing is inside of it, rows are
 reduced, else columns, several rows at once, because memory is read in long pieces then.
@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 
 from rlx.ir.dims.dim import Dim
-from rlx.ir.dtype import f32, f64, i64
+from rlx.ir.dtype import f32, f64
 from rlx.kernels.buffer import Buffer, Size, product
-from rlx.kernels.kernel import Accumulator, Kernel
-from rlx.kernels.library.rows import rows_per_workgroup
+from rlx.kernels.kernel import Accumulator, Kernel, joined_in_pairs
+from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strips
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value
 
@@ -21,7 +21,6 @@ _JOINS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"
 _DTYPES = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 _ROWS = 8  # rows that are added to each other before they are added to a sum: three additions deep
 _LONGEST = 4096  # the longest sum of f32 that is accumulated in f32
-_COLUMNS = 1024  # of a workgroup
 
 
 def _axes(case: KernelCase) -> tuple[int, ...]:
@@ -72,7 +71,7 @@ def _reduce_rows(k: Kernel, x: Buffer, y: Buffer, kind: str) -> None:
             for c in k.vectors(columns, x.element):
                 total.include(c, x[i, c])
             result = total.result()
-        y[i] = _mean(result, columns, k) if kind == "mean" else result
+        y[i] = result / k.number(columns, x.element) if kind == "mean" else result
 
 
 def _long_sum(k: Kernel, x: Buffer, i: Value, rest: Accumulator) -> Value:
@@ -83,7 +82,7 @@ def _long_sum(k: Kernel, x: Buffer, i: Value, rest: Accumulator) -> Value:
     total = k.register(0.0, f64, lanes)
     for j in k.range(0, grouped, step):
         parts = [x[i, k.at(j + r * lanes if r else j)] for r in range(_ROWS)]
-        total.value = total.value + _tree_sum(parts).to(f64)
+        total.value = total.value + joined_in_pairs(parts, k.join("add")).to(f64)
     for c in k.vectors(columns, start=grouped):
         rest.include(c, x[i, c])
     return total.value.sum() + rest.result().to(f64)
@@ -91,23 +90,23 @@ def _long_sum(k: Kernel, x: Buffer, i: Value, rest: Accumulator) -> Value:
 
 def _reduce_columns(k: Kernel, x: Buffer, y: Buffer, kind: str, count: Size) -> None:
     outer, inner = y.shape
-    strips = -(-inner // _COLUMNS) if isinstance(inner, int) else (inner + (_COLUMNS - 1)) // _COLUMNS
+    per_row = strips(inner)
     is_long = _is_long(x, count, kind)
-    totals = k.scratch(_COLUMNS, element=f64 if is_long else x.element)
-    for n in k.parallel(product([outer, strips])):
-        i, first = n // strips, n % strips * _COLUMNS
-        width = _COLUMNS if _is_multiple(inner) else k.least(_COLUMNS, k.index(inner) - first)
+    totals = k.scratch(COLUMNS, element=f64 if is_long else x.element)
+    for n in k.parallel(product([outer, per_row])):
+        i, first = n // per_row, n % per_row * COLUMNS
+        width = COLUMNS if _is_multiple(inner) else k.least(COLUMNS, k.index(inner) - first)
         start = k.neutral(_JOINS[kind], totals.element)
         for c in k.vectors(width, totals.element):
             totals[c] = start
         _add_rows(k, x, i * count, count, (first, width), totals, kind)
         for c in k.vectors(width, x.element):
             result = totals[c].to(x.element)
-            y[i, c + first] = _mean(result, count, k) if kind == "mean" else result
+            y[i, c + first] = result / k.number(count, x.element) if kind == "mean" else result
 
 
 def _is_multiple(inner: Size) -> bool:
-    return isinstance(inner, int) and inner % _COLUMNS == 0
+    return isinstance(inner, int) and inner % COLUMNS == 0
 
 
 def _add_rows(
@@ -121,22 +120,9 @@ def _add_rows(
     def add(row: Value, number: int) -> None:
         for c in k.vectors(width, x.element, unroll=1):
             parts = [x[row + r if r else row, c + first] for r in range(number)]
-            while len(parts) > 1:
-                parts = [join(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-            totals[c] = join(totals[c], parts[0].to(totals.element))
+            totals[c] = join(totals[c], joined_in_pairs(parts, join).to(totals.element))
 
     for r in k.range(0, grouped, _ROWS):
         add(top + r, _ROWS)
     for r in k.range(grouped, count):
         add(top + r, 1)
-
-
-def _tree_sum(parts: list[Value]) -> Value:
-    while len(parts) > 1:
-        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
-
-
-def _mean(total: Value, count: Size, k: Kernel) -> Value:
-    size = k.constant(count, total.element) if isinstance(count, int) else count.to(i64).to(total.element)
-    return total / size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx.ir.dtype import f32, i64
+from rlx.ir.dtype import f32
 from rlx.kernels.buffer import Buffer, Lanes, Size
 from rlx.kernels.functions import exp_of_nonpositive
 from rlx.kernels.kernel import Kernel
@@ -12,6 +12,7 @@ from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value
 
 _BYTES = 65536  # of a workgroup
+COLUMNS = 1024  # of a workgroup that goes over rows
 
 
 def rows_per_workgroup(columns: Size) -> int:
@@ -19,9 +20,9 @@ def rows_per_workgroup(columns: Size) -> int:
     return max(1, _BYTES // max(1, 4 * columns)) if isinstance(columns, int) else 16
 
 
-def as_f32(size: Size, k: Kernel) -> Value:
-    """A size as a float."""
-    return k.constant(size, f32) if isinstance(size, int) else size.to(i64).to(f32)
+def strips(columns: Size) -> Size:
+    """The number of strips of `COLUMNS` columns, the last one maybe less."""
+    return (columns + (COLUMNS - 1)) // COLUMNS
 
 
 def _are_rows(case: KernelCase) -> bool:
@@ -80,7 +81,7 @@ class _RowNorm:
         k, x, y = self.k, x.rows(), self.y.rows()
         other = added.rows() if added is not None else None
         rows, columns = x.shape
-        size = as_f32(columns, k)
+        size = k.number(columns, f32)
         for i in k.parallel(rows, rows_per_workgroup(columns)):
             source = x
             if other is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.kernel import Kernel, KernelRegister
-from rlx.kernels.library.rows import rows_per_workgroup
+from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strips
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value
 
 _DTYPES = ("f32", "f64", "i32", "i64", "u32", "u64")
-_COLUMNS = 1024  # of a workgroup
 
 
 def _takes_numbers(case: KernelCase) -> bool:
@@ -78,12 +77,12 @@ def _scan_columns(k: Kernel, x: Buffer, y: Buffer, kind: str, form: tuple[Size, 
     """Scan the rows of strips of columns from top to bottom."""
     outer, count, exclusive = form
     inner = x.shape[1]
-    strips = -(-inner // _COLUMNS) if isinstance(inner, int) else (inner + (_COLUMNS - 1)) // _COLUMNS
-    join, totals = k.join(kind), k.scratch(_COLUMNS, element=x.element)
+    per_row = strips(inner)
+    join, totals = k.join(kind), k.scratch(COLUMNS, element=x.element)
     neutral = k.neutral(kind, x.element)
-    for n in k.parallel(product([outer, strips])):
-        top, first = n // strips * count, n % strips * _COLUMNS
-        width = k.least(_COLUMNS, k.index(inner) - first)
+    for n in k.parallel(product([outer, per_row])):
+        top, first = n // per_row * count, n % per_row * COLUMNS
+        width = k.least(COLUMNS, k.index(inner) - first)
         for c in k.vectors(width, x.element):
             totals[c] = neutral
         for row in k.range(top, top + count):

@@ -14,6 +14,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import DTypeLike, Tangents, TensorLike, Tensors
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, sample
 from rlx.ir.shape import Shape, as_dtype
+from rlx.numerics.arithmetic import COMPARISONS
 from rlx.ops import rules
 from rlx.ops.elementwise import activation, arithmetic
 from rlx.ops.elementwise.bits import SAME_BITS
@@ -286,16 +287,6 @@ def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tens
         "rem": lambda d, adjoint: d if side == 0 else -times(d, b.trunc(lhs / rhs), adjoint),
     }
     return through[kind]
-
-
-COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 
 
 class Compare(Card, op="compare"):

@@ -130,7 +130,7 @@ class LoweringTable:
 
     def _lower_op(self, build: Any, op: mlir.Operation, values: _Values) -> None:
         lowered, shapes = [values[v] for v in op.operands], [shape_of(r) for r in op.results]
-        if self.call_kernel is not None and opview.kernel_of(op) is not None:
+        if self.call_kernel is not None and self._calls_kernel(op):
             values.update(_paired(op.results, self.call_kernel(build, op, shapes, lowered)))
             return
         operands = opview.operands_of(op, lowered)
