@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlx.ir.dtype import f32, f64
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.kernel import Kernel, KernelRegister
 from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strips
@@ -78,15 +79,16 @@ def _scan_columns(k: Kernel, x: Buffer, y: Buffer, kind: str, form: tuple[Size, 
     outer, count, exclusive = form
     inner = x.shape[1]
     per_row = strips(inner)
-    join, totals = k.join(kind), k.scratch(COLUMNS, element=x.element)
-    neutral = k.neutral(kind, x.element)
+    # Sums of f32 are kept in f64: in order, the rounding errors of f32 would grow with the number of rows.
+    element = f64 if kind == "add" and x.element is f32 else x.element
+    join, totals, neutral = k.join(kind), k.scratch(COLUMNS, element=element), k.neutral(kind, element)
     for n in k.parallel(product([outer, per_row])):
         top, first = n // per_row * count, n % per_row * COLUMNS
         width = k.least(COLUMNS, k.index(inner) - first)
-        for c in k.vectors(width, x.element):
+        for c in k.vectors(width, element):
             totals[c] = neutral
         for row in k.range(top, top + count):
             for c in k.vectors(width, x.element):
-                total = join(totals[c], x[row, c + first])
-                y[row, c + first] = totals[c] if exclusive else total
+                total = join(totals[c], x[row, c + first].to(element))
+                y[row, c + first] = (totals[c] if exclusive else total).to(x.element)
                 totals[c] = total
