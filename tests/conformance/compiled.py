@@ -21,7 +21,7 @@ from rlx.targets.iree.abi import ArgumentType, TensorType
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import ModuleCompileError, compile_module
 from rlx.targets.iree.executable import IreeExecutable
-from rlx.targets.iree.memory import ALIGNMENT
+from rlx.targets.iree.memory import ALIGNMENT, IMPORT_ALIGNMENT
 from rlx.targets.iree.targets import Target, target
 from rlx.targets.options import CompileOptions
 from rlx.targets.stages import lower
@@ -29,6 +29,7 @@ from tests.conformance.elf import check_linked
 from tests.conformance.functions import merged
 
 TIMEOUT_S = 300.0
+_UNALIGNED = "rlx-iree-unaligned-arguments"
 
 
 @cache
@@ -86,7 +87,7 @@ def _compile(programs: list[Program], level: str, last_rungs: bool, options: Com
         target_ = cpu(level, 3 if last_rungs and len(programs) == 1 else 1)
         run_on_module(module, with_kernels(target_, options))
         lowered = clone_module(module)
-        lower(lowered, target_.lowering(target_.level))
+        lower(lowered, _lending(target_.lowering(target_.level)))
         compiled = compile_module(module_text(lowered), target_, timeout_s=TIMEOUT_S)
         check_linked(compiled.vmfb)
         assert compiled.cpu is not None
@@ -107,6 +108,11 @@ def _compile(programs: list[Program], level: str, last_rungs: bool, options: Com
             continue
         program.again = partial(executable.function, f"f{i}", *_signature(program.graph), copy_results=True)
         program.run = program.again()
+
+
+def _lending(pipeline: str) -> str:
+    """Return a pipeline whose programs read arguments of all sizes at addresses that are not multiples of 64 bytes."""
+    return pipeline.replace(_UNALIGNED, f"{_UNALIGNED}{{limit=0}}")
 
 
 def _locate(module: Any) -> None:
@@ -146,10 +152,10 @@ def contiguous(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
 
 
-def aligned(array: np.ndarray) -> np.ndarray:
-    """Return a copy whose memory a program can use directly."""
-    block = np.zeros(array.nbytes + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
+def lendable(array: np.ndarray, run: int) -> np.ndarray:
+    """Return a copy whose memory a program can use directly, at an address that depends on the number of the run."""
+    block = np.zeros(array.nbytes + 2 * IMPORT_ALIGNMENT, np.uint8)
+    start = -block.ctypes.data % IMPORT_ALIGNMENT + run * ALIGNMENT % IMPORT_ALIGNMENT
     copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

@@ -13,7 +13,7 @@ import pytest
 from rlx.targets.iree import transfer
 from rlx.targets.linalg import claimed_ops
 from tests.conformance.cases import Bindings, Case, bundle_shares, bundles, case_shares, cases
-from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous
+from tests.conformance.compiled import Program, compile_graphs, contiguous, lendable
 from tests.conformance.failures import Failures
 from tests.conformance.judge import judge
 from tests.conformance.levels import FOREIGN, at_any_level, skip_if_not_run
@@ -113,8 +113,8 @@ def _check_lent_arguments(
     with monkeypatch.context() as patch:
         patch.setattr(transfer, "COPY_LIMIT", 0)
         run = program.again()
-        arguments = [aligned(array) for array in values.arrays]
         for number in range(_LENT_RUNS):
+            arguments = [lendable(array, number) for array in values.arrays]
             results = [r.tobytes() for r in run(arguments)]
             failures.expect(label, results == expected, f"lent arguments, run {number}: other results")
             kept = all(a.tobytes() == b.tobytes() for a, b in zip(arguments, values.arrays, strict=True))

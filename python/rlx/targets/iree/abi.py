@@ -49,7 +49,7 @@ class ArgumentType(TensorType):
             use the caller's memory. In the first calls it gets copies, to check that it does not write to them.
             ``"donate"``: the caller no longer uses the array, and the program may overwrite and return it. The
             caller's memory is used only on a local device, and only if it is large, writable and aligned to
-            64 bytes. Otherwise the program gets a copy.
+            16 bytes, as NumPy's arrays are. Otherwise the program gets a copy.
     """
 
     access: Access = "copy"

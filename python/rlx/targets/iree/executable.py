@@ -79,6 +79,7 @@ class IreeExecutable:
                 self.module,
             ]
             self.context = _binding.VmContext(instance, modules)
+            self.subspan = transfer.make_subspan(self.module, self.context) if self.local else None
         except _FAILURES as error:
             raise _load_error(error, driver, parameters) from error
         _executables.add(self)
@@ -169,7 +170,7 @@ class IreeFunction:
         # With dynamic sizes, the next call may need buffers of other sizes.
         self._trims = any(t.static_shape is None for t in (*arguments, *results))
         target, local = executable.device, executable.local
-        self._passers = [transfer.Lender(target, local, argument) for argument in arguments]
+        self._passers = [transfer.Lender(target, local, argument, executable.subspan) for argument in arguments]
         self._takers = [
             transfer.make_taker(target, local, index, result, copy_results) for index, result in enumerate(results)
         ]

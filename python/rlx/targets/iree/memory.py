@@ -12,9 +12,13 @@ import numpy as np
 
 from rlx.support.locks import holding, make_lock
 
-# Compiled code loads vectors with aligned instructions: memory at any other address would cause a
-# segmentation fault.
-ALIGNMENT = 64
+# IREE imports memory at multiples of 64 bytes only.
+IMPORT_ALIGNMENT = 64
+
+# Compiled code loads vectors with instructions that need addresses at multiples of this number: memory at any other
+# address would cause a segmentation fault. The C allocator and NumPy return such addresses. Code of a module without
+# `names.SUBSPAN` needs multiples of IMPORT_ALIGNMENT.
+ALIGNMENT = 16
 
 # Up to this number of bytes, copying is faster than the bookkeeping of lending memory (measured: break-even at 128 KiB
 # for both directions).
@@ -81,11 +85,11 @@ def address(array: np.ndarray) -> int:
 
 
 def empty_aligned(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
-    """Like ``np.empty``, at an address that compiled code can use without a copy."""
+    """Like ``np.empty``, at an address that every compiled program can use without a copy."""
     dtype = np.dtype(dtype)
     size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -address(raw) % ALIGNMENT
+    raw = np.empty(size + IMPORT_ALIGNMENT, np.uint8)
+    start = -address(raw) % IMPORT_ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
@@ -95,8 +99,13 @@ def array_over(array: np.ndarray, *owners: Any) -> np.ndarray:
     IREE's own arrays do not do this: the memory of ``mapping.asarray(…)`` is freed with the returned array, even
     if views of it exist.
     """
-    block = np.asarray(_MemoryBlock(address(array), array.nbytes, owners))
+    block = bytes_at(address(array), array.nbytes, *owners)
     return block.view(array.dtype).reshape(array.shape)
+
+
+def bytes_at(start: int, size: int, *owners: Any) -> np.ndarray:
+    """Return the bytes at an address as a writable array. This array and all its views keep ``owners`` alive."""
+    return np.asarray(_MemoryBlock(start, size, owners))
 
 
 class _MemoryBlock:

@@ -6,6 +6,7 @@ from rlx.targets.hashes import fingerprint
 
 PARAMETER_SCOPE = "model"
 GETTER, SETTER = "rlx.get.", "rlx.set."
+SUBSPAN = "__rlx.subspan"  # the function that returns a part of a buffer
 # The names of IREE's linker files begin with the function name. Including "_dispatch_…" they must fit into 255 bytes.
 _LONGEST = 128
 

@@ -70,6 +70,8 @@ def lowering_passes(target: Target) -> str:
     if target.fences_reductions:
         steps.append("rlx-iree-fence-reductions")
     steps.append("rlx-iree-initializers")
+    if target.kernel_cpu:
+        steps.append("rlx-iree-unaligned-arguments")
     if _has_kernels(target):
         steps.append(EmitKernels(target.kernel_cpu))  # last, because the other passes would rewrite the code of kernels
     if target.device:

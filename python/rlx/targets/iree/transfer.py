@@ -11,10 +11,17 @@ from typing import Any
 import numpy as np
 
 from rlx.targets.iree.abi import ArgumentType, TensorType, element_type
-from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, address, array_over
+from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, IMPORT_ALIGNMENT, address, array_over, bytes_at
+from rlx.targets.iree.names import SUBSPAN
 
 # The number of calls in which a program gets a copy of a borrowed argument, to check that it does not write to it.
 _TRIALS = 2
+# This multiple of COPY_LIMIT is the limit for arrays that IREE does not import at their own address (measured).
+_UNALIGNED_FACTOR = 2
+
+
+# Returns the part of a buffer that begins at an offset and has a length, in bytes.
+Subspan = Callable[[Any, int, int], Any]
 
 
 class Loans:
@@ -86,10 +93,12 @@ class Lender:
     passed as a copy in the first calls, and in all calls if the program writes to it.
     """
 
-    def __init__(self, device: Any, local: bool, argument: TensorType) -> None:
+    def __init__(self, device: Any, local: bool, argument: TensorType, subspan: Subspan | None = None) -> None:
         from iree.runtime import BufferUsage, HalBufferView, MemoryType
 
         self._device = device
+        self._subspan = subspan
+        self._alignment = IMPORT_ALIGNMENT if subspan is None else ALIGNMENT
         self._allocator = device.allocator
         self._element = element_type(argument.dtype)
         self._view_type: Any = HalBufferView
@@ -105,15 +114,26 @@ class Lender:
         if not self._lends or array.nbytes <= COPY_LIMIT or not array.flags.carray:
             return self._view(self._copy(array), array)
         start = address(array)
-        if start % ALIGNMENT or loans.clashes(start, array.nbytes, self._donated):
+        if start % IMPORT_ALIGNMENT and array.nbytes <= _UNALIGNED_FACTOR * COPY_LIMIT:
+            return self._view(self._copy(array), array)
+        if start % self._alignment or loans.clashes(start, array.nbytes, self._donated):
             return self._view(self._copy(array), array)
         if self._trials:
             buffer = self._copy(array)
             loans.watch(self, array, np.frombuffer(buffer.map(), np.uint8))
         else:
-            buffer = self._allocator.import_host_allocation(array, *self._params)
+            buffer = self._imported(start, array)
             loans.lend(start, array, self._donated)
         return self._view(buffer, array)
+
+    def _imported(self, start: int, array: np.ndarray) -> Any:
+        """Return a buffer over the memory of an array, which begins at ``start``."""
+        offset = start % IMPORT_ALIGNMENT
+        if not offset or self._subspan is None:
+            return self._allocator.import_host_allocation(array, *self._params)
+        # The bytes before the array are in the same cache line, and so in the same page. Nothing reads them.
+        block = bytes_at(start - offset, offset + array.nbytes, array)
+        return self._subspan(self._allocator.import_host_allocation(block, *self._params), offset, array.nbytes)
 
     def judge(self, unchanged: bool) -> None:
         """Record whether the program left a copy unchanged."""
@@ -125,6 +145,29 @@ class Lender:
 
     def _view(self, buffer: Any, array: np.ndarray) -> Any:
         return self._view_type(buffer, array.shape, self._element)
+
+
+def make_subspan(module: Any, context: Any) -> Subspan | None:
+    """Return the function of a module that returns a part of a buffer; None if the module has none.
+
+    IREE's bindings have no such function.
+    """
+    from iree.runtime import HalBuffer, VmVariantList
+
+    function = module.lookup_function(SUBSPAN)
+    if function is None:
+        return None
+    invoke, new_list, buffer_type = context.invoke, VmVariantList, HalBuffer
+
+    def subspan(buffer: Any, offset: int, length: int) -> Any:
+        arguments, results = new_list(3), new_list(1)
+        arguments.push_ref(buffer)
+        arguments.push_int(offset)
+        arguments.push_int(length)
+        invoke(function, arguments, results)
+        return results.get_as_object(0, buffer_type)
+
+    return subspan
 
 
 Taker = Callable[[Any, "Loans | None"], np.ndarray]

@@ -1,0 +1,64 @@
+"""`rlx-iree-unaligned-arguments`: lets a program read arguments at addresses that are not multiples of 64 bytes.
+
+Large NumPy arrays lie at 16 bytes behind a multiple of 64 or more, because the C allocator stores its data before them. IREE
+imports memory only at multiples of 64, and its code loads vectors with instructions that need such addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.dtype import from_mlir
+from rlx.ir.op.signature import bodies, prepares
+from rlx.passes.base import option
+from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT
+from rlx.targets.iree.names import SUBSPAN
+from rlx.targets.iree.passes.base import IreePass, create
+
+# The other properties are IREE's defaults. An attribute, and not a flag, so that the user's flags cannot contradict SUBSPAN.
+_RESOURCES = (
+    "#stream.resource_config<{{max_allocation_size = 9223372036854775807, min_buffer_offset_alignment = {0}, "
+    "max_buffer_range = 9223372036854775807, min_buffer_range_alignment = {0}, index_bits = 64, "
+    "alias_mutable_bindings = false, memory_model = Discrete}}>"
+)
+
+
+@dataclass(frozen=True)
+class UnalignedArguments(IreePass, name="rlx-iree-unaligned-arguments"):
+    """Make code assume that buffers lie at multiples of 16 bytes, and add a function that returns a part of a buffer.
+
+    The runtime imports the memory from the multiple of 64 below an argument, and passes the part from the argument on. A module
+    whose arguments are all small does not change: they are copied, which is faster.
+    """
+
+    limit: int = option(COPY_LIMIT, "the size in bytes up to which arguments are copied")
+
+    def run(self, module: mlir.Module) -> None:
+        if any(map(self._is_large, _arguments(module))):
+            module.operation.attributes["stream.resources"] = mlir.ir.Attribute.parse(_RESOURCES.format(ALIGNMENT))
+            _add_subspan(module)
+
+    def _is_large(self, type_: Any) -> bool:
+        itemsize = from_mlir(str(type_.element_type)).numpy.itemsize
+        return not type_.has_static_shape or prod(type_.shape) * itemsize > self.limit
+
+
+def _arguments(module: mlir.Module) -> list[Any]:
+    """Return the types of the tensors that functions take."""
+    types = [t for function in bodies(module) if not prepares(function) for t in function.arguments.types]
+    return [type_ for type_ in types if isinstance(type_, mlir.ir.RankedTensorType)]
+
+
+def _add_subspan(module: mlir.Module) -> None:
+    """Add the function `SUBSPAN`: (buffer, offset, length) -> the part of the buffer, all in bytes."""
+    ir, func = mlir.ir, mlir.dialect("func")
+    buffer, index = ir.Type.parse("!hal.buffer"), ir.IndexType.get()
+    with module.operation.location:
+        place = ir.InsertionPoint(module.body)
+        function = func.FuncOp(SUBSPAN, ir.FunctionType.get([buffer, index, index], [buffer]), ip=place)
+        with ir.InsertionPoint(function.add_entry_block()):
+            part = create("hal.buffer.subspan", [buffer], operands=list(function.entry_block.arguments))
+            func.ReturnOp([part.result])
