@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
 from rlx.kernels.cpu_model import cpu_model
 from rlx.kernels.declaration import case_of
-from rlx.kernels.registry import kernels_of, load
+from rlx.kernels.registry import CpuKernel, kernels_of, load
 from rlx.passes import run
 from rlx.passes.rewrite import collect
 from tests.conformance.cases import Case
@@ -77,15 +78,25 @@ def test_with_numpy(op: str, share: int, cpu: str) -> None:
         with failures.of(str(case)):
             graph = case.graph(sizes)
             (node,) = [found for found in collect(graph.module) if opview.name_of(found) == op]
-            chosen = kernels_of(op)[0]
-            assert chosen.takes(case_of(node, cpu_model(cpu)))
-            operands = opview.operands_of(node, list(values.arrays))
-            result: Any = chosen.run(*operands, cpu=cpu, **opview.attributes_of(node))
+            results = _run(kernels_of(op)[0], node, graph, cpu, values.arrays)
             roundings = _decomposed(graph)
             verdict = judge(case, graph, values, sizes, roundings.function)
-            for problem in verdict.problems(list(result) if isinstance(result, tuple) else [np.asarray(result)]):
+            for problem in verdict.problems(results):
                 failures.add(str(case), problem)
     failures.check()
+
+
+def _run(chosen: CpuKernel, node: Any, graph: Graph, cpu: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Run a kernel with NumPy on the arguments of a graph of one op."""
+    chosen_case = case_of(node, cpu_model(cpu))
+    assert chosen.takes(chosen_case)
+    if chosen_case.loop is None:
+        operands = opview.operands_of(node, list(arrays))
+        result: Any = chosen.run(*operands, cpu=cpu, **opview.attributes_of(node))
+        return list(result) if isinstance(result, tuple) else [np.asarray(result)]
+    given = dict(zip(graph.function.entry_block.arguments, arrays, strict=True))
+    operands = opview.operands_of(node, [given[v] for v in node.operands])
+    return chosen.run_case(chosen_case, operands, [given[v] for v in chosen_case.loop.captures])
 
 
 def test_each_kernel_is_in_the_documentation() -> None:

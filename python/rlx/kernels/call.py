@@ -10,11 +10,26 @@ from typing import TYPE_CHECKING, Any
 from rlx.kernels.buffer import Buffer, product
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.kernel import Kernel
+from rlx.kernels.looped import LoopOp
 from rlx.support.errors import Error
 from rlx.support.traces import place_of
 
 if TYPE_CHECKING:
     from rlx.kernels.registry import CpuKernel
+
+
+@dataclass(frozen=True)
+class RegionCode:
+    """The op of a kernel with a region.
+
+    Attributes:
+        op: The op, and the values from outside that its region uses.
+        captures: A buffer for each of these values.
+    """
+
+    op: LoopOp
+    captures: Sequence[Buffer]
+
 
 BufferOperand = Buffer | None | Sequence[Buffer]
 
@@ -30,6 +45,7 @@ class Call:
         results: The buffers of results.
         workspace: More buffers.
         attributes: The attributes of the op by name.
+        region: The op and the buffers of its captures, if it has a region.
     """
 
     kernel: CpuKernel
@@ -38,6 +54,7 @@ class Call:
     results: Sequence[Buffer]
     workspace: Sequence[Buffer]
     attributes: Mapping[str, Any]
+    region: RegionCode | None = None
 
     def run(self) -> None:
         """Run the code.
@@ -59,12 +76,16 @@ class Call:
 
     def run_function(self) -> None:
         """Call the function, without checks."""
-        self.kernel.function(self.k, *self.operands, *self.results, *self.workspace, **self.attributes)
+        self.kernel.function(self.k, *self.operands, *self.results, *self.workspace, **self._named)
+
+    @property
+    def _named(self) -> dict[str, Any]:
+        return {**self.attributes, **({} if self.region is None else {"region": self.region})}
 
     def _check_parameters(self) -> None:
         buffers = (*self.operands, *self.results, *self.workspace)
         try:
-            inspect.signature(self.kernel.function).bind(self.k, *buffers, **self.attributes)
+            inspect.signature(self.kernel.function).bind(self.k, *buffers, **self._named)
         except TypeError as problem:
             groups = {"operand": self.operands, "result": self.results, "workspace tensor": self.workspace}
             counts = [f"{len(g)} {name}{'s' * (len(g) > 1)}" for name, g in groups.items() if g]

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.kernels.buffer import Access, Buffer
-from rlx.kernels.call import Call
+from rlx.kernels.call import Call, RegionCode
 from rlx.kernels.declaration import unknown_dims
 from rlx.kernels.elements import INDEX
 from rlx.kernels.emitter import Emitter
@@ -79,10 +79,12 @@ def _call(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequ
         return Buffer(emitter, next(bindings), dims, shape.dtype, access=Access(is_writable))
 
     operands = [buffer(shape, False) for shape in case.operands]
+    region = None
+    if case.loop is not None:
+        region = RegionCode(case.loop, [buffer(shape, False) for shape in case.loop.captured_shapes])
     others = [buffer(shape, True) for shape in shapes]
-    return Call(
-        kernel, Kernel(emitter), operands, others[: len(case.results)], others[len(case.results) :], case.attributes
-    )
+    results, workspace = others[: len(case.results)], others[len(case.results) :]
+    return Call(kernel, Kernel(emitter), operands, results, workspace, case.attributes, region)
 
 
 class _GridFound(Exception):

@@ -22,11 +22,12 @@ from rlx.ir.op.attributes import complete
 from rlx.ir.op.verify import infer
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Access, Buffer
-from rlx.kernels.call import Call
+from rlx.kernels.call import Call, RegionCode
 from rlx.kernels.cpu_model import CpuModel, cpu_model
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.interpreter import Interpreter, undefined
 from rlx.kernels.kernel import Kernel
+from rlx.kernels.looped import LoopOp
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 from rlx.support.short import short_repr
@@ -45,12 +46,14 @@ class KernelCase:
         results: A shape for each result.
         attributes: All attributes by name.
         cpu: The CPU.
+        loop: The op, if it has a region: `tensors` then also has the values from outside that the region uses.
     """
 
     operands: tuple[OperandShape, ...]
     results: tuple[Shape, ...]
     attributes: Mapping[str, Any]
     cpu: CpuModel
+    loop: LoopOp | None = None
 
     @property
     def tensors(self) -> list[Shape]:
@@ -58,7 +61,7 @@ class KernelCase:
         shapes: list[Shape] = []
         for operand in self.operands:
             shapes += [] if operand is None else [operand] if isinstance(operand, Shape) else operand
-        return shapes
+        return shapes if self.loop is None else [*shapes, *self.loop.captured_shapes]
 
     def are_all(self, *dtypes: str) -> bool:
         """Whether all operands and results have one of some dtypes."""
@@ -127,15 +130,37 @@ class CpuKernel(Answered):
         ]
         shapes = [_shape(a) for a in arrays]
         results = infer(self.op, shapes, values)
-        case = KernelCase(tuple(shapes), results, values, model)
-        if not self.accepts(case):
-            raise Error(f"the kernel '{self.name}' does not take {', '.join(map(str, case.tensors))}, {values}")
-        machine = Interpreter(model)
-        given = [_buffer(machine, a) for a in arrays]
-        new, more = ([_undefined(s) for s in shapes] for shapes in (results, self.workspace_of(case)))
-        made, extra = ([_buffer(machine, a, is_writable=True) for a in group] for group in (new, more))
-        Call(self, Kernel(machine), given, made, extra, values).run()
+        new = self.run_case(KernelCase(tuple(shapes), results, values, model), arrays)
         return new[0] if len(results) == 1 else tuple(new)
+
+    def run_case(
+        self, case: KernelCase, operands: Sequence[Any], captures: Sequence[np.ndarray] = ()
+    ) -> list[np.ndarray]:
+        """Run the kernel's code with NumPy in a case whose sizes are all known.
+
+        Args:
+            case: The case.
+            operands: An array for each operand; None for a missing one, a list for a variadic one.
+            captures: An array for each value from outside that the region of the op uses.
+
+        Returns:
+            The results.
+
+        Raises:
+            ShapeError: The code is wrong, with its line.
+            Error: The kernel does not take this case.
+        """
+        if not self.accepts(case):
+            raise Error(
+                f"the kernel '{self.name}' does not take {', '.join(map(str, case.tensors))}, {case.attributes}"
+            )
+        machine = Interpreter(case.cpu)
+        given = [_buffer(machine, a) for a in operands]
+        region = case.loop and RegionCode(case.loop, [_buffer(machine, a) for a in captures])
+        new, more = ([_undefined(s) for s in shapes] for shapes in (case.results, self.workspace_of(case)))
+        made, extra = ([_buffer(machine, a, is_writable=True) for a in group] for group in (new, more))
+        Call(self, Kernel(machine), given, made, extra, case.attributes, region).run()
+        return new
 
     def accepts(self, case: KernelCase) -> bool:
         """Whether the code is right for a case.

@@ -68,15 +68,16 @@ def preparing(options: CompileOptions) -> list[str]:
     return [*([f"rlx-bind{{{sizes}}}"] if sizes else []), *([options.passes] if options.passes else [])]
 
 
-def to_lir(legal: CheckLir, before: Sequence[Pass] = ()) -> str:
+def to_lir(legal: CheckLir, before: Sequence[Pass] = (), after: Sequence[Pass] = ()) -> str:
     """Return the pipeline of a target to LIR: it decomposes the ops that the target lacks, and then checks the module.
 
     Args:
         legal: The check. Its options declare the ops and dtypes that the target supports.
         before: Passes that run first.
+        after: Passes that run before the check.
     """
     decompose = Decompose(legal.for_, except_=legal.ops, without=legal.without)
-    return str(PassPipeline([*before, decompose, *_CLEAN_UP, legal]))
+    return str(PassPipeline([*before, decompose, *_CLEAN_UP, *after, legal]))
 
 
 def lower(module: mlir.Module, lowering: str, instruments: Sequence[Instrument] = ()) -> None:

@@ -24,7 +24,9 @@ def passes_to_lir(target: Target) -> str:
         target=target.name,
         arch=target.arch,
     )
-    return to_lir(legal, before=[ChooseKernels(target.kernel_cpu)] if _has_kernels(target) else [])
+    # Again after decomposition: a recurrent layer becomes a loop and products, for which there are kernels.
+    chosen = [ChooseKernels(target.kernel_cpu)] if _has_kernels(target) else []
+    return to_lir(legal, before=chosen, after=chosen)
 
 
 def _has_kernels(target: Target) -> bool:

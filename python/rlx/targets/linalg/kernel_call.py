@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
 from rlx.ir.op import opview
-from rlx.ir.shape import Shape, shape_of
+from rlx.ir.shape import Shape
 from rlx.kernels.declaration import CASE, FUNCTION_PREFIX, encoded_case, unknown_dims
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ def call_kernel(
         low: The emitter.
         op: The op, with the name of its kernel.
         results: The result shapes.
-        operands: The lowered operands.
+        operands: The lowered operands, and the lowered values from outside that the regions of the op use.
     """
     func = mlir.dialect("func")
-    sizes = [low.size(d) for d in unknown_dims([*map(shape_of, op.operands), *results])]
+    sizes = [low.size(d) for d in unknown_dims([*(v.shape for v in operands), *results])]
     values, types = [*(v.value for v in operands), *sizes], [low.type_of(shape) for shape in results]
     name = _declared(low, op, mlir.ir.FunctionType.get([v.type for v in values], types))
     return list(func.CallOp(types, name, values).results)

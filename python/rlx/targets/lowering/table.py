@@ -18,6 +18,7 @@ from rlx.ir.op.rule_errors import calling
 from rlx.ir.op.signature import bodies
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.errors import Error, UnsupportedError
+from rlx.transforms.scope import captures
 
 Rule = Callable[..., Any]
 
@@ -131,6 +132,8 @@ class LoweringTable:
     def _lower_op(self, build: Any, op: mlir.Operation, values: _Values) -> None:
         lowered, shapes = [values[v] for v in op.operands], [shape_of(r) for r in op.results]
         if self.call_kernel is not None and self._calls_kernel(op):
+            if len(op.regions):
+                lowered += [values[v] for v in captures(op)]
             values.update(_paired(op.results, self.call_kernel(build, op, shapes, lowered)))
             return
         operands = opview.operands_of(op, lowered)

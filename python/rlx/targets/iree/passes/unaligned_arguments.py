@@ -48,7 +48,7 @@ class UnalignedArguments(IreePass, name="rlx-iree-unaligned-arguments"):
 
 def _arguments(module: mlir.Module) -> list[Any]:
     """Return the types of the tensors that functions take."""
-    types = [t for function in bodies(module) if not prepares(function) for t in function.arguments.types]
+    types = [t for function in bodies(module) if not prepares(function) for t in function.type.inputs]
     return [type_ for type_ in types if isinstance(type_, mlir.ir.RankedTensorType)]
 
 

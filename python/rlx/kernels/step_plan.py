@@ -1,0 +1,220 @@
+"""`StepPlan`: which values of a loop's region are in memory, and in which order a kernel computes them.
+
+The code of a step has no tensors between ops. An elementwise op, and an op that moves elements, is computed at the positions
+where its result is read (`pulled.py` has their code). These are in memory: the carries and other arguments, the results of
+products and reductions, the operands that products and reductions read, and the results of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.dims.dim import Dim
+from rlx.ir.op import opview
+from rlx.ir.shape import Shape, shape_of
+from rlx.kernels.elements import DTYPES
+from rlx.kernels.looped import LoopOp
+from rlx.kernels.pulled import POINTWISE, is_pulled
+from rlx.support.cached_property import cached_property
+
+# A step whose code reads more values is left to the op's lowering: values that are read at several positions are computed
+# for each of them.
+_MOST_VALUES = 400
+_REDUCTIONS = ("sum", "mean", "max", "min")
+
+
+class StepPlan:
+    """The plan of a region that takes carries and other arguments, and yields the next carries and other values.
+
+    Attributes:
+        ops: The ops of the region, in order, without its terminator.
+        arguments: The arguments of the region: the carries first.
+        yielded: The values that it yields: the next carries first.
+        num_carries: The number of carries.
+    """
+
+    def __init__(self, loop: LoopOp, num_carries: int):
+        *body, end = loop.block.operations
+        self.ops = [op.operation for op in body]
+        self.arguments, self.captures = list(loop.block.arguments), list(loop.captures)
+        self.yielded, self.num_carries = list(end.operation.operands), num_carries
+        self.maker = {result: op for op in self.ops for result in op.results}
+
+    def problem(self, known: Iterable[Dim]) -> str | None:
+        """Return the reason why a kernel cannot have the code of this region; None if it can.
+
+        Args:
+            known: The sizes of the tensors that the kernel takes and returns.
+        """
+        sizes = set(known)
+        for op in self.ops:
+            for shape in map(shape_of, (*op.operands, *op.results)):
+                if shape.dtype.name not in DTYPES:
+                    return f"{shape.dtype.name} is not computed in kernels"
+                if any(d == 0 or (type(d) is not int and d not in sizes) for d in shape.dims):
+                    return f"the sizes of {shape} are not known"
+            if not (is_pulled(op) or _is_stored(op) or op in self.updates.values()):
+                return f"{opview.name_of(op)} has no code in loops"
+        if sum(self._count(value, set()) for value in self._roots()) > _MOST_VALUES:
+            return "it reads too many values"
+        return None
+
+    # --- values in memory -------------------------------------------------------------------------
+
+    @cached_property
+    def updates(self) -> dict[int, mlir.Operation]:
+        """The carries whose next value is the old one with some rows replaced, which are written in place, and these ops."""
+        found: dict[int, mlir.Operation] = {}
+        for number, value in enumerate(self.yielded[: self.num_carries]):
+            op = self.maker.get(value)
+            is_only_yielded = op is not None and len(list(value.uses)) == 1 and self.yielded.count(value) == 1
+            if op is not None and is_only_yielded and is_update(op) and op.operands[0] == self.arguments[number]:
+                found[number] = op
+        # The rows of one are not those of another, which may already be the next value.
+        updated = [self.arguments[number] for number in found]
+        return {n: op for n, op in found.items() if not any(v in updated for v in tuple(op.operands)[1:])}
+
+    @cached_property
+    def stored(self) -> list[mlir.Value]:
+        """The values between arguments and yielded values that are in memory, in order."""
+        needed: set[mlir.Value] = set()
+        for op in self.ops:
+            if op in self.updates.values():
+                needed.update(tuple(op.operands)[1:])
+            elif _is_stored(op):
+                needed.update(op.results)
+                if opview.name_of(op) == "matmul":
+                    needed.update(op.operands)
+        return [result for op in self.ops for result in op.results if result in needed]
+
+    @cached_property
+    def invariant(self) -> list[mlir.Value]:
+        """The stored values that are the same in each step."""
+        varying: set[mlir.Value] = set(self.arguments)
+        for op in self.ops:
+            if any(operand in varying for operand in op.operands):
+                varying.update(op.results)
+        return [value for value in self.stored if value not in varying]
+
+    @cached_property
+    def groups(self) -> list[list[mlir.Value]]:
+        """The different values to yield, without updates in place: those of one shape are computed in one loop."""
+        found: dict[Shape, dict[mlir.Value, None]] = {}
+        for number, value in enumerate(self.yielded):
+            if number not in self.updates and not self._stays(number):
+                shape = shape_of(value)
+                found.setdefault(Shape(shape.dims, "f32"), {})[value] = None
+        return [list(values) for values in found.values()]
+
+    def places_of(self, value: mlir.Value) -> list[int]:
+        """The places of a value of `groups` among the yielded values."""
+        return [
+            n for n, own in enumerate(self.yielded) if own == value and n not in self.updates and not self._stays(n)
+        ]
+
+    @cached_property
+    def buffered(self) -> list[int]:
+        """The carries whose next value is kept elsewhere until the step ends, because the old value is still read."""
+        return [number for number in range(self.num_carries) if self._is_buffered(number)]
+
+    def _stays(self, number: int) -> bool:
+        return number < self.num_carries and self.yielded[number] == self.arguments[number]
+
+    def _is_buffered(self, number: int) -> bool:
+        if number in self.updates or self._stays(number):
+            return False
+        carry, own = self.arguments[number], self.yielded[number]
+        if any(carry in tuple(op.operands)[1:] for op in self.updates.values()):
+            return True
+        for values in self.groups:
+            for value in values:
+                for read, is_same_place in self._reads(value):
+                    if read == carry and not (is_same_place and own in values):
+                        return True
+        return False
+
+    def _reads(self, value: mlir.Value, is_same_place: bool = True) -> Iterator[tuple[mlir.Value, bool]]:
+        """Yield the values in memory that an element of a value is computed from, and whether at the element's own place."""
+        op = self.maker.get(value)
+        if op is None or value in self.stored:
+            yield value, is_same_place
+            return
+        for operand in op.operands:
+            keeps = opview.name_of(op) in POINTWISE and shape_of(operand).dims == shape_of(value).dims
+            yield from self._reads(operand, is_same_place and keeps)
+
+    def _roots(self) -> list[mlir.Value]:
+        return [*self.stored, *(value for values in self.groups for value in values)]
+
+    def _count(self, value: mlir.Value, seen: set[Any]) -> int:
+        """Return the number of values that the code of one element computes. `seen` has those at the same position."""
+        if value in seen:
+            return 0
+        seen.add(value)
+        op = self.maker.get(value)
+        if op is None:
+            return 1
+        total = 1
+        for operand in op.operands:
+            keeps = opview.name_of(op) in POINTWISE and shape_of(operand).dims == shape_of(value).dims
+            total += 1 if operand in self.stored else self._count(operand, seen if keeps else set())
+            if total > _MOST_VALUES:
+                break
+        return total
+
+    @cached_property
+    def packed(self) -> dict[mlir.Value, Dim]:
+        """The second matrices of products that are the same in each step, and the rows of the first matrices.
+
+        A kernel copies their columns that it reads together to one place, once for all steps.
+        """
+        found: dict[mlir.Value, Dim] = {}
+        for op in self.ops:
+            if opview.name_of(op) == "matmul" and (op.operands[1] in self.captures or op.operands[1] in self.invariant):
+                found.setdefault(op.operands[1], shape_of(op.operands[0]).dims[0])
+        return found
+
+    # --- cost -------------------------------------------------------------------------------------
+
+    def products(self) -> int:
+        """The number of products of two numbers in a step; sizes that are not known count as 1."""
+        total = 0
+        for op in self.ops:
+            if opview.name_of(op) == "matmul":
+                x, w = map(shape_of, op.operands)
+                total += _known(x.dims) * _known(w.dims[-1:])
+        return total
+
+    def elements(self) -> int:
+        """The number of elements that a step computes; sizes that are not known count as 1."""
+        return sum(_known(shape_of(value).dims) for value in self._roots())
+
+
+def _known(dims: Sequence[Dim]) -> int:
+    total = 1
+    for d in dims:
+        total *= d if type(d) is int else 1
+    return total
+
+
+def is_update(op: mlir.Operation) -> bool:
+    """Whether an op replaces rows of its first operand, one tuple of indices after the other."""
+    if opview.name_of(op) != "scatter_nd" or op.attributes["reduction"].value not in ("set", "add"):
+        return False
+    indices = shape_of(op.operands[1])
+    return indices.rank <= 2 and type(indices.dims[-1]) is int and indices.dtype.name != "u64"
+
+
+def _is_stored(op: mlir.Operation) -> bool:
+    """Whether a loop of its own computes the result of an op."""
+    name = opview.name_of(op)
+    if name == "matmul":
+        x, w = map(shape_of, op.operands)
+        return x.dtype.name == "f32" and x.rank == 2 and w.rank == 2 and all(type(d) is int for d in w.dims)
+    if name == "reduce":
+        x, attributes = shape_of(op.operands[0]), opview.attributes_of(op)
+        is_last = tuple(attributes["axes"]) == (x.rank - 1,)
+        return is_last and attributes["kind"] in _REDUCTIONS and x.dtype.name in ("f32", "i32", "i64")
+    return name == "concat"
