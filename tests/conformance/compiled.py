@@ -63,7 +63,7 @@ class Program:
 
 
 def compile_graphs(
-    graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False, kernels: str = "auto"
+    graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False, kernels: str = "off"
 ) -> list[Program]:
     """Legalise, lower and compile graphs as one module. If this fails, the failing graphs are left out.
 
@@ -71,7 +71,7 @@ def compile_graphs(
         graphs: The graphs, all of one stage.
         level: The CPU to compile for, an architecture of the target `cpu`; by default that of this machine.
         last_rungs: Whether to try the other rungs for graphs that fail at the compiler's first rung, as for users.
-        kernels: The choice of kernels, as in `Session.compile`.
+        kernels: The choice of kernels, as in `Session.compile`; none by default, so that lowerings are judged.
     """
     programs = [Program(graph) for graph in graphs]
     _compile(programs, level or "host", last_rungs, CompileOptions(kernels=kernels))

@@ -11,6 +11,25 @@ from rlx.ir.op.card import OpSample, SampleOperand, sample
 _F32 = ("f32",)
 
 
+def _until_large(b: Builder, x: Tensor, w: Tensor, *, max_iterations: int | None = None) -> object:
+    """A condition with a product and a reduction."""
+    small = lambda x: b.max(b.reshape(b.sum(x @ w * x, 1), (x.shape.num_elements // x.shape.dims[1],)), 0) < 50.0  # noqa: E731
+    return b.while_(small, lambda x: x @ w * 0.5 + x + 0.5, x, max_iterations=max_iterations)
+
+
+def _counted_rows(b: Builder, table: Tensor, first: Tensor, last: Tensor) -> object:
+    def step(i: Tensor, table: Tensor) -> object:
+        row = b.gather(table, i) + b.cast(i, "f32")
+        return i + 1, b.scatter_nd(table, b.reshape(i + 1, (1,)), row)
+
+    return b.while_(lambda i, table: i < last, step, first, table)
+
+
+def _rotated(b: Builder, x: Tensor, y: Tensor, count: Tensor) -> object:
+    """Carries that become each other, and a step that may not run at all."""
+    return b.while_(lambda x, y, i: i > 0, lambda x, y, i: (y + y, x, i - 1), x, y, count, max_iterations=5)
+
+
 def _rnn(b: Builder, h: Tensor, xs: Tensor, u: Tensor, bias: Tensor, **options: Any) -> object:
     def step(h: Tensor, x: Tensor) -> object:
         h = b.tanh(x + h @ u + bias)
@@ -149,3 +168,16 @@ def scans() -> Iterator[OpSample]:
     yield sample((5, 9), (5, 9), (9,), place, build=_row_of_carry, dtypes=_F32)
     several = SampleOperand((4, 3, 1), "i32", low=0, high=3)
     yield sample((3, 5), (3, 5), several, build=_tables_of_each_other, dtypes=_F32)
+
+
+def whiles() -> Iterator[OpSample]:
+    """Return samples of `while`."""
+    for rows, columns in ((1, 5), (3, 17), (5, 40)):
+        x, w = (rows, columns), SampleOperand((columns, columns), low=0.0, high=1.0)
+        for most in (None, 0, 1, 3):
+            yield sample(SampleOperand(x, low=0.25, high=1.0), w, build=_until_large, dtypes=_F32, max_iterations=most)
+    for first, last in ((-3, 2), (0, 4), (2, 9)):
+        places = (SampleOperand((), "i32", low=n, high=n + 1) for n in (first, last))
+        yield sample((5, 20), *places, build=_counted_rows, dtypes=_F32)
+    yield sample((2, 9), (2, 9), SampleOperand((), "i32", low=-1, high=8), build=_rotated, dtypes=("f32", "i32"))
+    yield sample(("n", 9), ("n", 9), SampleOperand((), "i32", low=-1, high=8), build=_rotated, dtypes=_F32)

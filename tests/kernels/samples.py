@@ -12,7 +12,7 @@ from rlx.kernels.registry import load
 from rlx.passes.rewrite import collect
 from rlx.passes.runner import clone_module, run_on_module
 from tests.conformance.cases import Case, cases
-from tests.kernels.loop_samples import scans
+from tests.kernels.loop_samples import scans, whiles
 
 # Columns: fewer than a vector, one, several steps of an unrolled loop, and one more or less.
 COLUMNS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 131, 300)
@@ -142,6 +142,7 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "argsort": _sorts,
     "topk": _selections,
     "scan": scans,
+    "while": whiles,
 }
 
 

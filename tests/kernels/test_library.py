@@ -95,6 +95,8 @@ def _run(chosen: CpuKernel, node: Any, graph: Graph, cpu: str, arrays: Sequence[
         result: Any = chosen.run(*operands, cpu=cpu, **opview.attributes_of(node))
         return list(result) if isinstance(result, tuple) else [np.asarray(result)]
     given = dict(zip(graph.function.entry_block.arguments, arrays, strict=True))
+    constants = [found for found in collect(graph.module) if opview.name_of(found) == "constant"]
+    given |= {c.results[0]: np.asarray(opview.attributes_of(c)["value"]) for c in constants}
     operands = opview.operands_of(node, [given[v] for v in node.operands])
     return chosen.run_case(chosen_case, operands, [given[v] for v in chosen_case.loop.captures])
 

@@ -36,15 +36,6 @@ class LoopOp:
     def captured_shapes(self) -> tuple[Shape, ...]:
         return tuple(map(shape_of, self.captures))
 
-    @property
-    def block(self) -> mlir.Block:
-        """The block of the first region.
-
-        Raises:
-            ShapeError: The region is empty.
-        """
-        return self.op.regions[0].blocks[0]
-
     def text(self) -> str:
         """Return a module with a function of a copy of the op: its arguments are the operands, then the captures."""
         ir, func = mlir.ir, mlir.dialect("func")

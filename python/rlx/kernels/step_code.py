@@ -9,13 +9,12 @@ from rlx import mlir
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, i64
 from rlx.ir.op import opview
-from rlx.ir.shape import Shape, shape_of
+from rlx.ir.shape import shape_of
 from rlx.kernels.buffer import Buffer, Lanes, Size
-from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import INDEX
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.pulled import Place, element
-from rlx.kernels.step_plan import StepPlan, is_update
+from rlx.kernels.step_plan import StepPlan, is_update, product_tile
 from rlx.kernels.values import Value
 
 
@@ -46,19 +45,59 @@ class Memory:
 class StepCode:
     """The code of a region.
 
-    Attributes:
+    Args:
         k: The kernel.
         plan: Which values are in memory.
-        memory: Where they are. The caller sets the places of arguments and captured values, and of `plan.stored`.
+        memory: The places of arguments and captured values.
+        workspace: Buffers of `plan.workspace`, in order.
         sizes: The sizes of all tensors that are not known.
+
+    Attributes:
+        memory: The places of values.
     """
 
     def __init__(
-        self, k: Kernel, plan: StepPlan, memory: Mapping[mlir.Value, Memory], sizes: Mapping[Dim, Size]
+        self,
+        k: Kernel,
+        plan: StepPlan,
+        memory: Mapping[mlir.Value, Memory],
+        workspace: Iterator[Buffer],
+        sizes: Mapping[Dim, Size],
     ) -> None:
-        self.k, self.plan, self.memory, self.sizes = k, plan, dict(memory), sizes
+        self.k, self.plan, self.sizes = k, plan, sizes
+        self.memory = {**memory, **{value: Memory.of(next(workspace)) for value in plan.stored}}
+        self._following = {number: Memory.of(next(workspace)) for number in plan.buffered}
+        self._packed = {matrix: next(workspace) for matrix in plan.packed}
         self._computed: dict[object, tuple[Value, Place]] = {}
-        self._packed: dict[mlir.Value, Buffer] = {}
+
+    def before(self) -> None:
+        """Compute the values that are the same in each step."""
+        self.store(self.plan.invariant)
+        self._pack_matrices()
+
+    def step(self, stacks: Mapping[int, Memory]) -> None:
+        """Compute a step. The carries get their next values; those whose old values it reads to the end get them last.
+
+        Args:
+            stacks: The place of each yielded value that is not a carry, by number.
+        """
+        plan = self.plan
+        carries = {number: self.memory[plan.arguments[number]] for number in range(plan.num_carries)}
+        targets = {**carries, **self._following, **stacks}
+        self.store([value for value in plan.stored if value not in plan.invariant])
+        for values in plan.groups:
+            self.copy(values, [[targets[n] for n in plan.places_of(value)] for value in values])
+        for op in plan.updates.values():
+            self.update(op)
+        for number, memory in self._following.items():
+            for place in self.positions(plan.arguments[number]):
+                carries[number].write(place, memory.read(place))
+
+    def scalar(self) -> Value:
+        """Compute the region, which yields one number or condition, and return it."""
+        self.store([value for value in self.plan.stored if value not in self.plan.invariant])
+        self._computed = {}
+        return self.read(self.plan.yielded[0], ())
 
     def size(self, dim: Dim) -> Size:
         """Return a size of a tensor."""
@@ -180,14 +219,13 @@ class StepCode:
 
     # --- products ---------------------------------------------------------------------------------
 
-    def pack(self, matrices: Mapping[mlir.Value, Buffer]) -> None:
+    def _pack_matrices(self) -> None:
         """Copy the matrices of `plan.packed` to buffers of `packed_shape`. The columns behind the last one are 0."""
-        for value, target in matrices.items():
+        for value, target in self._packed.items():
             inner, columns = shape_of(value).dims
             width = target.shape[-1]
             assert type(inner) is int and type(columns) is int and isinstance(width, int)
             self._pack(self.memory[value], target, (inner, columns, width))
-        self._packed = dict(matrices)
 
     def _pack(self, source: Memory, target: Buffer, sizes: tuple[int, int, int]) -> None:
         k, (inner, columns, width) = self.k, sizes
@@ -212,7 +250,7 @@ class StepCode:
         columns, lanes = shape_of(op.operands[1]).dims[-1], self.k.cpu.lanes(f32)
         packed = self._packed.get(op.operands[1])
         of_rows = self.plan.packed.get(op.operands[1], shape_of(op.operands[0]).dims[0])
-        many, vectors = _tile(self.k.cpu, of_rows)
+        many, vectors = product_tile(self.k.cpu, of_rows)
         assert isinstance(columns, int)
         width = vectors * lanes
         whole = columns // width
@@ -265,20 +303,6 @@ class _PanelProduct:
     inner: Size
     read: Sequence[Lanes]
     written: Sequence[Lanes]
-
-
-def packed_shape(matrix: Shape, rows: Dim, cpu: CpuModel) -> Shape:
-    """Return the shape of a packed matrix: panels of columns, rows of the matrix, columns of a panel."""
-    width = _tile(cpu, rows)[1] * cpu.lanes(f32)
-    inner, columns = matrix.dims
-    assert type(columns) is int
-    return matrix.with_dims((-(-columns // width), inner, width))
-
-
-def _tile(cpu: CpuModel, rows: Dim) -> tuple[int, int]:
-    """Return the rows and vectors of columns whose sums fill the registers."""
-    many = min(rows, 8 if cpu.registers >= 32 else 4) if type(rows) is int else 4
-    return (1, 8) if many == 1 else (many, max(1, (24 if cpu.registers >= 32 else 12) // many))
 
 
 def _key(position: object) -> object:

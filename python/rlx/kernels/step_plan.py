@@ -12,8 +12,10 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.dims.dim import Dim
+from rlx.ir.dtype import f32
 from rlx.ir.op import opview
 from rlx.ir.shape import Shape, shape_of
+from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import DTYPES
 from rlx.kernels.looped import LoopOp
 from rlx.kernels.pulled import POINTWISE, is_pulled
@@ -28,6 +30,11 @@ _REDUCTIONS = ("sum", "mean", "max", "min")
 class StepPlan:
     """The plan of a region that takes carries and other arguments, and yields the next carries and other values.
 
+    Args:
+        loop: The loop.
+        num_carries: The number of carries.
+        region: The number of the region.
+
     Attributes:
         ops: The ops of the region, in order, without its terminator.
         arguments: The arguments of the region: the carries first.
@@ -35,10 +42,11 @@ class StepPlan:
         num_carries: The number of carries.
     """
 
-    def __init__(self, loop: LoopOp, num_carries: int):
-        *body, end = loop.block.operations
+    def __init__(self, loop: LoopOp, num_carries: int, region: int = 0):
+        block = loop.op.regions[region].blocks[0]
+        *body, end = block.operations
         self.ops = [op.operation for op in body]
-        self.arguments, self.captures = list(loop.block.arguments), list(loop.captures)
+        self.arguments, self.captures = list(block.arguments), list(loop.captures)
         self.yielded, self.num_carries = list(end.operation.operands), num_carries
         self.maker = {result: op for op in self.ops for result in op.results}
 
@@ -176,6 +184,11 @@ class StepPlan:
                 found.setdefault(op.operands[1], shape_of(op.operands[0]).dims[0])
         return found
 
+    def workspace(self, cpu: CpuModel) -> list[Shape]:
+        """Return the shapes of stored values, of next values of carries that are still read, and of packed matrices."""
+        values = (*self.stored, *(self.arguments[number] for number in self.buffered))
+        return [*map(shape_of, values), *(packed_shape(shape_of(w), rows, cpu) for w, rows in self.packed.items())]
+
     # --- cost -------------------------------------------------------------------------------------
 
     def products(self) -> int:
@@ -197,6 +210,20 @@ def _known(dims: Sequence[Dim]) -> int:
     for d in dims:
         total *= d if type(d) is int else 1
     return total
+
+
+def packed_shape(matrix: Shape, rows: Dim, cpu: CpuModel) -> Shape:
+    """Return the shape of a packed matrix: panels of columns, rows of the matrix, columns of a panel."""
+    width = product_tile(cpu, rows)[1] * cpu.lanes(f32)
+    inner, columns = matrix.dims
+    assert type(columns) is int
+    return matrix.with_dims((-(-columns // width), inner, width))
+
+
+def product_tile(cpu: CpuModel, rows: Dim) -> tuple[int, int]:
+    """Return the rows and vectors of columns of a product whose sums fill the registers."""
+    many = min(rows, 8 if cpu.registers >= 32 else 4) if type(rows) is int else 4
+    return (1, 8) if many == 1 else (many, max(1, (24 if cpu.registers >= 32 else 12) // many))
 
 
 def is_update(op: mlir.Operation) -> bool:

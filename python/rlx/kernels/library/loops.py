@@ -1,12 +1,12 @@
-"""The kernel of a scan: all steps of a loop in one workgroup, with carries and values between ops where they are.
+"""The kernels of loops: all steps in one workgroup, with carries and values between ops where they are.
 
 As a loop of the program, each op of each step would be a dispatch of its own, and carries would be copied. Steps are not
-shared between threads, so the kernel pays for small steps only.
+shared between threads, so a kernel pays for small steps only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rlx import mlir
 from rlx.ir.dims.dim import Dim
@@ -14,41 +14,38 @@ from rlx.ir.shape import Shape, shape_of
 from rlx.kernels.buffer import Buffer, Size
 from rlx.kernels.call import RegionCode
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.looped import LoopOp
 from rlx.kernels.registry import KernelCase, kernel
-from rlx.kernels.step_code import Memory, StepCode, packed_shape
+from rlx.kernels.step_code import Memory, StepCode
 from rlx.kernels.step_plan import StepPlan
 
 # The largest step that pays without threads.
 _MOST_PRODUCTS, _MOST_ELEMENTS = 1 << 22, 1 << 17
 
 
-def _plan(case: KernelCase) -> StepPlan:
+def _plans(case: KernelCase) -> list[StepPlan]:
+    """Return the plans of the regions of a loop: of a scan's step, or of a condition and a step."""
     assert case.loop is not None
-    return StepPlan(case.loop, case.attributes["num_carries"])
+    if "num_carries" in case.attributes:
+        return [StepPlan(case.loop, case.attributes["num_carries"])]
+    return [StepPlan(case.loop, 0), StepPlan(case.loop, len(case.results), region=1)]
 
 
 def _has_code(case: KernelCase) -> bool:
-    """Whether the step consists of ops that kernels have code for, of tensors whose sizes are those of operands."""
-    known = [d for shape in (*case.tensors, *case.results) for d in shape.dims if d != 0]
-    (length,) = case.attributes["length"]
-    if any(0 in shape.dims for shape in (*case.tensors, *case.results)) or (
-        type(length) is not int and length not in known
-    ):
-        return False
-    return _plan(case).problem(known) is None
+    """Whether the steps consist of ops that kernels have code for, of tensors whose sizes are those of operands."""
+    shapes = (*case.tensors, *case.results)
+    known = [d for shape in shapes for d in shape.dims]
+    unknown = [d for d in case.attributes.get("length", ()) if type(d) is not int and d not in known]
+    return 0 not in known and not unknown and all(plan.problem(known) is None for plan in _plans(case))
 
 
 def _is_small(case: KernelCase) -> bool:
-    plan = _plan(case)
-    return plan.products() <= _MOST_PRODUCTS and plan.elements() <= _MOST_ELEMENTS
+    plans = _plans(case)
+    products, elements = (sum(numbers) for numbers in ((p.products() for p in plans), (p.elements() for p in plans)))
+    return products <= _MOST_PRODUCTS and elements <= _MOST_ELEMENTS
 
 
 def _workspace(case: KernelCase) -> list[Shape]:
-    """Memory for the values between the ops of a step, the next values of carries that are still read, and packed matrices."""
-    plan = _plan(case)
-    values = (*plan.stored, *(plan.arguments[number] for number in plan.buffered))
-    return [*map(shape_of, values), *(packed_shape(shape_of(w), rows, case.cpu) for w, rows in plan.packed.items())]
+    return [shape for plan in _plans(case) for shape in plan.workspace(case.cpu)]
 
 
 @kernel("scan", takes=_has_code, pays=_is_small, workspace=_workspace)
@@ -64,51 +61,63 @@ def scan(
 ) -> None:
     """All steps of a scan."""
     plan = StepPlan(region.op, num_carries)
-    count = len(plan.yielded)
-    results, workspace = tensors[:count], tensors[count:]
-    sizes = _sizes(region.op, [*inputs, *results, *region.captures])
-    memory = {v: Memory.of(b) for v, b in zip(plan.captures, region.captures, strict=True)}
-    carries = [Memory.of(b) for b in results[:num_carries]]
-    memory |= dict(zip(plan.arguments, carries, strict=False))
-    memory |= {v: Memory.of(b) for v, b in zip(plan.stored, workspace, strict=False)}
-    rest = workspace[len(plan.stored) :]
-    following = dict(zip(plan.buffered, map(Memory.of, rest), strict=False))
-    packed = dict(zip(plan.packed, rest[len(following) :], strict=True))
-    code = StepCode(k, plan, memory, sizes)
+    results, rows = tensors[: len(plan.yielded)], plan.arguments[num_carries:]
+    sizes = _sizes(region, inputs, results)
+    memory = _places(plan, region, results[:num_carries])
+    code = StepCode(k, plan, memory, iter(tensors[len(results) :]), sizes)
     steps = length[0] if type(length[0]) is int else sizes[length[0]]
     for _ in k.parallel(1):
-        for value, start, carry in zip(plan.arguments, inputs, carries, strict=False):
-            source = Memory.of(start)
-            for place in code.positions(value):
-                carry.write(place, source.read(place))
-        code.store(plan.invariant)
-        code.pack(packed)
+        _start(code, inputs[:num_carries])
+        code.before()
         for i in k.range(steps):
             step = steps - 1 - i if reverse else i
-            code.memory |= {
-                value: Memory(b, (step,))
-                for value, b in zip(plan.arguments[num_carries:], inputs[num_carries:], strict=True)
-            }
-            stacks = {number: Memory(results[number], (step,)) for number in range(num_carries, count)}
-            _step(code, carries, following, stacks)
+            code.memory |= {v: Memory(b, (step,)) for v, b in zip(rows, inputs[num_carries:], strict=True)}
+            code.step({number: Memory(results[number], (step,)) for number in range(num_carries, len(results))})
 
 
-def _step(code: StepCode, carries: Sequence[Memory], following: dict[int, Memory], stacks: dict[int, Memory]) -> None:
-    """Compute a step, and then set the carries whose old values it reads to the end."""
-    plan = code.plan
-    code.store([value for value in plan.stored if value not in plan.invariant])
-    targets = {**dict(enumerate(carries)), **following, **stacks}
-    for values in plan.groups:
-        code.copy(values, [[targets[n] for n in plan.places_of(value)] for value in values])
-    for op in plan.updates.values():
-        code.update(op)
-    for number, memory in following.items():
-        for place in code.positions(plan.arguments[number]):
-            carries[number].write(place, memory.read(place))
+@kernel("while", name="while_loop", takes=_has_code, pays=_is_small, workspace=_workspace)
+def while_loop(
+    k: Kernel, inits: Sequence[Buffer], *tensors: Buffer, max_iterations: int | None, region: RegionCode
+) -> None:
+    """All steps of a loop with a condition."""
+    count = len(inits)
+    results, workspace = tensors[:count], iter(tensors[count:])
+    sizes = _sizes(region, inits, results)
+    plans = StepPlan(region.op, 0), StepPlan(region.op, count, region=1)
+    condition, body = (StepCode(k, plan, _places(plan, region, results), workspace, sizes) for plan in plans)
+    for _ in k.parallel(1):
+        _start(body, inits)
+        condition.before()
+        done = k.register(k.index(0))
+        is_allowed = max_iterations is None or max_iterations > 0
+        for _ in k.when(condition.scalar()) if is_allowed else ():
+            body.before()
+            for _ in k.repeat():
+                body.step({})
+                done.value = done.value + 1
+                goes_on = condition.scalar()
+                k.stop_unless(goes_on if max_iterations is None else goes_on & (done.value < max_iterations))
 
 
-def _sizes(loop: LoopOp, buffers: Sequence[Buffer]) -> dict[Dim, Size]:
+def _places(plan: StepPlan, region: RegionCode, carries: Sequence[Buffer]) -> dict[mlir.Value, Memory]:
+    """Return the places of captured values, and of arguments that are carries: they are in the results."""
+    captured = {v: Memory.of(b) for v, b in zip(plan.captures, region.captures, strict=True)}
+    return captured | {v: Memory.of(b) for v, b in zip(plan.arguments, carries, strict=False)}
+
+
+def _start(code: StepCode, inits: Sequence[Buffer]) -> None:
+    """Set the carries to their first values."""
+    for value, buffer in zip(code.plan.arguments, inits, strict=False):
+        source, carry = Memory.of(buffer), code.memory[value]
+        for place in code.positions(value):
+            carry.write(place, source.read(place))
+
+
+def _sizes(region: RegionCode, *buffers: Sequence[Buffer]) -> dict[Dim, Size]:
     """Return the sizes of the buffers of operands, results and captures that are not known."""
-    values: list[mlir.Value] = [*loop.op.operands, *loop.op.results, *loop.captures]
-    pairs = [pair for v, b in zip(values, buffers, strict=True) for pair in zip(shape_of(v).dims, b.shape, strict=True)]
+    values: list[mlir.Value] = [*region.op.op.operands, *region.op.op.results, *region.op.captures]
+    everything: Iterator[Buffer] = iter([b for group in (*buffers, region.captures) for b in group])
+    pairs = [
+        pair for v, b in zip(values, everything, strict=True) for pair in zip(shape_of(v).dims, b.shape, strict=True)
+    ]
     return {d: size for d, size in pairs if type(d) is not int}
