@@ -124,6 +124,43 @@ def _selections() -> Iterator[OpSample]:
     yield sample((0, 20), dtypes=_FLOATS, k=3)
 
 
+def _lookups(kind: str) -> Iterator[OpSample]:
+    """Rows around the size of a vector, of several axes, with indices outside of the table."""
+    several = (*_FOUR_BYTES, "f64", "i8", "bool")
+    wide: dict[str, Any] = {"low": -3, "high": 9}
+    for columns in (1, 7, 8, 33):
+        for index in ("i32", "u8", "i64"):
+            places = SampleOperand((4, 2), index, low=0 if index == "u8" else -3, high=9)
+            if kind == "gather":
+                yield sample((5, columns), places, axis=0, dtypes=several)
+                yield sample((3, 5, 2, columns), places, axis=1, dtypes=_FLOATS)
+            elif kind == "embedding":
+                yield sample((5, columns), places, dtypes=_FLOATS)
+            else:
+                yield sample((4, 2, columns), places, size=(5,), dtypes=_FOUR_BYTES)
+    places = SampleOperand(("m",), "i32", **wide)
+    if kind == "gather":
+        yield sample(("k", "n", "j"), places, axis=1, dtypes=_FLOATS)
+    elif kind == "embedding":
+        yield sample(("n", "j"), places, dtypes=_FLOATS)
+    else:
+        yield sample(("m", "j"), places, size=("n",), dtypes=_FLOATS)
+        yield sample((3, 700), SampleOperand((3,), "i32", **wide), size=(4,), dtypes=_FLOATS)
+
+
+def _updates() -> Iterator[OpSample]:
+    """Rows that are replaced or added to, several times too, at one index or at tuples of indices."""
+    wide: dict[str, Any] = {"low": -2, "high": 6}
+    for reduction in ("set", "add"):
+        for columns in (1, 7, 8, 33):
+            pairs, single = SampleOperand((4, 2), "i32", **wide), SampleOperand((6, 1), "i64", **wide)
+            yield sample((5, 3, columns), pairs, (4, columns), reduction=reduction, dtypes=_FOUR_BYTES)
+            yield sample((5, columns), single, (6, columns), reduction=reduction, dtypes=("f32", "i8"))
+        places = SampleOperand(("m", 1), "i32", **wide)
+        yield sample(("n", "j"), places, ("m", "j"), reduction=reduction, dtypes=_FLOATS)
+        yield sample((4, 700), SampleOperand((3, 1), "i32", **wide), (3, 700), reduction=reduction, dtypes=_FLOATS)
+
+
 _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "softmax": _rows,
     "layer_norm": lambda: _rows("scale", "bias"),
@@ -141,6 +178,10 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "sort": _sorts,
     "argsort": _sorts,
     "topk": _selections,
+    "gather": lambda: _lookups("gather"),
+    "embedding": lambda: _lookups("embedding"),
+    "scatter_add": lambda: _lookups("scatter_add"),
+    "scatter_nd": _updates,
     "scan": scans,
     "while": whiles,
 }

@@ -90,15 +90,14 @@ def _run(chosen: CpuKernel, node: Any, graph: Graph, cpu: str, arrays: Sequence[
     """Run a kernel with NumPy on the arguments of a graph of one op."""
     chosen_case = case_of(node, cpu_model(cpu))
     assert chosen.takes(chosen_case)
-    if chosen_case.loop is None:
-        operands = opview.operands_of(node, list(arrays))
-        result: Any = chosen.run(*operands, cpu=cpu, **opview.attributes_of(node))
-        return list(result) if isinstance(result, tuple) else [np.asarray(result)]
     given = dict(zip(graph.function.entry_block.arguments, arrays, strict=True))
     constants = [found for found in collect(graph.module) if opview.name_of(found) == "constant"]
     given |= {c.results[0]: np.asarray(opview.attributes_of(c)["value"]) for c in constants}
     operands = opview.operands_of(node, [given[v] for v in node.operands])
-    return chosen.run_case(chosen_case, operands, [given[v] for v in chosen_case.loop.captures])
+    if chosen_case.loop is not None:
+        return chosen.run_case(chosen_case, operands, [given[v] for v in chosen_case.loop.captures])
+    result: Any = chosen.run(*operands, cpu=cpu, **opview.attributes_of(node))
+    return list(result) if isinstance(result, tuple) else [np.asarray(result)]
 
 
 def test_each_kernel_is_in_the_documentation() -> None:
