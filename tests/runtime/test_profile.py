@@ -47,7 +47,7 @@ def layers() -> Any:
 def test_kernels_are_those_of_the_ops(target: str) -> None:
     if target == "xla":
         pytest.importorskip("jax")
-    result = rlx.Pipeline(target=target).compile(layers())
+    result = rlx.Pipeline(target=target, kernels="off").compile(layers())
     report = result.profile(INPUTS, PARAMS, runs=3, threads=1)
     lir = inspect_graph(result.lir)
     assert report.listing == lir and report.sizes == {"b": 3} and report.measurement.runs == 3
@@ -62,6 +62,13 @@ def test_kernels_are_those_of_the_ops(target: str) -> None:
     assert sum(line.seconds for line in report.lines) == pytest.approx(report.seconds)
     here = Path(__file__).name
     assert str(report).startswith("profile of @layers for ") and here in str(report)
+
+
+def test_a_loop_that_is_one_kernel_has_the_work_of_all_steps() -> None:
+    report = rlx.Pipeline(kernels="off +scan").compile(layers()).profile(INPUTS, PARAMS, runs=3, threads=1)
+    (loop,) = [k for k in report.kernels if "scan" in k.labels]
+    assert loop.calls == 1 and loop.seconds > 0
+    assert loop.work.flops >= 5 * 2 * 3 * 8 * 8
 
 
 def test_what_is_not_given_is_drawn_and_what_is_wrong_is_said() -> None:

@@ -161,6 +161,16 @@ def _narrow(code: Reader, op: mlir.Operation, place: Place) -> Value:
     return code.read(op.operands[0], (*place[:axis], moved, *place[axis + 1 :]))
 
 
+def _slice(code: Reader, op: mlir.Operation, place: Place) -> Value:
+    values = opview.attributes_of(op)
+    steps = zip(place, values["starts"], values["strides"], strict=True)
+    moved = [
+        at if (start, stride) == (0, 1) else at + start if stride == 1 else at * stride + start
+        for at, start, stride in steps
+    ]
+    return code.read(op.operands[0], tuple(moved))
+
+
 def _transpose(code: Reader, op: mlir.Operation, place: Place) -> Value:
     moved: list[Any] = [0] * len(place)
     for at, axis in zip(place, opview.attributes_of(op)["perm"], strict=True):
@@ -210,6 +220,13 @@ def _starts_at_number(op: mlir.Operation) -> bool:
     return type(opview.attributes_of(op)["start"][0]) is int
 
 
+def _has_whole_rows(op: mlir.Operation) -> bool:
+    """Whether a slice has known starts and strides, and consecutive elements of rows."""
+    values = opview.attributes_of(op)
+    is_known = all(type(d) is int for d in (*values["starts"], *values["strides"]))
+    return is_known and (not values["strides"] or values["strides"][-1] == 1 or shape_of(op.results[0]).dims[-1] == 1)
+
+
 def _always(op: mlir.Operation) -> bool:
     return True
 
@@ -220,6 +237,7 @@ PULLED: dict[str, tuple[Element, Callable[[mlir.Operation], bool]]] = {
     "iota": (_iota, lambda op: shape_of(op.results[0]).dtype is not bool_),
     "reshape": (_reshape, _is_squeeze),
     "narrow": (_narrow, _starts_at_number),
+    "slice": (_slice, _has_whole_rows),
     "transpose": (_transpose, _keeps_last),
     "expand": (_expand, _always),
     "gather": (_gather, _is_gathered),

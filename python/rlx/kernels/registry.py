@@ -34,6 +34,7 @@ from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
 from rlx.support.traces import place_of
 
+_MOST_TENSORS = 64  # of an executable, in IREE's runtime
 OperandShape = Shape | None | Sequence[Shape]
 
 
@@ -163,12 +164,14 @@ class CpuKernel(Answered):
         return new
 
     def accepts(self, case: KernelCase) -> bool:
-        """Whether the code is right for a case.
+        """Whether the code is right for a case, and its tensors are not too many for an executable of IREE.
 
         Raises:
-            ShapeError: `takes` raised an exception.
+            ShapeError: `takes` raised an exception, or `workspace` did, or returns no shapes.
         """
-        return bool(self._answer("takes", case))
+        if not self._answer("takes", case):
+            return False
+        return len(case.tensors) + len(case.results) + len(self.workspace_of(case)) <= _MOST_TENSORS
 
     def is_faster(self, case: KernelCase) -> bool:
         """Whether the kernel is faster than the op's lowering in a case.

@@ -24,7 +24,7 @@ from rlx.support.cached_property import cached_property
 # A step whose code reads more values is left to the op's lowering: values that are read at several positions are computed
 # for each of them.
 _MOST_VALUES = 400
-_REDUCTIONS = ("sum", "mean", "max", "min")
+_REDUCTIONS, _REDUCED = ("sum", "mean", "max", "min"), ("f32", "f64", "i32", "i64")
 
 
 class StepPlan:
@@ -243,5 +243,5 @@ def _is_stored(op: mlir.Operation) -> bool:
     if name == "reduce":
         x, attributes = shape_of(op.operands[0]), opview.attributes_of(op)
         is_last = tuple(attributes["axes"]) == (x.rank - 1,)
-        return is_last and attributes["kind"] in _REDUCTIONS and x.dtype.name in ("f32", "i32", "i64")
+        return is_last and attributes["kind"] in _REDUCTIONS and x.dtype.name in _REDUCED
     return name == "concat"

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlx.ir.graph.listing import GraphReport
 from rlx.ir.op import registry
+from rlx.kernels.declaration import FUNCTION_PREFIX
 from rlx.report import html, roofline_svg
 from rlx.report.roofline import MachineLimits, OpWork, number
 from rlx.report.text import short_place, table
@@ -132,7 +133,8 @@ class ProfileReport:
         labels, seconds, calls = tuple(op.label for op in described), statistics.median(by_run), len(events) / runs
         computed = [i for i in ops if self._kernel_of_product.get(i, kernel) == kernel]
         layout = events[0].layout or (bool(ops) and not computed)
-        once = OpWork(0, 0) if layout else self._borders.work(ops, computed)
+        has_regions = kernel.startswith(FUNCTION_PREFIX)
+        once = OpWork(0, 0) if layout else self._borders.work(ops, computed, has_regions=has_regions)
         work = OpWork(round(once.flops * calls), round(once.bytes * calls))
         return KernelTime(kernel, ops, layout, labels, places, calls, seconds, work)
 
@@ -333,15 +335,22 @@ class _Borders:
             for name in op.operands:
                 self._readers[name].add(i)
 
-    def work(self, ops: Iterable[int], computed: Iterable[int]) -> OpWork:
-        """Return the work of some ops: bytes read from and written to other ops, and the operations of `computed`."""
+    def work(self, ops: Iterable[int], computed: Iterable[int], *, has_regions: bool) -> OpWork:
+        """Return the work of some ops: bytes read from and written to other ops, and the operations of `computed`.
+
+        Args:
+            ops: The numbers of the ops.
+            computed: The numbers of those that are not only read.
+            has_regions: Whether the ops inside their regions belong to them; else they are separate kernels.
+        """
         chosen = set(ops)
         described = [self._ops[i] for i in chosen]
         made = {name for op in described for name in op.results}
         read = {name for op in described for name in op.operands} - made
         written = {name for name in made if name in self._returned or self._readers[name] - chosen}
         moved = sum(number(self._bytes.get(name, 0), self._sizes) for name in read | written)
-        return OpWork(sum(self.alone(i).flops for i in computed), moved)
+        parts = (OpWork.of(self._ops[i].cost, self._sizes) if has_regions else self.alone(i) for i in computed)
+        return OpWork(sum(part.flops for part in parts), moved)
 
     def alone(self, i: int) -> OpWork:
         """Return the work of an op alone. For an op with regions, the ops inside are separate kernels."""

@@ -103,7 +103,7 @@ def _check(units: Sequence[_Unit], dtype: str) -> None:
     g.set_outputs(shown)
     room = _ROOM.get(dtype, 1e-4)
     steps = [_values(dtype, step) for step in range(_STEPS)]
-    check_steps(rlx.Session().compile(g), Reference(g), steps, rtol=room, atol=room)
+    check_steps(rlx.Session().compile(g, kernels="off"), Reference(g), steps, rtol=room, atol=room)
 
 
 def _values(dtype: str, step: int) -> dict[str, np.ndarray]:
@@ -134,7 +134,7 @@ def test_a_constant_for_a_state_and_for_the_caller() -> None:
     g.update(t, zero)
     g.set_outputs([zero, rows])
     steps = [{"x": np.full((4, 4), step, np.int64)} for step in range(_STEPS)]
-    check_steps(rlx.Session().compile(g), Reference(g), steps)
+    check_steps(rlx.Session().compile(g, kernels="off"), Reference(g), steps)
 
 
 _W = np.arange(16, dtype=np.float32).reshape(4, 4)
@@ -167,7 +167,7 @@ def test_states_that_get_what_is_given(results: int) -> None:
     g: Any = rlx.Graph("states")
     g.set_outputs(_given_to_states(g)[results])
     steps = [{"x": np.full(4, step, np.float32), "i": np.float32(step % 2)} for step in range(_STEPS)]
-    check_steps(rlx.Session().compile(g), Reference(g, w=_W), steps)
+    check_steps(rlx.Session().compile(g, kernels="off"), Reference(g, w=_W), steps)
 
 
 def test_parts_of_parameters_from_branches() -> None:
@@ -175,7 +175,7 @@ def test_parts_of_parameters_from_branches() -> None:
     g: Any = rlx.Graph("main")
     w, i, x = g.param("w", (4, 4), value=_W), g.input("i", ()), g.input("x", (4,))
     g.set_outputs([g.concat([g.if_(i > 0.0, lambda: x, lambda: w[0]), x], 0)])
-    program = rlx.Session().compile(g)
+    program = rlx.Session().compile(g, kernels="off")
     for number in (0, 1):
         inputs = {"x": np.full(4, 7, np.float32), "i": np.float32(number)}
         np.testing.assert_array_equal(program.run(inputs)[0], rlx.evaluate(g, inputs)[0])

@@ -15,9 +15,11 @@ from typing import Any
 import iree._runtime_libs
 
 from rlx.passes.runner import run_on_module
+from rlx.targets.dispatch import with_kernels
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.pipeline import lowering_passes
 from rlx.targets.iree.targets import target
+from rlx.targets.options import CompileOptions
 from rlx.targets.stages import lower
 
 _TOOL = Path(iree._runtime_libs.__file__).parent / "iree-dump-module"
@@ -27,9 +29,9 @@ _TARGET = re.compile(r"\^bb(\d+)\(([^)]*)\)")
 
 
 def lowered(graph: Any, without: str | None = None) -> str:
-    """IREE's input for a graph, optionally without one pass of the pipeline."""
+    """IREE's input for a graph without kernels, optionally without one pass of the pipeline."""
     work = graph.clone()
-    run_on_module(work.module, target("cpu").pipeline)
+    run_on_module(work.module, with_kernels(target("cpu"), CompileOptions(kernels="off")))
     passes = lowering_passes(target("cpu")).split(",")
     lower(work.module, ",".join(p for p in passes if p != without))
     return module_text(work.module)

@@ -13,6 +13,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape, shape_of
 from rlx.kernels.buffer import Buffer, Size
 from rlx.kernels.call import RegionCode
+from rlx.kernels.elements import DTYPES
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.step_code import Memory, StepCode
@@ -33,6 +34,8 @@ def _plans(case: KernelCase) -> list[StepPlan]:
 def _has_code(case: KernelCase) -> bool:
     """Whether the steps consist of ops that kernels have code for, of tensors whose sizes are those of operands."""
     shapes = (*case.tensors, *case.results)
+    if any(shape.dtype.name not in DTYPES for shape in shapes):
+        return False
     known = [d for shape in shapes for d in shape.dims]
     unknown = [d for d in case.attributes.get("length", ()) if type(d) is not int and d not in known]
     return 0 not in known and not unknown and all(plan.problem(known) is None for plan in _plans(case))
