@@ -67,6 +67,41 @@ def test_results_of_one_run_survive_the_next() -> None:
     np.testing.assert_array_equal(first, 2)
 
 
+@pytest.mark.parametrize("size", [1, 1000, 100_000])
+@pytest.mark.parametrize("kind", ["f32", "bf16", "i8", "bool", "c64", "i4"])
+def test_results_have_their_own_memory(kind: str, size: int) -> None:
+    """Whatever the caller writes to results changes no other result, no input, no weight, no state and no later run."""
+    g = rlx.Graph("own")
+    x, w = g.input("x", (size,), kind), g.param("w", (size,), kind)
+    state = g.state("s", (size,), kind)
+    g.set_outputs([x, x, w, state, g.reshape(x, (1, size)), g.zeros((size,), kind), w])
+    g.update(state, x)
+    value = (np.arange(size) % 2 + 1).astype(rlx.dtype(kind).numpy)
+    program = compiled(g, params={"w": value.copy()})
+    earlier: list[np.ndarray] = []
+    for previous in (np.zeros_like(value), value, value):
+        results = program.run({"x": value})
+        expected = [value, value, value, previous, value.reshape(1, size), np.zeros_like(value), value]
+        for i, (result, wanted) in enumerate(zip(results, expected, strict=True)):
+            np.testing.assert_array_equal(result, wanted)
+            result[...] = 0
+            for other, unchanged in zip(results[i + 1 :], expected[i + 1 :], strict=True):
+                np.testing.assert_array_equal(other, unchanged)
+        assert not any(np.shares_memory(result, other) for result in results for other in (*earlier, value))
+        np.testing.assert_array_equal(program.state("s"), value)
+        earlier += results
+
+
+def test_views_of_results_keep_their_memory() -> None:
+    g = rlx.Graph("kept")
+    g.set_outputs([g.input("x", (100_000,)) + 1])
+    program = compiled(g)
+    last = program.run({"x": np.ones(100_000, np.float32)})[0][-1:]
+    for _ in range(5):
+        program.run({"x": np.zeros(100_000, np.float32)})
+    np.testing.assert_array_equal(last, 2)
+
+
 # --- weights and states -------------------------------------------------------------------------------
 
 

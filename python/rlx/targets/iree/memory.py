@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlx.support.locks import holding, make_lock
+from rlx.targets.memory_block import array_at
 
 # IREE imports memory at multiples of 64 bytes only.
 IMPORT_ALIGNMENT = 64
@@ -99,25 +100,4 @@ def array_over(array: np.ndarray, *owners: Any) -> np.ndarray:
     IREE's own arrays do not do this: the memory of ``mapping.asarray(…)`` is freed with the returned array, even
     if views of it exist.
     """
-    block = bytes_at(address(array), array.nbytes, *owners)
-    return block.view(array.dtype).reshape(array.shape)
-
-
-def bytes_at(start: int, size: int, *owners: Any) -> np.ndarray:
-    """Return the bytes at an address as a writable array. This array and all its views keep ``owners`` alive."""
-    return np.asarray(_MemoryBlock(start, size, owners))
-
-
-class _MemoryBlock:
-    """Memory at an address, for NumPy's array interface; the base of the arrays over it."""
-
-    __slots__ = ("__array_interface__", "_owners")
-
-    def __init__(self, start: int, size: int, owners: tuple[Any, ...]):
-        self._owners = owners
-        self.__array_interface__ = {
-            "version": 3,
-            "typestr": "|u1",
-            "shape": (size,),
-            "data": (start, False),
-        }
+    return array_at(address(array), array.dtype, array.shape, *owners)

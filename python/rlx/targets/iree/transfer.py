@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from rlx.targets.iree.abi import ArgumentType, TensorType, element_type
-from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, IMPORT_ALIGNMENT, address, array_over, bytes_at
+from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, IMPORT_ALIGNMENT, address, array_over
 from rlx.targets.iree.names import SUBSPAN
+from rlx.targets.memory_block import array_at
 
 # The number of calls in which a program gets a copy of a borrowed argument, to check that it does not write to it.
 _TRIALS = 2
@@ -132,7 +133,7 @@ class Lender:
         if not offset or self._subspan is None:
             return self._allocator.import_host_allocation(array, *self._params)
         # The bytes before the array are in the same cache line, and so in the same page. Nothing reads them.
-        block = bytes_at(start - offset, offset + array.nbytes, array)
+        block = array_at(start - offset, np.dtype(np.uint8), (offset + array.nbytes,), array)
         return self._subspan(self._allocator.import_host_allocation(block, *self._params), offset, array.nbytes)
 
     def judge(self, unchanged: bool) -> None:

@@ -227,6 +227,7 @@ class XlaProgram:
         self.lock = make_lock()
         self._options = with_threads([(name, value) for name, value in artifact.info["options"]], threads)
         self._updates: list[str | None] = artifact.info["updates"]
+        self._has_states = any(self._updates)
         self._inputs = self.signature.of_kind("input")
         self._parameters = {a.name: parameters[a.name] for a in self.signature.of_kind("param")}
         self._specialised: Callable[[tuple[tuple[str, int], ...]], XlaExecutable] | None = None
@@ -282,7 +283,7 @@ class XlaProgram:
         return holding(self.lock, self._run_on_device, arrays)
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [client.to_host(r) for r in self._run_on_device(arrays)]
+        return [client.released(r) for r in self._run_on_device(arrays)]
 
     def _run_on_device(self, arrays: Sequence[Any]) -> list[Any]:
         executable = self._executable
@@ -294,8 +295,9 @@ class XlaProgram:
         results = executable(
             [next(inputs) if a.kind == "input" else on_device[a.name] for a in self._arguments] + self._prepared
         )
-        for result in results:  # arguments may be in the caller's memory, which may be written to afterwards
-            client.wait(result)
+        client.wait(results)  # arguments may be in the caller's memory, which may be written to afterwards
+        if not self._has_states:
+            return results
         returned = [r for r, state in zip(results, self._updates, strict=True) if state is None]
         updated = {state: r for r, state in zip(results, self._updates, strict=True) if state is not None}
         self._on_device = on_device | updated  # in one step: after an interrupt, all states are from the same run

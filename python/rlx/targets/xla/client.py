@@ -14,6 +14,7 @@ import numpy as np
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import CompileError, Error, ExecutionError
 from rlx.support.locks import holding, make_lock
+from rlx.targets.memory_block import array_at
 from rlx.targets.xla import soundness
 from rlx.targets.xla.defects import WORKAROUNDS
 from rlx.targets.xla.options import Options
@@ -30,6 +31,10 @@ _NO_OPTION = "No such compile option"
 _NOTHING = "func.func @main() { return }"
 # The number of compiled programs in the cache. Loading one of them with other weights does not compile it again.
 _KEPT_EXECUTABLES = 64
+# The number of array types in the cache of JAX's descriptions.
+_KEPT_TYPES = 1024
+# Up to this number of bytes, results are copied from XLA's memory, and larger ones are arrays over it.
+_COPY_LIMIT = 16 * 1024
 # The maximal number of characters of an XLA message in an error. Messages may contain a whole module.
 _LONGEST = 2_000
 
@@ -76,12 +81,21 @@ def client() -> Any:
     Raises:
         ExecutionError: There is no client, or it was created before this process was forked.
     """
+    _check_process()
+    return _once(_make_client)
+
+
+def _check_process() -> None:
+    """Check that this process can run programs.
+
+    Raises:
+        ExecutionError: The client was created before this process was forked.
+    """
     if _lost:
         raise ExecutionError(
             "XLA was started before this process was forked, and its threads are not here",
             hint="start processes with multiprocessing's 'spawn' or 'forkserver', or use XLA in the children only",
         )
-    return _once(_make_client)
 
 
 @cache
@@ -97,6 +111,20 @@ def _make_client() -> Any:
 def _once(make: Callable[[], Any]) -> Any:
     """Call a function without arguments while other threads wait, and return its result."""
     return holding(_lock, make)
+
+
+@cache
+def _placement() -> tuple[Any, Any, Any]:
+    """Return the CPU device, its sharding, and the function that puts a NumPy array there: JAX's own without its checks."""
+    device = client().devices()[0]
+    return device, jax().sharding.SingleDeviceSharding(device), _xla_client().batched_device_put
+
+
+@lru_cache(_KEPT_TYPES)
+def _aval(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Return JAX's description of an array type."""
+    with jax().enable_x64(True):  # otherwise f64 becomes f32
+        return jax().core.ShapedArray(shape, dtype)
 
 
 class XlaExecutable:
@@ -140,12 +168,18 @@ class XlaExecutable:
         Raises:
             ExecutionError: The run failed.
         """
-        client()  # raises an error if this process cannot run programs
+        _check_process()
         try:
-            results = self._loaded.execute_sharded(list(arrays)).disassemble_into_single_device_arrays()
+            return self._loaded.execute_sharded(arrays).consume_with_handlers(self._handlers)
         except jax().errors.JaxRuntimeError as problem:
             raise ExecutionError(f"XLA: {problem}") from None
-        return [shards[0] for shards in results]
+
+    @cached_property
+    def _handlers(self) -> list[Any]:
+        """For each result, the function that makes a JAX array of the executable's own buffers."""
+        _, sharding, _ = _placement()
+        make = _xla_client().array_result_handler
+        return [make(_aval(*t), sharding, committed=True, _skip_checks=True) for t in self.types[1]]
 
 
 def _compile_and_load(program: bytes | str, options: Mapping[str, bool | int | str]) -> Any:
@@ -198,35 +232,50 @@ def compiled(program: bytes, options: Options = ()) -> XlaExecutable:
 
 def to_device(arrays: Sequence[Any]) -> list[Any]:
     """Return arrays on the device. Some may already be there. They may use the caller's memory, which is only read."""
-    device = client().devices()[0]
-    with jax().enable_x64(True):  # otherwise f64 becomes f32
-        return [jax().device_put(array, device) for array in arrays]
+    _check_process()
+    device, sharding, put = _placement()
+    return [
+        put(_aval(array.shape, array.dtype), sharding, (array,), (device,), True, enable_x64=True)
+        if isinstance(array, np.ndarray)
+        else jax().device_put(array, device)
+        for array in arrays
+    ]
 
 
-def wait(array: Any) -> None:
-    """Wait until an array on the device has been computed.
+def wait(arrays: Sequence[Any]) -> None:
+    """Wait until arrays on the device have been computed.
 
     Raises:
-        ExecutionError: Computing it failed.
+        ExecutionError: Computing one failed.
     """
-    client()
+    _check_process()
     try:
-        array.block_until_ready()
+        for array in arrays:
+            array.block_until_ready()
     except jax().errors.JaxRuntimeError as problem:
         raise ExecutionError(f"XLA: {problem}") from None
 
 
 def to_host(array: Any) -> np.ndarray:
-    """Return a host copy of an array on the device, after waiting until it has been computed.
+    """Return a writable host copy of an array on the device, after waiting until it has been computed.
 
     Raises:
         ExecutionError: Computing it failed.
     """
-    client()
-    try:
-        return np.array(array)
-    except jax().errors.JaxRuntimeError as problem:
-        raise ExecutionError(f"XLA: {problem}") from None
+    wait([array])
+    return np.array(array)
+
+
+def released(array: Any) -> np.ndarray:
+    """Return a result of an executable, which has been computed and nothing else refers to, as a writable array.
+
+    A large one is not copied. XLA gives each result its own memory, which the returned array keeps.
+    """
+    view, start = np.asarray(array), array.unsafe_buffer_pointer()
+    # NumPy's view has other memory if it had to unpack elements of less than a byte.
+    if view.nbytes <= _COPY_LIMIT or view.__array_interface__["data"][0] != start:
+        return view.copy()
+    return array_at(start, view.dtype, view.shape, array)
 
 
 def _after_fork_in_child() -> None:
