@@ -168,11 +168,20 @@ class HloEmitter:
         """`or` of bools or of bits."""
         return self.elementwise("or", a, b)
 
-    def compare(self, kind: str, a: Lowered, b: Lowered | Scalar) -> Lowered:
-        """A comparison. `kind` is `"eq"`, `"ne"`, `"lt"`, `"le"`, `"gt"` or `"ge"`. NaN is unequal to everything."""
+    def compare(self, kind: str, a: Lowered, b: Lowered | Scalar, *, total: bool = False) -> Lowered:
+        """A comparison.
+
+        Args:
+            kind: `"eq"`, `"ne"`, `"lt"`, `"le"`, `"gt"` or `"ge"`.
+            a: The first operand.
+            b: The second operand.
+            total: Compare floats in IEEE 754's total order. Otherwise NaN is unequal to everything, and both zeros are equal.
+        """
         other = b if isinstance(b, Lowered) else self.like(a, b)
-        direction = {"comparison_direction": attribute(f"#stablehlo<comparison_direction {kind.upper()}>")}
-        return self.one("compare", [a, other], a.dims, bool_, direction)
+        attributes = {"comparison_direction": attribute(f"#stablehlo<comparison_direction {kind.upper()}>")}
+        if total:
+            attributes["compare_type"] = attribute("#stablehlo<comparison_type TOTALORDER>")
+        return self.one("compare", [a, other], a.dims, bool_, attributes)
 
     def barrier(self, x: Lowered) -> Lowered:
         """The same value, opaque to XLA's simplifier. This costs nothing, because XLA removes it before fusion."""
