@@ -81,7 +81,7 @@ class Joint:
             return
         numbers = [i for i, _ in legal]
         try:
-            functions = lower_module(merged([graph for _, graph in legal]))
+            functions = lower_module(merged([graph for _, graph in legal]), cpu=True)
             self._parts.append((client.XlaExecutable(to_portable(with_entry(functions))), numbers))
         except Exception as problem:  # any exception is caused by one of the graphs
             if len(legal) == 1:

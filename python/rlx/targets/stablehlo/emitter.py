@@ -37,10 +37,12 @@ class HloEmitter:
 
     Args:
         shardings: The writer of shardings; None omits them.
+        cpu: Whether to emit the forms that XLA's CPU client runs fastest. Otherwise the forms suit every reader: TPUs, for
+            which a loop of small steps is slow, and importers.
     """
 
-    def __init__(self, shardings: Shardings | None = None):
-        self.shardings = shardings
+    def __init__(self, shardings: Shardings | None = None, *, cpu: bool = False):
+        self.shardings, self.cpu = shardings, cpu
 
     type_of = staticmethod(tensor_type)
 

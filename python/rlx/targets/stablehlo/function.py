@@ -16,12 +16,13 @@ from rlx.targets.stablehlo.rules import TABLE
 from rlx.targets.stablehlo.sharding import Form, Shardings
 
 
-def lower_module(module: mlir.Module, form: Form | None = None) -> mlir.Module:
+def lower_module(module: mlir.Module, form: Form | None = None, *, cpu: bool = False) -> mlir.Module:
     """Return a new module of StableHLO ops with the same functions. All arguments, including states, stay arguments.
 
     Args:
         module: A module whose ops all have rules, and whose sizes are static.
         form: The form of the module's mesh and shardings, see `Shardings`. None omits them.
+        cpu: Whether to emit the forms that XLA's CPU client runs fastest, see `HloEmitter`.
 
     Raises:
         UnsupportedError: An op has no rule, or a size is a symbol.
@@ -36,7 +37,7 @@ def lower_module(module: mlir.Module, form: Form | None = None) -> mlir.Module:
         if shardings is not None:
             shardings.declare(lowered)
         for function in bodies(module):
-            _lower_function(function, lowered, shardings)
+            _lower_function(function, lowered, HloEmitter(shardings, cpu=cpu))
         return lowered
 
 
@@ -72,7 +73,7 @@ def _symbols_in_attributes(op: mlir.Operation) -> set[str]:
     return set[str]().union(*map(symbols_of, sizes))
 
 
-def _lower_function(function: mlir.FuncOp, into: mlir.Module, shardings: Shardings | None) -> None:
+def _lower_function(function: mlir.FuncOp, into: mlir.Module, emit: HloEmitter) -> None:
     ir, func = mlir.ir, mlir.dialect("func")
     arguments = read_arguments(function)
     shapes = [a.shape for a in arguments]
@@ -84,9 +85,9 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module, shardings: Shardin
         target.attributes["sym_visibility"] = function.attributes["sym_visibility"]
     block = target.add_entry_block([ir.Location.name(a.name) for a in arguments])
     with ir.InsertionPoint(block):
-        returned = TABLE.lower_block(HloEmitter(shardings), function.entry_block, list(block.arguments))
+        returned = TABLE.lower_block(emit, function.entry_block, list(block.arguments))
         func.ReturnOp([r.value for r in returned])
-    if shardings is not None:
+    if (shardings := emit.shardings) is not None:
         by_name = {a.name: a.sharding for a in arguments}
         shardings.annotate(target, "arg_attrs", by_name.values())
         # The next value of a state has the sharding of the state.

@@ -67,7 +67,7 @@ def topk(emit: HloEmitter, results: list[Shape], x: Lowered, *, k: int) -> tuple
     rows, key = (emit.reshape(v, (prod(x.dims[:-1]), size)) for v in (x, order_key(emit, x)))
     positions = emit.iota(rows.dims, 1, i32)
     # Stable: equal elements stay in order.
-    if key.dtype.bits <= 32:
+    if emit.cpu and key.dtype.bits <= 32:
         # XLA's CPU client replaces this sort of at most two axes by a selection, for f32 only.
         order = emit.sort([_as_f32(emit, _word(emit, key)), positions], 1, _before(emit, "gt", total=True))[1]
     else:
@@ -81,7 +81,7 @@ def topk(emit: HloEmitter, results: list[Shape], x: Lowered, *, k: int) -> tuple
 @lowers("argsort")
 def argsort(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> Lowered:
     key = order_key(emit, x)
-    if key.dtype.bits > 32:
+    if not emit.cpu or key.dtype.bits > 32:
         return emit.sort([key, emit.iota(x.dims, axis, i32)], axis, _before(emit, "gt" if descending else "lt"))[1]
     word = _word(emit, key)
     # Key and index in one integer, all of which differ: XLA's CPU client sorts one operand by `lt` without calls of the

@@ -30,6 +30,9 @@ class ToStablehlo(Pass, name="rlx-to-stablehlo"):
         choices=("none", "sdy", "text"),
     )
     entry: str = option("", "the name that the public function gets, if there is only one")
+    cpu: bool = option(
+        False, "whether to emit the forms that XLA's CPU client runs fastest, instead of those for every reader"
+    )
 
     @property
     def emits_unregistered(self) -> bool:
@@ -41,7 +44,7 @@ class ToStablehlo(Pass, name="rlx-to-stablehlo"):
 
     def run(self, module: mlir.Module) -> None:
         form = None if self.shardings == "none" else cast(Form, self.shardings)
-        replace_body(module, lower_module(module, form))
+        replace_body(module, lower_module(module, form, cpu=self.cpu))
         public = [function for function in functions(module) if is_public(function)]
         if self.entry and len(public) == 1:
             public[0].attributes["sym_name"] = mlir.ir.StringAttr.get(self.entry)

@@ -179,7 +179,7 @@ def _described_graph(artifact: Artifact) -> Graph:
 def specialised(graph: Graph, function: mlir.FuncOp) -> bytes:
     """A function of a graph that has all sizes, as a portable artifact."""
     module = as_program(graph.module, function)
-    stages.lower(module, to_stablehlo())
+    stages.lower(module, to_stablehlo(cpu=True))
     return to_portable(module)
 
 

@@ -17,9 +17,9 @@ def layout(level: int) -> str:
     return str(KernelLayout()) if level else ""
 
 
-def to_stablehlo(shardings: Form | None = None) -> str:
-    """The pass that lowers a module, with its mesh and shardings in this form, or without them."""
-    return str(ToStablehlo(shardings or "none", ENTRY))
+def to_stablehlo(shardings: Form | None = None, *, cpu: bool = False) -> str:
+    """The pass that lowers a module, with its mesh and shardings in this form, or without them; see `ToStablehlo`."""
+    return str(ToStablehlo(shardings or "none", ENTRY, cpu))
 
 
 def lowering_passes(level: int) -> str:
@@ -27,4 +27,4 @@ def lowering_passes(level: int) -> str:
 
     Ops that depend on weights only are a separate function, which runs once, when the program is loaded.
     """
-    return ",".join(filter(None, (layout(level), OUTLINE, to_stablehlo())))
+    return ",".join(filter(None, (layout(level), OUTLINE, to_stablehlo(cpu=True))))
