@@ -245,7 +245,11 @@ def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
     ("target", "options", "passes"),
     [
         ("xla", ["-O0"], "rlx-outline-weights,rlx-to-stablehlo{entry=main cpu=true}"),
-        ("xla", ["-O1"], "rlx-kernel-layout,rlx-outline-weights,rlx-to-stablehlo{entry=main cpu=true}"),
+        (
+            "xla",
+            ["-O1"],
+            "rlx-xla-float-products,rlx-kernel-layout,rlx-outline-weights,rlx-to-stablehlo{entry=main cpu=true}",
+        ),
         ("stablehlo", [], "rlx-to-stablehlo{shardings=text entry=main}"),
         ("cortexm", ["--part=nrf52840"], "rlx-to-c{ram=262144 flash=1048576}"),
         ("fpga", ["--part=xc7", "--lanes=4", "--ternary=no"], "rlx-to-hw{part=xc7 lanes=4 ternary=false}"),

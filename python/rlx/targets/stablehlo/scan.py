@@ -131,6 +131,8 @@ class _Loops:
             written = emit.dynamic_update_slice(results, shown, place)
             return [emit.add(count, 1), following, written]
 
+        def goes_on(count: Lowered, *_: Lowered) -> Lowered:
+            return emit.compare("lt", count, blocks * size)
+
         total = starts if blocks == 1 else self._neutral(part)
-        carries = [emit.full((), i32, 0), total, emit.full(x.dims, kind, self.start)]
-        return emit.while_(carries, lambda count, *_: emit.compare("lt", count, blocks * size), step)[2]
+        return emit.while_([emit.full((), i32, 0), total, emit.full(x.dims, kind, self.start)], goes_on, step)[2]

@@ -33,7 +33,7 @@ from rlx.targets.xla import client
 from rlx.targets.xla.client import XlaExecutable
 from rlx.targets.xla.options import Options, option, with_threads
 from rlx.targets.xla.parts import LoweredParts, as_program, entry_of
-from rlx.targets.xla.pipeline import OUTLINE, layout, to_stablehlo
+from rlx.targets.xla.pipeline import OUTLINE, preparation, to_stablehlo
 from rlx.targets.xla.portable import VERSION, to_portable, version_for
 from rlx.targets.xla.targets import PORTABLE, Target, device_names, target, target_names
 
@@ -66,7 +66,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
         is_symbolic = bool(lir.symbols) and target.name != PORTABLE
         if is_symbolic:
-            laid_out = run(lir, layout(compilation.options.opt))
+            laid_out = run(lir, preparation(compilation.options.opt))
             version, program = version_for(laid_out.module), str(laid_out.module).encode()
         else:
             parts = LoweredParts(lir.name_symbol)

@@ -6,15 +6,16 @@ from rlx.passes.simplification.kernel_layout import KernelLayout
 from rlx.passes.simplification.outline_weights import OutlineWeights
 from rlx.targets.stablehlo.sharding import Form
 from rlx.targets.stablehlo.to_stablehlo import ToStablehlo
+from rlx.targets.xla.passes.float_products import FloatProducts
 
 # The function that XLA runs.
 ENTRY = "main"
 OUTLINE = str(OutlineWeights())
 
 
-def layout(level: int) -> str:
-    """The pass that keeps weights in the layouts that XLA reads, from level 1 of optimisation on; else empty."""
-    return str(KernelLayout()) if level else ""
+def preparation(level: int) -> str:
+    """The passes that prepare products, and keep weights in the layouts that XLA reads, from level 1 on; else empty."""
+    return f"{FloatProducts()},{KernelLayout()}" if level else ""
 
 
 def to_stablehlo(shardings: Form | None = None, *, cpu: bool = False) -> str:
@@ -27,4 +28,4 @@ def lowering_passes(level: int) -> str:
 
     Ops that depend on weights only are a separate function, which runs once, when the program is loaded.
     """
-    return ",".join(filter(None, (layout(level), OUTLINE, to_stablehlo(cpu=True))))
+    return ",".join(filter(None, (preparation(level), OUTLINE, to_stablehlo(cpu=True))))
