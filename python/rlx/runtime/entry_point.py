@@ -19,6 +19,7 @@ from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.buckets import Buckets, Sizes
 from rlx.targets.artifacts.entry import StoredEntry
 from rlx.targets.artifacts.signature import Signature
+from rlx.targets.cache import DiskCache
 from rlx.weights.arrays import keep
 
 if TYPE_CHECKING:
@@ -38,13 +39,22 @@ class CompiledFunction:
         artifact: The code and its signature.
         threads: Threads that it may use on the CPU.
         compilation: Its origin; None if it was read from a file.
+        cache: The cache for what the back end compiles when it loads the function; None for none.
         inputs: Its inputs.
         params: The names of its parameters.
         states: The names of its states.
     """
 
-    def __init__(self, artifact: Artifact, *, threads: int | None = None, compilation: Compilation | None = None):
+    def __init__(
+        self,
+        artifact: Artifact,
+        *,
+        threads: int | None = None,
+        compilation: Compilation | None = None,
+        cache: DiskCache | None = None,
+    ):
         self.artifact, self.threads, self.compilation = artifact, checked_threads(threads), compilation
+        self.cache = cache
         signature = artifact.signature
         requirements = [Requirement.from_json(r) for r in artifact.info.get("requirements", ())]
         self.inputs = CallInputs(signature, partial(_check_requirements, requirements))

@@ -131,7 +131,7 @@ class Session(Answered):
         compilation = Compilation(graph, self.target, options)
         with waiting(f"compiling {graph.name} for {self.target.name}"):
             artifact = compilation.artifact(cache=cache, timeout=timeout)
-        function = CompiledFunction(artifact, threads=self.threads, compilation=compilation)
+        function = CompiledFunction(artifact, threads=self.threads, compilation=compilation, cache=cache)
         return EntryPoint.of(function), compilation.prepared
 
     def _bucketed(

@@ -17,7 +17,7 @@ from rlx.support.errors import ExecutionError
 from rlx.support.locks import make_lock
 from rlx.targets.artifacts.signature import shared_arguments
 from rlx.targets.contract import calling, check_results
-from rlx.targets.protocol import LoadedProgram
+from rlx.targets.protocol import CachingRuntime, LoadedProgram
 from rlx.targets.registry import backend_of, runtime_of
 
 Call = Callable[[list[np.ndarray]], list[np.ndarray]]
@@ -121,7 +121,11 @@ class SharedData:
         weights = {name: content.weights[name] for name in function.params}
         target = function.artifact.target
         with calling(backend_of(target), "load", ExecutionError):
-            program = runtime_of(target).load(function.artifact, weights, function.threads)
+            runtime, (artifact, threads) = runtime_of(target), (function.artifact, function.threads)
+            if isinstance(runtime, CachingRuntime):
+                program = runtime.load_cached(artifact, weights, threads, function.cache)
+            else:
+                program = runtime.load(artifact, weights, threads)
         self.content = replace(content, programs={**content.programs, function: program})
         self.states.adopt(program, function.states)
         return program

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlx.ir.op.costs import Costs
     from rlx.targets.artifacts.artifact import Artifact
     from rlx.targets.artifacts.fields import Check
+    from rlx.targets.cache import DiskCache
     from rlx.targets.compilation import Compilation
 
 # --- compiling ------------------------------------------------------------------------------------
@@ -319,6 +320,25 @@ class Measurement:
     runs: int
     seconds: float
     events: tuple[KernelEvent, ...]
+
+
+@runtime_checkable
+class CachingRuntime(Protocol):
+    """The part of a runtime that compiles programs when it loads them, and keeps the results; not every one has it."""
+
+    def load_cached(
+        self,
+        artifact: Artifact,
+        parameters: Mapping[str, np.ndarray],
+        threads: int | None,
+        cache: DiskCache | None,
+    ) -> LoadedProgram:
+        """Load an artifact like `Runtime.load`, with a cache on disk. An entry that cannot be used is compiled again.
+
+        Raises:
+            Error: The device does not exist, or the artifact does not run on it.
+        """
+        ...
 
 
 @runtime_checkable

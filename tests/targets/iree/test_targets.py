@@ -13,9 +13,10 @@ from rlx.ir.dtype import DTYPES, DType
 from rlx.passes.runner import run_on_module
 from rlx.support.errors import CompileError, Error
 from rlx.targets.cache import DiskCache
+from rlx.targets.host import host_features
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import compile_module
-from rlx.targets.iree.targets import LARGE, Target, archs, device_names, host_features, target
+from rlx.targets.iree.targets import LARGE, Target, archs, device_names, target
 from rlx.targets.options import DEFAULT_LEVEL
 from rlx.targets.stages import lower
 

@@ -25,7 +25,7 @@ def lacking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(client, "WORKAROUNDS", _UNKNOWN)
     client._sound_options.cache_clear()
-    client.compiled.cache_clear()
+    client.slot.cache_clear()
     yield
     client._sound_options.cache_clear()
 
@@ -68,7 +68,7 @@ def test_a_sound_jaxlib_needs_no_options(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(2):
         assert _run() == 6
     client._sound_options.cache_clear()  # as in another process
-    client.compiled.cache_clear()
+    client.slot.cache_clear()
     assert _run() == 6
     assert asked == [defect.name for defect in DEFECTS]  # once, because the result is cached on disk
 

@@ -10,7 +10,6 @@ several programs. So the choice for another machine can be tested here. The vari
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -23,6 +22,7 @@ from typing import Any
 
 from rlx.support.errors import ExecutionError
 from rlx.targets.artifacts.fields import list_of, name, record, text
+from rlx.targets.host import host_features
 
 
 def _table(words: str) -> dict[str, str]:
@@ -180,30 +180,6 @@ def host_cpu() -> frozenset[str] | None:
         if names and reported
         else None
     )
-
-
-@cache
-def host_features() -> str:
-    """Return a hash of this machine's CPU features. Code for ``target-cpu=host`` can run on machines with the same hash."""
-    described = [platform.system(), platform.machine()]
-    if os.path.exists("/proc/cpuinfo"):  # platform.processor has a lock that a forked process may inherit (Python 3.11)
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            first_cpu = file.read().split("\n\n", 1)[0]
-        # The feature list is `flags` on x86, `Features` on Arm and `isa` on RISC-V.
-        facts = {
-            "flags",
-            "Features",
-            "isa",
-            "vendor_id",
-            "cpu family",
-            "model",
-            "CPU implementer",
-            "CPU part",
-        }
-        described += [line for line in first_cpu.splitlines() if line.split(":")[0].strip() in facts]
-    else:
-        described.append(platform.processor())
-    return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
 
 
 def _reported_by_system() -> frozenset[str]:

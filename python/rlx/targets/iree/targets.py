@@ -22,6 +22,7 @@ from rlx.ir.dtype import DTYPES
 from rlx.ir.op.costs import Costs
 from rlx.support.errors import CompileError
 from rlx.targets.flags import check_own
+from rlx.targets.host import host_features
 from rlx.targets.iree.alternatives import ALTERNATIVES, is_process_flag
 from rlx.targets.iree.architectures import (
     CPU_ARCHS,
@@ -31,7 +32,6 @@ from rlx.targets.iree.architectures import (
     ROCM_ARCHS,
     VULKAN_ARCHS,
 )
-from rlx.targets.iree.cpu import host_features
 from rlx.targets.iree.cpu_operations import emulated_operations, has_byte_products, kernel_cpu
 
 _COMMON = (

@@ -26,6 +26,7 @@ from rlx.targets.artifacts.container import pack_archive, unpack_archive
 from rlx.targets.artifacts.fields import Check, list_of, name, one_of, optional
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import timed
+from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
 from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import Compiled, DeviceInfo, Measurement
@@ -131,7 +132,14 @@ def devices() -> list[DeviceInfo]:
 
 
 def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> XlaProgram:
-    """Compile an artifact, unless it has symbolic sizes, and copy its weights to the device.
+    """Compile an artifact, unless it has symbolic sizes, and copy its weights to the device; see `load_cached`."""
+    return load_cached(artifact, parameters, threads, None)
+
+
+def load_cached(
+    artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None, cache: DiskCache | None
+) -> XlaProgram:
+    """Load the executable of an artifact from a cache, or compile and store it: see `protocol.CachingRuntime`.
 
     Raises:
         Error: JAX is not installed, or `threads` is neither None nor 1: XLA has one thread pool in each process.
@@ -139,7 +147,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """
     if threads not in (None, 1):
         raise Error(f"XLA uses one thread or one for each core, not {threads}", hint="leave threads out, or say 1")
-    return XlaProgram(artifact, parameters, threads)
+    return XlaProgram(artifact, parameters, threads, cache)
 
 
 def profile(
@@ -222,8 +230,10 @@ def _check_types(
 class XlaProgram:
     """A loaded artifact with its weights and states, all on the device."""
 
-    def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None):
-        self.signature = artifact.signature
+    def __init__(
+        self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None, cache: DiskCache | None
+    ):
+        self.signature, self._cache = artifact.signature, cache
         self.lock = make_lock()
         self._options = with_threads([(name, value) for name, value in artifact.info["options"]], threads)
         self._updates: list[str | None] = artifact.info["updates"]
@@ -255,8 +265,8 @@ class XlaProgram:
             raise ExecutionError(_MISMATCH, hint="compile it again")
         members = unpack_archive(artifact.program, (_MAIN, _WEIGHTS)) if taken else {_MAIN: artifact.program}
         self._arguments = [by_name[n] for n in names]
-        self._executable = client.compiled(members[_MAIN], self._options)
-        weights = client.compiled(members[_WEIGHTS], self._options) if taken else None
+        self._executable = client.compiled(members[_MAIN], self._options, self._cache)
+        weights = client.compiled(members[_WEIGHTS], self._options, self._cache) if taken else None
         prepared = [] if weights is None else _check_weights(weights, [by_name[n] for n in taken])
         _check_types(self._executable, self._arguments, prepared, self.signature, self._updates)
         return weights, taken
@@ -267,11 +277,11 @@ class XlaProgram:
         given = {a.name for a in graph.arguments}
         self._arguments = [a for a in outlined.arguments if a.name in given]
         # Without a reference to `self`, which would keep device memory until the next collection of cycles.
-        self._specialised = lru_cache(_KEPT_SIZES)(partial(_specialise, outlined, self._options))
+        self._specialised = lru_cache(_KEPT_SIZES)(partial(_specialise, outlined, self._options, self._cache))
         for function in bodies(outlined.module):
             if prepares(function) == outlined.name_symbol:
                 taken = [a.name for a in read_arguments(function)]
-                return client.compiled(specialised(outlined, function), self._options), taken
+                return client.compiled(specialised(outlined, function), self._options, self._cache), taken
         return None, ()
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
@@ -327,11 +337,13 @@ class XlaProgram:
         self._on_device = self._on_device | dict(zip([name], client.to_device([value]), strict=True))
 
 
-def _specialise(graph: Graph, options: Options, sizes: tuple[tuple[str, int], ...]) -> XlaExecutable:
+def _specialise(
+    graph: Graph, options: Options, cache: DiskCache | None, sizes: tuple[tuple[str, int], ...]
+) -> XlaExecutable:
     """Return a graph compiled for some sizes of its symbols."""
     known = {name: size for name, size in sizes if name in graph.symbols}
     bound = stages.prepare_graph(graph, CompileOptions(bind=known))
-    return XlaExecutable(specialised(bound, bound.function), options)
+    return XlaExecutable(specialised(bound, bound.function), options, cache=cache)
 
 
 __all__: Sequence[str] = [
@@ -342,6 +354,7 @@ __all__: Sequence[str] = [
     "emit",
     "info_fields",
     "load",
+    "load_cached",
     "notes",
     "portable",
     "profile",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,14 @@ import numpy as np
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import CompileError, Error, ExecutionError
 from rlx.support.locks import holding, make_lock
+from rlx.targets.cache import DiskCache
 from rlx.targets.memory_block import array_at
 from rlx.targets.xla import soundness
 from rlx.targets.xla.defects import WORKAROUNDS
+from rlx.targets.xla.executables import StoredExecutable
 from rlx.targets.xla.options import Options
+
+_log = logging.getLogger("rlx")
 
 # Options for exact semantics: operations are not reordered, f16 and bf16 values are not kept in higher precision, and min and
 # max of a NaN are NaN.
@@ -134,15 +139,26 @@ class XlaExecutable:
         program: A portable artifact with one function, `main`, or its text.
         options: XLA's options, by name.
         workarounds: The options that avoid known defects; by default, those of this jaxlib, which must be sound with them.
+        cache: The cache of executables on disk; None compiles the program in any case.
 
     Raises:
         CompileError: XLA cannot compile it, or does not know an option.
         ExecutionError: This jaxlib has defects that cannot be avoided.
     """
 
-    def __init__(self, program: bytes | str, options: Options = (), workarounds: Options | None = None):
+    def __init__(
+        self,
+        program: bytes | str,
+        options: Options = (),
+        workarounds: Options | None = None,
+        cache: DiskCache | None = None,
+    ):
         avoiding = _once(_sound_options) if workarounds is None else workarounds
-        self._loaded = _compile_and_load(program, _STRICT | dict(avoiding) | dict(options))
+        every = _STRICT | dict(avoiding) | dict(options)
+        if cache is None or isinstance(program, str):
+            self._loaded = _compile_and_load(program, every)
+        else:
+            self._loaded = _loaded(StoredExecutable(cache, program, tuple(every.items())), program, every)
 
     @cached_property
     def types(self) -> tuple[list[Type], list[Type]]:
@@ -182,12 +198,35 @@ class XlaExecutable:
         return [make(_aval(*t), sharding, committed=True, _skip_checks=True) for t in self.types[1]]
 
 
-def _compile_and_load(program: bytes | str, options: Mapping[str, bool | int | str]) -> Any:
-    devices = _xla_client().DeviceList((client().devices()[0],))
+def _arrangement(options: Mapping[str, bool | int | str]) -> tuple[Any, Any]:
+    """Return the devices and the options of a compilation, as JAX's objects."""
     chosen = jax().extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
     chosen.env_option_overrides = list(options.items())
+    return _xla_client().DeviceList((client().devices()[0],)), chosen
+
+
+def _loaded(stored: StoredExecutable, program: bytes, options: Mapping[str, bool | int | str]) -> Any:
+    """Load an executable from the cache, or compile and store it."""
+    serialised = stored.read()
+    errors = jax().errors.JaxRuntimeError, ValueError
+    if serialised is not None:
+        try:
+            return client().deserialize_executable(serialised, *_arrangement(options))
+        except errors as problem:
+            _log.info("XLA cannot load an executable from the cache, and compiles it: %s", _shortened(str(problem)))
+    executable = _compile_and_load(program, options)
     try:
-        return client().compile_and_load(program, devices, chosen)
+        serialised = client().serialize_executable(executable)
+    except errors as problem:
+        _log.info("XLA cannot store an executable in the cache: %s", _shortened(str(problem)))
+    else:
+        stored.write(serialised)
+    return executable
+
+
+def _compile_and_load(program: bytes | str, options: Mapping[str, bool | int | str]) -> Any:
+    try:
+        return client().compile_and_load(program, *_arrangement(options))
     except (jax().errors.JaxRuntimeError, ValueError) as problem:
         raise CompileError(f"XLA: {_shortened(str(problem))}") from None
 
@@ -225,9 +264,17 @@ def _sound_options() -> Options:
 
 
 @lru_cache(_KEPT_EXECUTABLES)
-def compiled(program: bytes, options: Options = ()) -> XlaExecutable:
-    """Return the executable of a program."""
-    return XlaExecutable(program, options)
+def slot(program: bytes, options: Options) -> list[XlaExecutable]:
+    """Return the list that holds the executable of a program, once it has been compiled."""
+    return []
+
+
+def compiled(program: bytes, options: Options = (), cache: DiskCache | None = None) -> XlaExecutable:
+    """Return the executable of a program, of this process, of a cache on disk, or compiled now."""
+    place = slot(program, options)
+    if not place:
+        place.append(XlaExecutable(program, options, cache=cache))
+    return place[0]
 
 
 def to_device(arrays: Sequence[Any]) -> list[Any]:
