@@ -248,7 +248,7 @@ def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
         (
             "xla",
             ["-O1"],
-            "rlx-xla-float-products,rlx-kernel-layout,rlx-outline-weights,rlx-to-stablehlo{entry=main cpu=true}",
+            "rlx-float-products,rlx-kernel-layout,rlx-outline-weights,rlx-to-stablehlo{entry=main cpu=true}",
         ),
         ("stablehlo", [], "rlx-to-stablehlo{shardings=text entry=main}"),
         ("cortexm", ["--part=nrf52840"], "rlx-to-c{ram=262144 flash=1048576}"),

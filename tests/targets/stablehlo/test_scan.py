@@ -89,7 +89,7 @@ def test_special_values(kind: str) -> None:
 
 
 def test_sums_are_in_order() -> None:
-    """Sums after large numbers that cancel, and a product that would overflow but for a 0 before it."""
+    """Sums after large numbers that cancel, and a product that a 0 keeps from an overflow."""
     x = np.ones((1, 2000), np.float32)
     x[0, 0], x[0, 1100], x[0, 1101] = 0, 3e38, 3e38
     y = np.arange(2000, dtype=np.float32).reshape(1, 2000) / 7

@@ -16,7 +16,7 @@ _FEW = 8
 # The length from which an axis is split into segments, if there are few rows.
 _SPLIT = 256
 # The number of rows that a loop processes at once. Each step reads and writes one element of each row, and the cache lines of
-# so many rows stay in the first-level cache until the next step.
+# these rows stay in the first-level cache until the next step.
 _ROWS = 128
 # The number of neighbouring elements that fill a cache line. If they belong to different sums, a step takes all rows.
 _LINE = 16

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from rlx.passes.simplification.float_products import FloatProducts
 from rlx.passes.simplification.kernel_layout import KernelLayout
 from rlx.passes.simplification.outline_weights import OutlineWeights
 from rlx.targets.stablehlo.sharding import Form
 from rlx.targets.stablehlo.to_stablehlo import ToStablehlo
-from rlx.targets.xla.passes.float_products import FloatProducts
 
 # The function that XLA runs.
 ENTRY = "main"

@@ -1,4 +1,4 @@
-"""`rlx-xla-float-products`: exact integer products as products of floats."""
+"""`rlx-float-products`: exact integer products as products of floats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Product = views.Matmul | views.DotGeneral | views.Conv
 
 
 @dataclass(frozen=True)
-class FloatProducts(Pass, name="rlx-xla-float-products", exact=True, idempotent=True):
+class FloatProducts(Pass, name="rlx-float-products", exact=True, idempotent=True):
     """Compute i32 products and convolutions of small integers in f32, where all sums are exact.
 
     The operands must be casts of narrow integers, less zero points. XLA's CPU client has no fast code for products of integers:

@@ -1,4 +1,4 @@
-"""`rlx-xla-float-products`: integer products of the largest magnitudes and lengths, which f32 must hold exactly."""
+"""`rlx-float-products`: integer products of the largest magnitudes and lengths, which f32 must hold exactly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _product(g: rlx.Graph, x: Any, y: Any) -> Any:
 def _lowered(build: Any, *inputs: tuple[tuple[int, ...], str]) -> rlx.Graph:
     g = rlx.Graph("g")
     g.set_outputs([build(g, *[g.input(f"x{i}", *each) for i, each in enumerate(inputs)])])
-    return rlx.passes.run(g, "rlx-decompose{for=rlx-to-stablehlo},canonicalize,rlx-xla-float-products")
+    return rlx.passes.run(g, "rlx-decompose{for=rlx-to-stablehlo},canonicalize,rlx-float-products")
 
 
 # Lengths at and beyond the limits of one product, of several, and of all.

@@ -1,1 +1,0 @@
-"""Passes of the XLA back end."""
