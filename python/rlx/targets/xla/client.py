@@ -318,11 +318,13 @@ def released(array: Any) -> np.ndarray:
 
     A large one is not copied. XLA gives each result its own memory, which the returned array keeps.
     """
-    view, start = np.asarray(array), array.unsafe_buffer_pointer()
-    # NumPy's view has other memory if it had to unpack elements of less than a byte.
-    if view.nbytes <= _COPY_LIMIT or view.__array_interface__["data"][0] != start:
+    view = np.asarray(array)
+    if view.nbytes <= _COPY_LIMIT:
         return view.copy()
-    return array_at(start, view.dtype, view.shape, array)
+    start = array.unsafe_buffer_pointer()
+    # NumPy's view has other memory if it had to unpack elements of less than a byte.
+    is_shared = view.__array_interface__["data"][0] == start
+    return array_at(start, view.dtype, view.shape, array) if is_shared else view.copy()
 
 
 def _after_fork_in_child() -> None:
