@@ -1,6 +1,6 @@
 """Measure RLX against other libraries and against its own limits.
 
-    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary] [--json OUT]
+    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary|xla] [--json OUT]
 
 Prints one line per figure. The exit code is 1 if a figure is over its limit. docs/benchmarks.md describes the
 measurements.
@@ -115,6 +115,12 @@ def _elementary(arguments: argparse.Namespace) -> Iterator[Figure]:
     return bench_elementary.measure(arguments.rounds)
 
 
+def _xla(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_xla
+
+    return bench_xla.measure(arguments.rounds)
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "minilm": _minilm,
     "overhead": _overhead,
@@ -123,6 +129,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "graph": _graph,
     "training": _training,
     "elementary": _elementary,
+    "xla": _xla,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,7 @@ from tools.bench_common import Figure, in_turns, median_ms, median_ratio, worker
 LIMIT = 1.05
 _SECONDS_PER_TURN = 0.1
 _TOLERANCE = 1e-3
+_LAYERS = 12
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,7 @@ ROWS = (
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Yield milliseconds of each function for both, from NumPy array to NumPy array, and the ratio to JAX's.
+    """Yield milliseconds of each function for both, from NumPy array to NumPy array, the ratio to JAX's, and compile times.
 
     Raises:
         ArithmeticError: The results differ.
@@ -178,6 +181,11 @@ def measure(rounds: int) -> Iterator[Figure]:
     with worker() as process:
         for number in range(len(ROWS)):
             yield from process.submit(_measured, number, rounds).result()
+    with tempfile.TemporaryDirectory(prefix="rlx-bench-") as folder:
+        for name in ("without an entry in the cache", "with an entry in the cache"):
+            with worker() as process:
+                seconds = process.submit(_first_result, folder).result()
+            yield Figure(f"compile and run {_LAYERS} layers in a new process, {name}", seconds, "s")
 
 
 def _measured(number: int, rounds: int) -> list[Figure]:
@@ -216,3 +224,21 @@ def _jax(row: Row, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray
 
     compiled = jax.jit(lambda *xs: row.jax(jax, *xs))
     return lambda: [np.asarray(y) for y in _several(compiled(*arrays))]
+
+
+def _first_result(folder: str) -> float:
+    """The processor time to compile and run layers of width 128 with a cache in a folder, without that of imports."""
+    import rlx
+    from rlx.targets.xla import client
+
+    client.client()
+    g = rlx.Graph("layers")
+    x = g.input("x", (8, 128))
+    for i in range(_LAYERS):
+        x = g.layer_norm(g.gelu(x @ g.param(f"w{i}", (128, 128))))
+    g.set_outputs([x])
+    weights = {a.name: np.eye(128, dtype=np.float32) for a in g.arguments if a.kind == "param"}
+    started = time.process_time()
+    program = rlx.Session("xla", threads=1).compile(g, params=weights, cache=folder)
+    program.run({"x": np.ones((8, 128), np.float32)})
+    return time.process_time() - started
