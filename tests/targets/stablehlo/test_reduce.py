@@ -76,3 +76,23 @@ def test_special_values_stay_in_their_sum(rows: int, columns: int) -> None:
     for name, result, expected in on_xla(build, arrays):
         np.testing.assert_allclose(result, expected, rtol=1e-6, err_msg=name)
         np.testing.assert_array_equal(np.isnan(result), np.isnan(expected), err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "i32"])
+def test_maxima_of_special_values(kind: str) -> None:
+    """NaN at every place of a row, rows of infinities, and lengths with and without divisors."""
+    arrays = {}
+    for i, length in enumerate([1000, 1024, 127, 4099]):
+        x = np.random.default_rng(i).standard_normal((length, length) if length < 200 else (60, length))
+        x[2:4] = np.array([[np.inf], [-np.inf]])
+        if kind != "i32":
+            x[range(5, len(x)), np.linspace(0, length - 1, len(x) - 5).astype(int)] = np.nan
+        arrays[f"x{i}"] = (np.nan_to_num(x * 1000, posinf=9e8, neginf=-9e8) if kind == "i32" else x).astype(
+            dtype(kind).numpy
+        )
+
+    def build(g: rlx.Graph, *xs: Any) -> dict[str, Any]:
+        return {f"{i} {n}": getattr(g, n)(x, 1) for i, x in enumerate(xs) for n in ("max", "min", "argmax", "argmin")}
+
+    for name, result, expected in on_xla(build, arrays):
+        np.testing.assert_array_equal(result.astype(np.float64), expected.astype(np.float64), err_msg=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import prod
 
 import numpy as np
@@ -14,6 +15,8 @@ from rlx.targets.stablehlo.rules import Lowered, lowers
 
 # The sizes of sums that are computed as products: the least number of elements, and the least and the greatest length.
 _LARGE, _SHORT, _LONG = 4096, 32, 2048
+# The greatest numbers of parts of an axis that are combined elementwise, first and then, and the least length of a part.
+_PARTS, _LINE = (8, 5), 16
 # The op that combines two numbers.
 JOIN = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
@@ -51,6 +54,8 @@ def _reduced(emit: HloEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> 
             x = emit.barrier(x)  # XLA would replace it by a product, which is -0 for -0
         elif emit.cpu and x.dtype in (f32, f64):
             total = _summed(emit, x, axes)
+    elif emit.cpu and kind in ("max", "min") and x.dtype in (f32, f64):
+        x, axes = _joined(emit, x, JOIN[kind], axes)
     if total is None:
         total = emit.reduce(x, JOIN[kind], axes, neutral(kind, x.dtype))
     return emit.div(total, prod(x.shape.static[a] for a in axes)) if kind == "mean" else total
@@ -79,6 +84,24 @@ def _summed(emit: HloEmitter, x: Lowered, axes: tuple[int, ...]) -> Lowered | No
         rows = _product(emit, emit.reshape(rows, (rows.shape.num_elements // part, part)), 1)
         rows = emit.reshape(rows, (prod(others), rows.dims[0] // prod(others)))
     return emit.reshape(_product(emit, rows, 1), others)
+
+
+def _joined(emit: HloEmitter, x: Lowered, name: str, axes: tuple[int, ...]) -> tuple[Lowered, tuple[int, ...]]:
+    """Combine parts of the last axes of x elementwise, and return a shorter x, and the axes that remain to be reduced.
+
+    XLA's CPU client computes a maximum that keeps NaN with vectors if it is elementwise, and in a reduction with scalars.
+    """
+    length = prod(x.dims[a] for a in axes)
+    if x.shape.num_elements < _LARGE or sorted(axes) != list(range(x.rank - len(axes), x.rank)):
+        return x, axes
+    others = [d for i, d in enumerate(x.dims) if i not in axes]
+    x = emit.reshape(x, (*others, length))
+    for most in _PARTS:
+        count = next((c for c in range(most, 1, -1) if length % c == 0 and length >= c * _LINE), 1)
+        length //= count
+        parts = [emit.slice_axis(x, x.rank - 1, i * length, (i + 1) * length) for i in range(count)]
+        x = functools.reduce(lambda a, b: emit.elementwise(name, a, b), parts)
+    return x, (x.rank - 1,)
 
 
 def _product(emit: HloEmitter, x: Lowered, axis: int) -> Lowered:
