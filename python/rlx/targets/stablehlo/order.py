@@ -12,6 +12,7 @@ from math import prod
 from rlx.ir.dtype import f32, i32, i64, u32
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo.emitter import HloEmitter
+from rlx.targets.stablehlo.reduce import reduced
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
@@ -52,29 +53,33 @@ def argmin(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, kee
 
 def _position(emit: HloEmitter, result: Shape, key: Lowered, axis: int) -> Lowered:
     """The position of the first of the largest keys."""
-    largest = emit.reduce(key, "maximum", [axis], key.dtype.min)
+    largest = reduced(emit, key, "max", (axis,))
     kept = [i for i in range(key.rank) if i != axis]
     is_largest = emit.compare("eq", key, emit.broadcast_in_dim(largest, key.dims, kept))
     positions = emit.select(is_largest, emit.iota(key.dims, axis, i32), i32.max)
-    return emit.reshape(emit.reduce(positions, "minimum", [axis], i32.max), result.static)
+    return emit.reshape(reduced(emit, positions, "min", (axis,)), result.static)
 
 
 @lowers("topk")
 def topk(emit: HloEmitter, results: list[Shape], x: Lowered, *, k: int) -> tuple[Lowered, ...]:
     if 0 in results[0].dims:
         return tuple(emit.full(r.static, r.dtype, 0) for r in results)
-    size = x.dims[-1]
-    rows, key = (emit.reshape(v, (prod(x.dims[:-1]), size)) for v in (x, order_key(emit, x)))
-    positions = emit.iota(rows.dims, 1, i32)
-    # Stable: equal elements stay in order.
+    key = order_key(emit, x)
     if emit.cpu and key.dtype.bits <= 32:
-        # XLA's CPU client replaces this sort of at most two axes by a selection, for f32 only.
-        order = emit.sort([_as_f32(emit, _word(emit, key)), positions], 1, _before(emit, "gt", total=True))[1]
-    else:
-        order = emit.sort([key, positions], 1, _before(emit, "gt"))[1]
+        return _selected(emit, results, x, _as_f32(emit, _word(emit, key)), k)
+    axis = x.rank - 1
+    # Stable: equal elements stay in order.
+    order = emit.sort([key, x, emit.iota(x.dims, axis, i32)], axis, _before(emit, "gt"))
+    return tuple(emit.slice_axis(found, axis, 0, k) for found in order[1:])
+
+
+def _selected(emit: HloEmitter, results: list[Shape], x: Lowered, key: Lowered, k: int) -> tuple[Lowered, ...]:
+    """The first k of x by f32 keys, as a sort of at most two axes, which XLA's CPU client replaces by a selection."""
+    rows = (prod(x.dims[:-1]), x.dims[-1])
+    order = emit.sort([emit.reshape(key, rows), emit.iota(rows, 1, i32)], 1, _before(emit, "gt", total=True))[1]
     first = emit.slice_axis(order, 1, 0, k)
     indices = emit.reshape(first, (*first.dims, 1))
-    values = emit.gather(rows, indices, first.dims, axis=1, offset_dims=[], batch=1)
+    values = emit.gather(emit.reshape(x, rows), indices, first.dims, axis=1, offset_dims=[], batch=1)
     return emit.reshape(values, results[0].static), emit.reshape(first, results[1].static)
 
 

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from rlx.ir.dtype import DType, f32, f64
+from rlx.ir.dtype import DType, f32, f64, i32
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo.contraction import accumulator
 from rlx.targets.stablehlo.emitter import HloEmitter, Scalar
@@ -40,21 +40,22 @@ def reduce(
         # Complex numbers by parts: XLA would replace the sum of a broadcast by a product, and a mean by a division. Both give
         # NaN for inf.
         parts = (emit.elementwise(part, x, kind=x.dtype.part) for part in ("real", "imag"))
-        totals = [_reduced(emit, part, kind, axes) for part in parts]
+        totals = [reduced(emit, part, kind, axes) for part in parts]
         total = emit.elementwise("complex", *totals, kind=x.dtype)
     else:
-        total = emit.convert(_reduced(emit, emit.convert(x, accumulator(x.dtype)), kind, axes), x.dtype)
+        total = emit.convert(reduced(emit, emit.convert(x, accumulator(x.dtype)), kind, axes), x.dtype)
     return emit.reshape(total, results[0].static)
 
 
-def _reduced(emit: HloEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
+def reduced(emit: HloEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
+    """A reduction over axes, which are removed, in the dtype of x."""
     total = None
     if x.dtype.is_float and JOIN[kind] == "add":
         if _is_repeated(x):
             x = emit.barrier(x)  # XLA would replace it by a product, which is -0 for -0
         elif emit.cpu and x.dtype in (f32, f64):
             total = _summed(emit, x, axes)
-    elif emit.cpu and kind in ("max", "min") and x.dtype in (f32, f64):
+    elif emit.cpu and kind in ("max", "min") and x.dtype in (f32, f64, i32):
         x, axes = _joined(emit, x, JOIN[kind], axes)
     if total is None:
         total = emit.reduce(x, JOIN[kind], axes, neutral(kind, x.dtype))
@@ -89,7 +90,8 @@ def _summed(emit: HloEmitter, x: Lowered, axes: tuple[int, ...]) -> Lowered | No
 def _joined(emit: HloEmitter, x: Lowered, name: str, axes: tuple[int, ...]) -> tuple[Lowered, tuple[int, ...]]:
     """Combine parts of the last axes of x elementwise, and return a shorter x, and the axes that remain to be reduced.
 
-    XLA's CPU client computes a maximum that keeps NaN with vectors if it is elementwise, and in a reduction with scalars.
+    XLA's CPU client computes maxima of integers, and those that keep NaN, with vectors if they are elementwise, and in a
+    reduction with scalars.
     """
     length = prod(x.dims[a] for a in axes)
     if x.shape.num_elements < _LARGE or sorted(axes) != list(range(x.rank - len(axes), x.rank)):
