@@ -9,6 +9,9 @@ import numpy as np
 
 import rlx
 from rlx.ir.dtype import DType
+from rlx.targets.compilation import Compilation
+from rlx.targets.registry import target_of
+from rlx.targets.xla import backend, client
 
 
 def edges(kind: DType, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -33,14 +36,26 @@ def edges(kind: DType, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def on_xla(
-    build: Callable[..., Mapping[str, rlx.Tensor]], arrays: Mapping[str, np.ndarray]
+    build: Callable[..., Mapping[str, rlx.Tensor]], arrays: Mapping[str, np.ndarray], *, every_form: bool = False
 ) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Return names, results of XLA and results of the evaluator, for a graph of inputs like the arrays."""
+    """Return names, results of XLA and results of the evaluator, for a graph of inputs like the arrays.
+
+    Args:
+        build: The outputs by name, of a graph and its inputs.
+        arrays: The inputs by name.
+        every_form: Also return the results of the forms that artifacts for other readers have.
+    """
     g = rlx.Graph("edges")
     outputs = build(g, *[g.input(name, array.shape, array.dtype) for name, array in arrays.items()])
     g.set_outputs(dict(outputs))
+    expected = rlx.evaluate(g, arrays)
     results = rlx.Session("xla").compile(g, cache=False).run(dict(arrays))
-    return list(zip(outputs, results, rlx.evaluate(g, arrays), strict=True))
+    found = list(zip(outputs, results, expected, strict=True))
+    if every_form:
+        executable = client.XlaExecutable(backend.portable(Compilation(g, target_of("stablehlo"))))
+        others = [client.to_host(result) for result in executable(client.to_device(list(arrays.values())))]
+        found += zip([f"{name}, for every reader" for name in outputs], others, expected, strict=True)
+    return found
 
 
 def assert_same_bits(result: np.ndarray, expected: np.ndarray, name: str) -> None:

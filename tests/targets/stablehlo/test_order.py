@@ -28,13 +28,13 @@ def _ordered(g: rlx.Graph, x: Any, axis: int, k: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", [*REAL, "bool"])
 def test_orders_of_every_dtype(kind: str) -> None:
-    arrays = {"x": edges(dtype(kind), (3, 60)), "y": edges(dtype(kind), (50,), 1), "z": edges(dtype(kind), (2, 3, 20))}
+    arrays = {"x": edges(dtype(kind), (3, 60)), "y": edges(dtype(kind), (50,), 1), "z": edges(dtype(kind), (2, 3, 50))}
 
     def build(g: rlx.Graph, x: Any, y: Any, z: Any) -> dict[str, Any]:
         cases = [("x", x, 1), ("x of columns", x, 0), ("y", y, 0), ("z", z, 2), ("z of planes", z, 0)]
-        return {f"{n}: {m}": v for n, t, axis in cases for m, v in _ordered(g, t, axis, 7).items()}
+        return {f"{n}: {m}": v for n, t, axis in cases for m, v in _ordered(g, t, axis, 3).items()}
 
-    for name, result, expected in on_xla(build, arrays):
+    for name, result, expected in on_xla(build, arrays, every_form=kind in ("f32", "bf16", "u32", "i64")):
         assert_same_bits(result, expected, f"{kind} {name}")
 
 

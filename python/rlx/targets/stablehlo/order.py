@@ -15,6 +15,9 @@ from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.reduce import reduced
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
+# A selection of more than one in this number of elements takes longer than to sort them all.
+_FEW = 16
+
 
 def order_key(emit: HloEmitter, x: Lowered) -> Lowered:
     """Integer keys with the order of the elements. NaN is the largest."""
@@ -66,17 +69,22 @@ def topk(emit: HloEmitter, results: list[Shape], x: Lowered, *, k: int) -> tuple
         return tuple(emit.full(r.static, r.dtype, 0) for r in results)
     key = order_key(emit, x)
     if emit.cpu and key.dtype.bits <= 32:
-        return _selected(emit, results, x, _as_f32(emit, _word(emit, key)), k)
+        return _first(emit, results, x, _word(emit, key), k)
     axis = x.rank - 1
     # Stable: equal elements stay in order.
     order = emit.sort([key, x, emit.iota(x.dims, axis, i32)], axis, _before(emit, "gt"))
     return tuple(emit.slice_axis(found, axis, 0, k) for found in order[1:])
 
 
-def _selected(emit: HloEmitter, results: list[Shape], x: Lowered, key: Lowered, k: int) -> tuple[Lowered, ...]:
-    """The first k of x by f32 keys, as a sort of at most two axes, which XLA's CPU client replaces by a selection."""
+def _first(emit: HloEmitter, results: list[Shape], x: Lowered, word: Lowered, k: int) -> tuple[Lowered, ...]:
+    """The first k elements of each row of x, by descending keys."""
     rows = (prod(x.dims[:-1]), x.dims[-1])
-    order = emit.sort([emit.reshape(key, rows), emit.iota(rows, 1, i32)], 1, _before(emit, "gt", total=True))[1]
+    word = emit.reshape(word, rows)
+    if k * _FEW > rows[1]:
+        order = _order(emit, emit.elementwise("not", word), 1)
+    else:
+        # XLA's CPU client replaces this sort of two axes by a selection. It does so for f32 only.
+        order = emit.sort([_as_f32(emit, word), emit.iota(rows, 1, i32)], 1, _before(emit, "gt", total=True))[1]
     first = emit.slice_axis(order, 1, 0, k)
     indices = emit.reshape(first, (*first.dims, 1))
     values = emit.gather(emit.reshape(x, rows), indices, first.dims, axis=1, offset_dims=[], batch=1)
@@ -89,10 +97,16 @@ def argsort(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, de
     if not emit.cpu or key.dtype.bits > 32:
         return emit.sort([key, emit.iota(x.dims, axis, i32)], axis, _before(emit, "gt" if descending else "lt"))[1]
     word = _word(emit, key)
-    # Key and index in one integer. XLA's CPU client sorts one operand by `lt` without calls of the comparison, in a fifth of
-    # the time. No two of these integers are equal, so their order is that of a stable sort.
-    high = emit.convert(emit.elementwise("not", word) if descending else word, i64)
-    pairs = emit.either(emit.elementwise("shift_left", high, 32), emit.iota(x.dims, axis, i64))
+    return _order(emit, emit.elementwise("not", word) if descending else word, axis)
+
+
+def _order(emit: HloEmitter, word: Lowered, axis: int) -> Lowered:
+    """The stable order of ascending keys.
+
+    Key and index are one integer, so no two are equal. XLA's CPU client sorts one operand by `lt` without calls of the
+    comparison, in a fifth of the time.
+    """
+    pairs = emit.either(emit.elementwise("shift_left", emit.convert(word, i64), 32), emit.iota(word.dims, axis, i64))
     order = emit.sort([pairs], axis, _before(emit, "lt"))[0]
     return emit.convert(emit.both(order, 2**32 - 1), i32)
 
