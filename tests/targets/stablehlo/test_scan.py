@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.dtype import NUMBERS, REAL, dtype
+from rlx.ir.dtype import REAL, dtype
 from tests.targets.stablehlo.edge_values import assert_same_bits, edges, on_xla
 
 # Short and long axes, few and many rows and columns, segments that do not divide the axis, blocks that overlap.
@@ -49,12 +49,12 @@ def _assert_close(result: np.ndarray, expected: np.ndarray, name: str) -> None:
         np.testing.assert_allclose(got, wanted, rtol=eps, atol=100 * eps, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("kind", ["f32", "u8", "f64", "bf16", "i64", "c64"])
 def test_every_dtype(kind: str) -> None:
     rng = np.random.default_rng(0)
     is_exact = not dtype(kind).is_float and not dtype(kind).is_complex
     arrays = {}
-    shapes = SHAPES if kind in ("f32", "u8") else SHAPES[1:3] + SHAPES[9:11]
+    shapes = SHAPES if kind in ("f32", "u8") else SHAPES[2:3] + SHAPES[9:10]
     for i, (shape, _) in enumerate(shapes):
         ordinary = (rng.integers(0, 2, shape) * 2 - 1) * (1 + rng.standard_normal(shape) / 100)
         arrays[f"x{i}"] = edges(dtype(kind), shape, i) if is_exact else ordinary.astype(dtype(kind).numpy)
@@ -63,7 +63,7 @@ def test_every_dtype(kind: str) -> None:
         pairs = zip(xs, shapes, strict=True)
         return {f"{s} {axis}: {n}": v for x, (s, axis) in pairs for n, v in _running(g, x, axis).items()}
 
-    for name, result, expected in on_xla(build, arrays, every_form=kind in ("f32", "u8", "c64")):
+    for name, result, expected in on_xla(build, arrays, every_form=kind in ("f64", "i64")):
         check = assert_same_bits if is_exact or "cummax" in name else _assert_close
         check(result, expected, f"{kind} {name}")
 
@@ -71,17 +71,11 @@ def test_every_dtype(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f64"])
 def test_special_values(kind: str) -> None:
     """NaN, infinities and zeros reach exactly the elements after them, in every segment."""
-    base = np.ones((2, 1500), np.float32)
-    arrays = {}
+    x = np.ones((10, 1500), np.float32)
+    x[8:] = -0.0
     for i, (value, other) in enumerate([(np.nan, 1), (np.inf, 1), (np.inf, -np.inf), (-0.0, 1), (-0.0, -0.0)]):
-        x = base.copy() if i < 4 else base * -0.0
-        x[0, 700], x[0, 1100], x[1, 3] = value, other, value
-        arrays[f"x{i}"] = x.astype(dtype(kind).numpy)
-
-    def build(g: rlx.Graph, *xs: Any) -> dict[str, Any]:
-        return {f"{i}: {n}": v for i, x in enumerate(xs) for n, v in _running(g, x, 1).items()}
-
-    for name, result, expected in on_xla(build, arrays):
+        x[2 * i, 700], x[2 * i, 1100], x[2 * i + 1, 3] = value, other, value
+    for name, result, expected in on_xla(lambda g, x: _running(g, x, 1), {"x": x.astype(dtype(kind).numpy)}):
         _assert_close(result, expected, f"{kind} {name}")
         if "True" not in name:
             is_number = ~np.isnan(expected)

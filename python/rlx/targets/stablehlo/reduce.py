@@ -70,7 +70,7 @@ def _summed(emit: HloEmitter, x: Lowered, axes: tuple[int, ...]) -> Lowered | No
     """
     first, last = range(len(axes)), range(x.rank - len(axes), x.rank)
     length = prod(x.dims[a] for a in axes)
-    if x.shape.num_elements < _LARGE or length < _SHORT or sorted(axes) not in (list(first), list(last)):
+    if prod(x.dims) < _LARGE or length < _SHORT or sorted(axes) not in (list(first), list(last)):
         return None
     others = [d for i, d in enumerate(x.dims) if i not in axes]
     if sorted(axes) != list(last):
@@ -82,7 +82,7 @@ def _summed(emit: HloEmitter, x: Lowered, axes: tuple[int, ...]) -> Lowered | No
         part = next((d for d in range(_LONG, _SHORT, -1) if rows.dims[1] % d == 0), None)
         if part is None:
             return None
-        rows = _product(emit, emit.reshape(rows, (rows.shape.num_elements // part, part)), 1)
+        rows = _product(emit, emit.reshape(rows, (prod(rows.dims) // part, part)), 1)
         rows = emit.reshape(rows, (prod(others), rows.dims[0] // prod(others)))
     return emit.reshape(_product(emit, rows, 1), others)
 
@@ -94,7 +94,7 @@ def _joined(emit: HloEmitter, x: Lowered, name: str, axes: tuple[int, ...]) -> t
     reduction with scalars.
     """
     length = prod(x.dims[a] for a in axes)
-    if x.shape.num_elements < _LARGE or sorted(axes) != list(range(x.rank - len(axes), x.rank)):
+    if prod(x.dims) < _LARGE or sorted(axes) != list(range(x.rank - len(axes), x.rank)):
         return x, axes
     others = [d for i, d in enumerate(x.dims) if i not in axes]
     x = emit.reshape(x, (*others, length))
