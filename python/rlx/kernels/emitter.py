@@ -41,16 +41,24 @@ class Emitter(Machine):
         self.repeats_bodies = repeats_bodies
         self._conditions: list[Any] = []
         self._scratch_bytes = 0
+        self._constants: dict[tuple[str, Element, int | None], Any] = {}
         # Ops of the whole function are emitted before this unused one, so that they dominate the whole kernel.
+        with self.at["ip"], self.at["loc"]:
+            self._end_of_entry = constant(0, value_type(INDEX, None)).owner
         self.zero = self.constant(0, INDEX, None)
-        self._end_of_entry = self.constant(0, INDEX, None).owner
 
     # --- values -----------------------------------------------------------------------------------
 
     def constant(self, number: Any, element: Element, lanes: int | None) -> Any:
-        with self.at["ip"], self.at["loc"]:
-            scalar = constant(number, value_type(element, None))
-        return scalar if lanes is None else self.splat(scalar, element, lanes)
+        key = (str(number), element, lanes)  # text, because 0 and -0 are equal, and NaN is not
+        if key not in self._constants:
+            at = self.at | {"ip": self._entry_point()}
+            with at["ip"], at["loc"]:
+                value = constant(number, value_type(element, None))
+            if lanes is not None:
+                value = self.vector.broadcast(value_type(element, lanes), value, **at)
+            self._constants[key] = value
+        return self._constants[key]
 
     def constants(self, numbers: Sequence[Any], element: Element) -> Any:
         parts = [self.constant(number, element, None) for number in numbers]
