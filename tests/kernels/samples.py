@@ -161,6 +161,47 @@ def _updates() -> Iterator[OpSample]:
         yield sample((4, 700), SampleOperand((3, 1), "i32", **wide), (3, 700), reduction=reduction, dtypes=_FLOATS)
 
 
+def _convolutions(**attributes: Any) -> Iterator[OpSample]:
+    """Windows with and without padding, stride and dilation, around vectors; and channels around those computed at once."""
+    fused = "activation" in attributes
+
+    def of(x: tuple[Any, ...], w: tuple[int, ...], *window: int, groups: int = 1, tolerance: float = 1.0) -> OpSample:
+        (stride, padding, dilation), axes = window, len(w) - 2
+        shapes = (x, w, (w[0],)) if fused else (x, w)
+        geometry: Any = {"stride": (stride,) * axes, "padding": (padding,) * (2 * axes), "dilation": (dilation,) * axes}
+        return sample(*shapes, **geometry, groups=groups, **attributes, dtypes=_FLOATS, tolerance=tolerance)
+
+    for columns in (1, 7, 8, 15, 17, 33):
+        for stride in (1, 2):
+            yield of((1, 2, 5, columns), (5, 2, 3, 3), stride, 1, 1)
+            yield of((1, 3, 9, columns), (3, 1, 3, 3), stride, 1, 1, groups=3)
+            yield of(("n", 2, 3, columns), (3, 2, 1, 1), stride, 0, 1)
+        yield of((2, 2, columns + 6), (4, 2, 3), 1, 0, 3)
+    for rows in (1, 4, 5, 7):  # rows that are computed at once
+        yield of(("n", 2, rows, 9), (4, 1, 3, 3), 1, 1, 1, groups=2)
+    yield of((1, 2, 23, 40), (3, 2, 5, 5), 3, 4, 2)
+    yield of((1, 2, 23, 40), (4, 1, 5, 5), 3, 4, 2, groups=2)
+    yield of((2, 4, 6, 9), (6, 2, 3, 3), 2, 1, 1, groups=2)
+    yield of((1, 1, 3, 3), (2, 1, 3, 3), 1, 5, 1)  # windows of padding alone
+    yield of((0, 2, 5, 8), (3, 2, 3, 3), 1, 1, 1)
+    yield of((0, 2, 5, 8), (2, 1, 3, 3), 1, 1, 1, groups=2)
+    # More channels than a workgroup has, or than scratch memory holds; several workgroups of rows; long rows.
+    yield of((1, 3, 4, 5), (67, 3, 3, 3), 1, 1, 1)
+    yield of((1, 300, 9, 9), (3, 300, 3, 3), 1, 1, 1, tolerance=40.0)
+    # Of tens of thousands of sums, some have the errors of several roundings.
+    yield of((1, 2, 60, 61), (9, 2, 3, 3), 1, 1, 1, tolerance=4.0)
+    yield of((1, 2, 130, 131), (2, 1, 3, 3), 2, 1, 1, groups=2)
+    yield of((1, 1, 3, 1300), (8, 1, 3, 3), 1, 1, 1)
+
+
+def _fused_convolutions() -> Iterator[OpSample]:
+    yield from _convolutions(activation="relu")
+    for activation in (None, "gelu", "silu", "sigmoid", "tanh"):
+        geometry: Any = {"stride": (1, 2), "padding": (1, 0, 2, 1), "dilation": (1, 1), "activation": activation}
+        yield sample((2, 3, 4, 20), (4, 3, 2, 3), (4,), **geometry, dtypes=_FLOATS)
+        yield sample((2, 4, 4, 20), (4, 1, 2, 3), (4,), **geometry, groups=4, dtypes=_FLOATS)
+
+
 _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "softmax": _rows,
     "layer_norm": lambda: _rows("scale", "bias"),
@@ -175,6 +216,8 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "fused_matmul_bias_act": lambda: _products("act"),
     "fused_matmul_residual": lambda: _products("residual"),
     "attention": _attentions,
+    "conv": _convolutions,
+    "fused_conv_bias_act": _fused_convolutions,
     "sort": _sorts,
     "argsort": _sorts,
     "topk": _selections,
