@@ -202,6 +202,23 @@ def _fused_convolutions() -> Iterator[OpSample]:
         yield sample((2, 4, 4, 20), (4, 1, 2, 3), (4,), **geometry, groups=4, dtypes=_FLOATS)
 
 
+def _pools() -> Iterator[OpSample]:
+    """Windows that overlap, and that have gaps between them, around vectors; padding, and several workgroups of rows."""
+    yield sample((1, 2, 131, 130), kind="max", kernel=(2, 2), stride=(1, 1), padding=(1, 0, 0, 0), dtypes=_FLOATS)
+    for kind in ("max", "mean", "sum"):
+        for columns in (1, 5, 8, 15, 17, 33):
+            for size, stride, padding in ((3, 2, 1), (2, 2, 0), (3, 1, 1), (2, 3, 1)):
+                window: Any = {"kernel": (size,) * 2, "stride": (stride,) * 2, "padding": (padding,) * 4}
+                yield sample((2, 2, 6, columns + 2), kind=kind, **window, dtypes=_FLOATS)
+        for rows in (2, 3, 5, 7):  # rows that are computed at once
+            yield sample(
+                ("n", 2, rows, 9), kind=kind, kernel=(2, 3), stride=(1, 2), padding=(0, 1, 1, 1), dtypes=_FLOATS
+            )
+        yield sample((1, 2, 3, 130), kind=kind, kernel=(3, 7), stride=(1, 4), padding=(1, 1, 3, 3), dtypes=_FLOATS)
+        yield sample((2, 3, 70), kind=kind, kernel=(3,), stride=(2,), padding=(2, 2), dtypes=_FLOATS)
+        yield sample((1, 1, 3, 4), kind=kind, kernel=(2, 2), stride=(1, 1), padding=(4,) * 4, dtypes=_FLOATS)
+
+
 _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "softmax": _rows,
     "layer_norm": lambda: _rows("scale", "bias"),
@@ -218,6 +235,7 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "attention": _attentions,
     "conv": _convolutions,
     "fused_conv_bias_act": _fused_convolutions,
+    "pool": _pools,
     "sort": _sorts,
     "argsort": _sorts,
     "topk": _selections,

@@ -1,0 +1,90 @@
+"""The kernel of maxima, means and sums over windows.
+
+A lane of a vector is a window. The elements of a channel are copied to scratch memory, as for convolutions. The taps in a row
+of a window are joined first, because several windows read them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.kernels.buffer import Buffer, product
+from rlx.kernels.kernel import Kernel, joined_in_pairs
+from rlx.kernels.library.windows import WindowAxis, WindowCopies, pieces, plane_block
+from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.values import Value
+from rlx.ops.convolution.geometry import PoolGeometry
+
+_MOST_TAPS = 49
+_WORKGROUP_WINDOWS = 16384
+_SHORTEST_ROW = 5  # of windows, that pays for the copies
+
+
+def _axes(
+    x: Sequence[Any], y: Sequence[Any], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> tuple[WindowAxis, WindowAxis]:
+    """Return the rows and columns of windows; a signal is an image of one row."""
+    geometry, sizes = PoolGeometry(kernel, stride, padding), [tuple(x[2:]), tuple(y[2:])]
+    if len(sizes[0]) == 1:
+        geometry, sizes = geometry.with_row(), [(1, *s) for s in sizes]
+    rows, columns = (
+        WindowAxis(sizes[0][i], geometry.kernel[i], sizes[1][i], geometry.stride[i], geometry.edges[i][0], 1)
+        for i in range(2)
+    )
+    return rows, columns
+
+
+def _axes_of(case: KernelCase) -> tuple[WindowAxis, WindowAxis]:
+    named = {name: case.attributes[name] for name in ("kernel", "stride", "padding")}
+    return _axes(case.tensors[0].dims, case.results[0].dims, **named)
+
+
+def _takes(case: KernelCase) -> bool:
+    """Whether windows of f32 have known and few elements, and means do not depend on the position."""
+    x, y, attributes = case.tensors[0], case.results[0], case.attributes
+    sizes = (*x.dims[1:], *y.dims[1:])
+    if not case.are_all("f32") or x.rank not in (3, 4) or not all(isinstance(d, int) and d > 0 for d in sizes):
+        return False
+    depends = attributes["kind"] == "mean" and not attributes["count_include_pad"] and any(attributes["padding"])
+    return not depends and math.prod(attributes["kernel"]) <= _MOST_TAPS and plane_block(_axes_of(case)) is not None
+
+
+def _pays(case: KernelCase) -> bool:
+    """Whether rows of windows fill a vector of some lanes."""
+    columns = case.results[0].dims[-1]
+    return isinstance(columns, int) and columns >= _SHORTEST_ROW
+
+
+@kernel("pool", takes=_takes, pays=_pays)
+def window_pool(k: Kernel, x: Buffer, y: Buffer, *, kind: str, count_include_pad: bool, **geometry: Any) -> None:
+    """Maxima, means or sums over windows."""
+    division = plane_block(_axes(x.shape, y.shape, **geometry))
+    assert division is not None
+    block, at_once = division
+    rows, columns = block.rows, block.columns
+    planes = product(x.shape[:2])
+    elements, result = k.scratch(1, block.size(block.windows)), y.view(planes, rows.count, columns.count)
+    padding = -math.inf if kind == "max" else 0.0
+    copies = WindowCopies(k, block, x.view(planes, rows.size, columns.size), elements, padding)
+    strips = -(-rows.count // block.count)
+    is_whole = rows.count % block.count == 0
+    join = k.join("max" if kind == "max" else "add")
+    for i in k.parallel(product([planes, strips]), max(1, _WORKGROUP_WINDOWS // block.windows)):
+        strip, plane = i % strips * block.count, i // strips
+        copies.copy(0, plane, strip)
+        for r in k.range(0, block.count, at_once):
+            for at in pieces(k, columns.count):
+                joined: dict[int, Value] = {}
+                for row in range(at_once):
+                    starts = [o + row * block.row_length for o in block.offsets[:: columns.taps]]
+                    for start in starts:
+                        if start not in joined:
+                            places = [start + o - block.offsets[0] for o in block.offsets[: columns.taps]]
+                            parts = [elements[0, at + (r * block.row_length + place)] for place in places]
+                            joined[start] = joined_in_pairs(parts, join)
+                    total = joined_in_pairs([joined[start] for start in starts], join)
+                    target = strip + r + row
+                    for _ in k.when(is_whole or target < rows.count):
+                        result[plane, target, at] = total / (rows.taps * columns.taps) if kind == "mean" else total
