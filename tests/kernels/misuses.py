@@ -296,3 +296,8 @@ def unknown_method(k: Any, x: Any, n: Any, y: Any) -> None:
 @misuse("does not write the result", "y[i, c] = value")
 def nothing_written(k: Any, x: Any, n: Any, y: Any) -> None:
     _ = x[0, 0] + 1
+
+
+@misuse("is not a f32: it is too large", "")
+def number_beyond_the_dtype(k: Any, x: Any, n: Any, y: Any) -> None:
+    y[0, 0] = x[0, 0] * 1e39  # here

@@ -250,7 +250,7 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
 
 def ops() -> list[str]:
     """Return the names of the ops with kernels of the library. Other tests declare kernels of ops of their own."""
-    return sorted({kernel.op for kernel in load().values() if kernel.function.__module__.startswith("rlx.")})
+    return sorted({kernel.op for kernel in load().values() if kernel.is_of_library})
 
 
 @cache

@@ -12,6 +12,7 @@ import pytest
 
 import rlx
 from rlx.ir.dims.dim import dim
+from rlx.kernels import registry
 from rlx.kernels.registry import CpuKernel
 from tests.kernels import misuses_of_loops
 from tests.kernels.misuses import MISUSES, N, Wrong, X, place_of
@@ -86,6 +87,15 @@ def test_two_kernels_of_one_name() -> None:
     _fails(lambda: rlx.kernel("softmax", name="language_twice")(some), "of language.wrong at")
     _fails(lambda: rlx.kernel(Wrong, name="row_softmax")(other), "there is a kernel 'row_softmax' already")
     rlx.kernel(Wrong, name="language_twice", pays=lambda case: False)(some)  # a cell of a notebook that is run again
+
+
+def test_a_users_kernel_precedes_the_librarys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it was declared before the library was loaded."""
+    library = dict(registry.load())
+    monkeypatch.setattr(registry, "_kernels", {})  # other tests do not see the kernel
+    rlx.kernel("softmax", name="language_softmax")(some)
+    registry.load().update(library)
+    assert [made.name for made in registry.kernels_of("softmax")] == ["language_softmax", "row_softmax"]
 
 
 def test_wrong_choices() -> None:

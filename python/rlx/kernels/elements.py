@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,9 +73,13 @@ def number_of(number: object, element: Element) -> Number:
         raise kernel_error(f"expected a {element.name}, got {short_repr(number)}")
     if element.is_float:
         try:
-            return float(plain)
+            found = float(plain)
         except OverflowError:
             raise kernel_error(f"{short_repr(plain)} is not a {element.name}") from None
+        with np.errstate(over="ignore"):
+            if math.isfinite(found) and np.isinf(np.array(found).astype(element.numpy)):
+                raise kernel_error(f"{short_repr(plain)} is not a {element.name}: it is too large")
+        return found
     least, greatest = limits(element)
     if isinstance(plain, float):
         raise kernel_error(

@@ -49,8 +49,7 @@ def emit_executable(name: str, kernel: CpuKernel, case: KernelCase, location: ml
     function.attributes["translation_info"] = ir.Attribute.parse(_NO_PIPELINE)
     block = function.add_entry_block()
     # The library's kernels are tested; running bodies twice would take time in each compilation.
-    is_tested = kernel.function.__module__.startswith("rlx.")
-    emitter = Emitter(case.cpu, block, location, repeats_bodies=not is_tested)
+    emitter = Emitter(case.cpu, block, location, repeats_bodies=not kernel.is_of_library)
     _call(kernel, case, emitter, list(block.arguments)).run()
     mlir.dialect("func").ReturnOp([], ip=emitter.at["ip"], loc=location)
     _emit_grid(kernel, case, grid, location)  # after the function, which raises the errors of the code

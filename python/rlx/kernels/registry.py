@@ -99,6 +99,11 @@ class CpuKernel(Answered):
     workspace: Callable[[KernelCase], Sequence[Shape]] = field(default_factory=lambda: _no_workspace)
     place: str = field(default="", compare=False)
 
+    @property
+    def is_of_library(self) -> bool:
+        """Whether it is one of RLX's own kernels."""
+        return self.function.__module__.startswith(f"{__package__}.")
+
     def run(
         self, *operands: np.ndarray | Sequence[np.ndarray] | None, cpu: str = "x86-64-v3", **attributes: Any
     ) -> Any:
@@ -312,8 +317,9 @@ def find_kernel(name: str) -> CpuKernel:
 
 
 def kernels_of(op: str) -> list[CpuKernel]:
-    """Return the kernels of an op, those registered last first: a user's kernel precedes the library's."""
-    return [made for made in reversed(load().values()) if made.op == op]
+    """Return the kernels of an op: the user's before the library's, those registered last first."""
+    made = [kernel for kernel in reversed(load().values()) if kernel.op == op]
+    return sorted(made, key=lambda kernel: kernel.is_of_library)
 
 
 def own_sources(module: mlir.Module) -> list[str] | None:
@@ -323,7 +329,7 @@ def own_sources(module: mlir.Module) -> list[str] | None:
         The texts, or None if one is not available (a kernel defined at a prompt, or one that captures more than numbers and
         text). Then nothing may be cached.
     """
-    own = [made for made in _kernels.values() if not made.function.__module__.startswith(f"{__package__}.")]
+    own = [made for made in _kernels.values() if not made.is_of_library]
     if not own:
         return []
     names = {opview.name_of(op) for op in opview.operations(module.body) if ops.is_ours(op)}
