@@ -18,6 +18,7 @@ from rlx.runtime.program import Program
 from rlx.support import locks
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.cache import DiskCache
+from rlx.targets.protocol import CachingRuntime
 from rlx.targets.registry import runtime_of
 from tests.interrupts import Interrupts
 
@@ -79,7 +80,8 @@ def artifact(request: pytest.FixtureRequest) -> Artifact:
 
 def test_the_first_run_loads_once(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = runtime_of(artifact.target)
-    load, second, loads = backend.load, threading.Event(), []
+    name = "load_cached" if isinstance(backend, CachingRuntime) else "load"
+    load, second, loads = getattr(backend, name), threading.Event(), []
 
     def slow_load(*arguments: Any) -> Any:
         loads.append(1)
@@ -88,7 +90,7 @@ def test_the_first_run_loads_once(artifact: Artifact, monkeypatch: pytest.Monkey
         second.wait(0.1)  # gives other threads time to arrive
         return load(*arguments)
 
-    monkeypatch.setattr(backend, "load", slow_load)
+    monkeypatch.setattr(backend, name, slow_load)
     for _ in range(5):
         program = Program(artifact, threads=1)
         program.set_params({"w": ONES})

@@ -275,10 +275,11 @@ def test_what_other_back_ends_gave_is_kept_only_with_them(cache: DiskCache, monk
     assert tune_program(request(cache, static), 1000, measure=on_xla_is_fast).tuning.chosen == "device=xla"  # type: ignore[union-attr]
     assert tune_program(request(cache, static), 1000, measure=on_xla_is_fast).tuning.kept_before  # type: ignore[union-attr]
 
-    def absent() -> Any:
+    def absent(*_: Any) -> Any:
         raise rlx.Error("JAX is not installed")
 
-    monkeypatch.setattr("rlx.targets.xla.client.client", absent)
+    for name in ("client.client", "backend.load_cached"):
+        monkeypatch.setattr(f"rlx.targets.xla.{name}", absent)
     report = tune_program(request(cache, static), 1000, measure=on_xla_is_fast).tuning
     assert report is not None and not report.kept_before and report.chosen == "as given"
     assert [t.outcome for t in report.trials] == ["kept", "failed"]

@@ -34,7 +34,7 @@ class UnalignedArguments(IreePass, name="rlx-iree-unaligned-arguments"):
     whose arguments are all small does not change: they are copied, which is faster.
     """
 
-    limit: int = option(COPY_LIMIT, "the size in bytes up to which arguments are copied")
+    limit: int = option(COPY_LIMIT, "the size in bytes up to which arguments are copied", least=0)
 
     def run(self, module: mlir.Module) -> None:
         if any(map(self._is_large, _arguments(module))):
