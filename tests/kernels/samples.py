@@ -73,6 +73,7 @@ def _products(kind: str) -> Iterator[OpSample]:
         tolerance = 1.0 if inner < 1000 else 40.0
         if kind == "matmul":
             yield sample(x, w, dtypes=_FLOATS, tolerance=tolerance)
+            yield sample(x, (inner, 1), dtypes=_FLOATS, tolerance=tolerance)
         elif kind == "act":
             for activation in (None, "gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh"):
                 yield sample(x, w, row, dtypes=_FLOATS, tolerance=tolerance, activation=activation)

@@ -13,12 +13,14 @@ from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Lanes
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import ACTIVATIONS
-from rlx.kernels.kernel import Kernel
+from rlx.kernels.kernel import UNROLLED, Kernel, joined_in_pairs
+from rlx.kernels.library.rows import rows_per_workgroup
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value
 
 _BLOCK_BYTES = 98304  # of the second matrix in scratch memory
 _FEWEST_ROWS = 48  # that pay for the copies of blocks
+_SHORTEST_COLUMN, _ROWS_OF_COLUMN = 64, 4  # whose product with a matrix pays, and the rows that read it together
 
 # Given a sum, its row and its columns: the element of the result.
 Epilogue = Callable[[Value, Value, Lanes], Value]
@@ -51,6 +53,46 @@ def _has_rows(case: KernelCase) -> bool:
 def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     """The product of the rows of a tensor with a matrix."""
     _product(k, x.rows(), w, y.rows(), lambda total, row, columns: total)
+
+
+def _is_matvec(case: KernelCase) -> bool:
+    """Whether a matrix is multiplied with a column."""
+    return _is_product(case) and case.tensors[1].dims[-1] == 1
+
+
+def _is_long(case: KernelCase) -> bool:
+    inner = case.tensors[1].dims[0]
+    return isinstance(inner, int) and inner >= _SHORTEST_COLUMN
+
+
+@kernel("matmul", name="matvec", takes=_is_matvec, pays=_is_long)
+def matvec(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
+    """The products of the rows of a tensor with a column."""
+    inner = w.shape[0]
+    matrix, column, result = x.rows(), w.view(1, inner), y.rows()
+    rows = matrix.shape[0]
+    chunk = max(1, rows_per_workgroup(inner) // _ROWS_OF_COLUMN)
+    # Several rows at once read the column once, and more memory at a time.
+    for block in k.parallel(-(-rows // _ROWS_OF_COLUMN), chunk):
+        first = block * _ROWS_OF_COLUMN
+        for _ in k.when(first + _ROWS_OF_COLUMN <= rows):
+            _dot(k, (matrix, column, result), [first + r for r in range(_ROWS_OF_COLUMN)])
+        for _ in k.when(first + _ROWS_OF_COLUMN > rows):
+            for i in k.range(first, rows):
+                _dot(k, (matrix, column, result), [i])
+
+
+def _dot(k: Kernel, buffers: tuple[Buffer, Buffer, Buffer], rows: Sequence[Value]) -> None:
+    """Multiply some rows of a matrix with a column."""
+    matrix, column, result = buffers
+    slots = UNROLLED // 2 if len(rows) > 1 else UNROLLED
+    sums = [[k.register(k.neutral("add", f32)) for _ in range(slots)] for _ in rows]
+    for c in k.vectors(column.shape[1], f32, unroll=slots):
+        factor = column[0, c]
+        for i, of_row in zip(rows, sums, strict=True):
+            of_row[c.slot].value = matrix[i, c].fma(factor, of_row[c.slot].value)
+    for i, of_row in zip(rows, sums, strict=True):
+        result[i, 0] = joined_in_pairs([total.value for total in of_row], k.join("add")).sum()
 
 
 def _adds_row(case: KernelCase) -> bool:
