@@ -1,6 +1,6 @@
 """Measure RLX against other libraries and against its own limits.
 
-    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary|xla] [--json OUT]
+    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary|xla|cpu] [--json OUT]
 
 Prints one line per figure. The exit code is 1 if a figure is over its limit. docs/benchmarks.md describes the
 measurements.
@@ -121,6 +121,12 @@ def _xla(arguments: argparse.Namespace) -> Iterator[Figure]:
     return bench_xla.measure(arguments.rounds)
 
 
+def _cpu(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_cpu
+
+    return bench_cpu.measure(arguments.rounds)
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "minilm": _minilm,
     "overhead": _overhead,
@@ -130,6 +136,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "training": _training,
     "elementary": _elementary,
     "xla": _xla,
+    "cpu": _cpu,
 }
 
 
