@@ -112,6 +112,16 @@ def _sorts() -> Iterator[OpSample]:
     yield sample((0, 20), dtypes=_FLOATS, axis=1)
 
 
+def _extremes() -> Iterator[OpSample]:
+    """Rows with ties, of lengths around those of vectors."""
+    for columns in COLUMNS:
+        ties = SampleOperand((3, columns), low=0, high=4)
+        yield sample(ties, dtypes=("f32", "i32"), axis=1)
+        yield sample((2, 2, columns), dtypes=_FLOATS, axis=2, keep_dims=True)
+    yield sample(("m", "n"), dtypes=("f32", "i32"), axis=1)
+    yield sample((100, 700), dtypes=_FLOATS, axis=1)
+
+
 def _selections() -> Iterator[OpSample]:
     """The greatest elements: one, all, and heaps of different shapes."""
     for columns in (1, 3, 8, 17, 65, 131):
@@ -240,6 +250,8 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "sort": _sorts,
     "argsort": _sorts,
     "topk": _selections,
+    "argmax": _extremes,
+    "argmin": _extremes,
     "gather": lambda: _lookups("gather"),
     "embedding": lambda: _lookups("embedding"),
     "scatter_add": lambda: _lookups("scatter_add"),

@@ -87,6 +87,22 @@ def test_an_inner_loop_is_a_kernel_in_a_loop_that_is_lowered() -> None:
     _check(g)
 
 
+def test_a_step_of_many_ops() -> None:
+    """The code of an element is emitted recursively, which Python limits."""
+
+    def build(g: Any) -> list[Any]:
+        def step(c: Any, _: object) -> object:
+            for number in range(150):
+                c = c * 0.5 + g.tanh(c) if number % 3 == 0 else g.maximum(c, -c * 0.25)
+            return c, None
+
+        return [g.scan(step, g.input("x", (2, 9)), length=2)[0]]
+
+    g = _graph(build)
+    assert _loops_with_kernel(g) == 1
+    _check(g)
+
+
 def test_equal_loops_share_one_kernel() -> None:
     g: Any = rlx.Graph("twice")
     w = g.param("w", (4, 4))

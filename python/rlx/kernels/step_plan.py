@@ -23,7 +23,9 @@ from rlx.support.cached_property import cached_property
 
 # A step whose code reads more values is left to the op's lowering: values that are read at several positions are computed
 # for each of them.
-_MOST_VALUES = 400
+_MOST_VALUES = 2000
+# Values within longer chains of ops are stored, because the emission of an element calls itself for each op.
+_LONGEST_CHAIN = 60
 _REDUCTIONS, _REDUCED = ("sum", "mean", "max", "min"), ("f32", "f64", "i32", "i64")
 
 
@@ -88,13 +90,17 @@ class StepPlan:
     def stored(self) -> list[mlir.Value]:
         """The values between arguments and yielded values that are in memory, in order."""
         needed: set[mlir.Value] = set()
+        lengths: dict[mlir.Value, int] = {}  # of the chain of ops whose code is nested in that of a value
         for op in self.ops:
+            length = 1 + max((lengths.get(v, 0) for v in op.operands), default=0)
             if op in self.updates.values():
                 needed.update(tuple(op.operands)[1:])
-            elif _is_stored(op):
+            elif _is_stored(op) or length > _LONGEST_CHAIN:
                 needed.update(op.results)
+                length = 0
                 if opview.name_of(op) == "matmul":
                     needed.update(op.operands)
+            lengths |= dict.fromkeys(op.results, length)
         return [result for op in self.ops for result in op.results if result in needed]
 
     @cached_property
