@@ -32,6 +32,11 @@ class CpuModel:
     has_fma: bool
     is_tested: bool = True
 
+    @property
+    def sums(self) -> int:
+        """The number of vectors of sums that registers hold in addition to the operands of products."""
+        return 24 if self.registers >= 32 else 12
+
     def lanes(self, element: Element) -> int:
         """The number of elements in a vector register."""
         return max(1, self.vector_bytes // element.itemsize)

@@ -13,7 +13,7 @@ from rlx.ir.shape import shape_of
 from rlx.kernels.buffer import Buffer, Lanes, Size
 from rlx.kernels.elements import INDEX
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.pulled import Place, element
+from rlx.kernels.pulled import Place, element, lanes_of
 from rlx.kernels.step_plan import StepPlan, is_update, product_tile
 from rlx.kernels.values import Value
 
@@ -152,7 +152,7 @@ class StepCode:
         """Compute values of one shape in one loop, each to some targets; with `pulled`, those that are stored there."""
         for place in self.positions(values[0]):
             found = [element(self, self.plan.maker[v], place) if pulled else self.read(v, place) for v in values]
-            lanes = place[-1].count if place and isinstance(place[-1], Lanes) else None
+            lanes = lanes_of(place)
             for one, memories in zip(found, targets, strict=True):
                 for memory in memories:
                     memory.write(place, one if lanes is None or one.lanes is not None else one.splat(lanes))
@@ -165,7 +165,7 @@ class StepCode:
         target, adds = self.memory[carry], op.attributes["reduction"].value == "add"
         assert type(count) is int
         rows = shape_of(indices).dims[:-1]
-        for row in self._nested_scalars([self.size(d) for d in rows]):
+        for row in self._nested_rows([self.size(d) for d in rows], ()):
             index = [self.read(indices, (*row, i)).to(i64).to(INDEX) for i in range(count)]
             is_inside: Value | None = None
             for i, d in zip(index, shape_of(carry).dims, strict=False):
@@ -176,13 +176,6 @@ class StepCode:
                 for rest in self._nested([self.size(d) for d in shape_of(carry).dims[count:]], ()):
                     value, place = self.read(updates, (*row, *rest)), (*index, *rest)
                     target.write(place, target.read(place) + value if adds else value)
-
-    def _nested_scalars(self, sizes: Sequence[Size]) -> Iterator[Place]:
-        if not sizes:
-            yield ()
-            return
-        for i in self.k.range(sizes[0]):
-            yield (i,)
 
     def _reduce(self, op: mlir.Operation) -> None:
         (x,), (result,) = op.operands, op.results

@@ -7,6 +7,7 @@ products and reductions, the operands that products and reductions read, and the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -117,27 +118,27 @@ class StepPlan:
         """The different values to yield, without updates in place: those of one shape are computed in one loop."""
         found: dict[Shape, dict[mlir.Value, None]] = {}
         for number, value in enumerate(self.yielded):
-            if number not in self.updates and not self._stays(number):
+            if self._is_written(number):
                 shape = shape_of(value)
                 found.setdefault(Shape(shape.dims, "f32"), {})[value] = None
         return [list(values) for values in found.values()]
 
     def places_of(self, value: mlir.Value) -> list[int]:
         """The places of a value of `groups` among the yielded values."""
-        return [
-            n for n, own in enumerate(self.yielded) if own == value and n not in self.updates and not self._stays(n)
-        ]
+        return [n for n, own in enumerate(self.yielded) if own == value and self._is_written(n)]
 
     @cached_property
     def buffered(self) -> list[int]:
         """The carries whose next value is kept elsewhere until the step ends, because the old value is still read."""
         return [number for number in range(self.num_carries) if self._is_buffered(number)]
 
-    def _stays(self, number: int) -> bool:
-        return number < self.num_carries and self.yielded[number] == self.arguments[number]
+    def _is_written(self, number: int) -> bool:
+        """Whether a loop over its elements writes a yielded value: it is not updated in place, nor a carry that stays."""
+        stays = number < self.num_carries and self.yielded[number] == self.arguments[number]
+        return number not in self.updates and not stays
 
     def _is_buffered(self, number: int) -> bool:
-        if number in self.updates or self._stays(number):
+        if not self._is_written(number):
             return False
         carry, own = self.arguments[number], self.yielded[number]
         if any(carry in tuple(op.operands)[1:] for op in self.updates.values()):
@@ -156,8 +157,7 @@ class StepPlan:
             yield value, is_same_place
             return
         for operand in op.operands:
-            keeps = opview.name_of(op) in POINTWISE and shape_of(operand).dims == shape_of(value).dims
-            yield from self._reads(operand, is_same_place and keeps)
+            yield from self._reads(operand, is_same_place and _reads_same_place(op, operand))
 
     def _roots(self) -> list[mlir.Value]:
         return [*self.stored, *(value for values in self.groups for value in values)]
@@ -172,8 +172,8 @@ class StepPlan:
             return 1
         total = 1
         for operand in op.operands:
-            keeps = opview.name_of(op) in POINTWISE and shape_of(operand).dims == shape_of(value).dims
-            total += 1 if operand in self.stored else self._count(operand, seen if keeps else set())
+            same = seen if _reads_same_place(op, operand) else set()
+            total += 1 if operand in self.stored else self._count(operand, same)
             if total > _MOST_VALUES:
                 break
         return total
@@ -211,11 +211,13 @@ class StepPlan:
         return sum(_known(shape_of(value).dims) for value in self._roots())
 
 
+def _reads_same_place(op: mlir.Operation, operand: mlir.Value) -> bool:
+    """Whether an element of an op's result is computed from the element of an operand at the same place only."""
+    return opview.name_of(op) in POINTWISE and shape_of(operand).dims == shape_of(op.results[0]).dims
+
+
 def _known(dims: Sequence[Dim]) -> int:
-    total = 1
-    for d in dims:
-        total *= d if type(d) is int else 1
-    return total
+    return math.prod(d for d in dims if type(d) is int)
 
 
 def packed_shape(matrix: Shape, rows: Dim, cpu: CpuModel) -> Shape:
@@ -228,8 +230,8 @@ def packed_shape(matrix: Shape, rows: Dim, cpu: CpuModel) -> Shape:
 
 def product_tile(cpu: CpuModel, rows: Dim) -> tuple[int, int]:
     """Return the rows and vectors of columns of a product whose sums fill the registers."""
-    many = min(rows, 8 if cpu.registers >= 32 else 4) if type(rows) is int else 4
-    return (1, 8) if many == 1 else (many, max(1, (24 if cpu.registers >= 32 else 12) // many))
+    many = min(rows, cpu.sums // 3) if type(rows) is int else 4
+    return (1, 8) if many == 1 else (many, cpu.sums // many)
 
 
 def is_update(op: mlir.Operation) -> bool:

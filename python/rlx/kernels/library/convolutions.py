@@ -108,8 +108,7 @@ class ConvolutionPlan:
         start = 0
         for width, count in zip((3, 4) if len(parts) > 1 else parts, parts, strict=True):
             if count:
-                sums = 24 if self.cpu.registers >= 32 else 12
-                result.append((width, min(sums // width, _MOST_AT_ONCE), start, start + count))
+                result.append((width, min(self.cpu.sums // width, _MOST_AT_ONCE), start, start + count))
                 start += count
         return result
 

@@ -34,8 +34,8 @@ def row_argmin(k: Kernel, x: Buffer, y: Buffer, *, axis: int, keep_dims: bool) -
 
 
 def _first_position(k: Kernel, x: Buffer, y: Buffer, kind: str) -> None:
-    rows, columns = x.rows().shape
     source, target = x.rows(), y.view(product(y.shape))
+    rows, columns = source.shape
     lanes, last = k.cpu.lanes(x.element), 2**31 - 1
     for i in k.parallel(rows, rows_per_workgroup(columns)):
         extreme = k.accumulator(kind, x.element)

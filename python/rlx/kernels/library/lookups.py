@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from rlx.ir.dims.dim import Dim
@@ -35,10 +36,7 @@ def _has_long_rows(case: KernelCase) -> bool:
 
 
 def _is_long(dims: Sequence[Dim], shape: Shape) -> bool:
-    size = 1
-    for d in dims:
-        size *= d if type(d) is int else 1
-    return size * shape.dtype.itemsize >= _LEAST_BYTES
+    return math.prod(d for d in dims if type(d) is int) * shape.dtype.itemsize >= _LEAST_BYTES
 
 
 @kernel("gather", name="gather_rows", takes=_takes_rows, pays=_has_long_rows)

@@ -28,7 +28,7 @@ Epilogue = Callable[[Value, Value, Lanes], Value]
 
 def _tile(cpu: CpuModel) -> tuple[int, int]:
     """The rows and vectors of columns whose sums fill the registers."""
-    return (8, 3) if cpu.registers >= 32 else (4, 3)
+    return cpu.sums // 3, 3
 
 
 def _is_product(case: KernelCase) -> bool:
