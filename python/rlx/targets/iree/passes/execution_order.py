@@ -15,7 +15,8 @@ from rlx.targets.iree.passes.base import RESHAPES, create, maker_of
 from rlx.targets.iree.passes.workgroups import digest
 
 _ON_DEVICE = ("linalg", "iree_linalg_ext", "tensor", "arith", "math", "complex", "flow", "affine", "index")
-_COMPUTED_ONCE = ("iree_linalg_ext.scatter", "iree_linalg_ext.sort", "util.optimization_barrier")
+KERNEL_CALL = "func.call"  # no other calls are left in a program that was lowered to linalg
+_COMPUTED_ONCE = (KERNEL_CALL, "iree_linalg_ext.scatter", "iree_linalg_ext.sort", "util.optimization_barrier")
 _BINDINGS = 16  # a kernel cannot have more than 32
 
 
@@ -133,7 +134,7 @@ def _is_computed(value: Any) -> bool:
 
 def _runs_on_host(op: Any) -> bool:
     """Whether an op runs on the host, and so separates groups of ops that IREE executes together."""
-    if op.name in ("util.global.load", "util.global.store", "func.return"):
+    if op.name in ("util.global.load", "util.global.store", "func.return", KERNEL_CALL):
         return False
     dialect = op.name.partition(".")[0]
     return _has_blocks(op) or op.name == "tensor.extract" or dialect not in _ON_DEVICE
@@ -152,6 +153,11 @@ def _is_one_dispatch(op: Any) -> bool:
         return any("reduction" in str(i) for i in op.attributes["iterator_types"])
     # A named op with two inputs is a contraction or a convolution.
     return op.name in _COMPUTED_ONCE or (op.name.startswith("linalg.") and len(op.operands) == 3)
+
+
+def makes_new_tensors(op: Any) -> bool:
+    """Whether the results of an op never share the memory of its operands."""
+    return op.name.startswith("linalg.") or op.name == KERNEL_CALL
 
 
 def position_in_block(op: Any, position: dict[Any, int]) -> int:

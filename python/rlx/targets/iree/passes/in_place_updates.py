@@ -18,7 +18,12 @@ from rlx.ir.op import opview
 from rlx.ir.op.signature import bodies
 from rlx.targets.iree.names import GETTER, SETTER, symbol_of
 from rlx.targets.iree.passes.base import IreePass, behind_barrier, create, elementwise, is_elementwise
-from rlx.targets.iree.passes.execution_order import ExecutionOrder, execute_in_order, position_in_block
+from rlx.targets.iree.passes.execution_order import (
+    ExecutionOrder,
+    execute_in_order,
+    makes_new_tensors,
+    position_in_block,
+)
 from rlx.targets.iree.passes.workgroups import needing, overwriting, overwritten
 
 
@@ -179,13 +184,7 @@ def _apart(kernels: list[_JoinedLoops], joined: Callable[[Sequence[Any]], _Joine
 
 def _readers(state: Any) -> Iterator[Any]:
     """Yield the keys of the ops that read a state, or a value that may share its memory."""
-    aliases = [state]
-    while aliases:
-        for use in aliases.pop().uses:
-            user = use.owner.operation
-            yield opview.key(user)
-            if not user.name.startswith("linalg."):  # linalg results are new tensors
-                aliases += user.results
+    return (opview.key(op) for op, _ in _uses(state))
 
 
 def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | None:
@@ -194,22 +193,29 @@ def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | N
     None if the value may be used under another name: stored, returned, carried by a loop or read by the kernel. The kernel is
     given by its results.
     """
-    last, aliases = -1, [value]
+    last = -1
+    for op, alias in _uses(value):
+        if opview.key(op) in kernel:
+            if alias == value:
+                continue
+            return None
+        if not makes_new_tensors(op) and (len(op.regions) or not len(op.results)):
+            return None
+        last = max(last, position_in_block(op, position))
+    return last
+
+
+def _uses(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the ops that read a value, or a value that may share its memory, each with the value that it reads."""
+    seen, aliases = {value}, [value]
     while aliases:
         alias = aliases.pop()
         for use in alias.uses:
-            user = op = use.owner.operation
-            if opview.key(op) in kernel:
-                if alias == value:
-                    continue
-                return None
-            last = max(last, position_in_block(op, position))
-            if user.name.startswith("linalg."):  # linalg results are new tensors
-                continue
-            if len(user.regions) or not len(user.results):
-                return None
-            aliases += user.results
-    return last
+            user = use.owner.operation
+            yield user, alias
+            if not makes_new_tensors(user):
+                aliases += (result for result in user.results if result not in seen)
+                seen.update(user.results)
 
 
 def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
