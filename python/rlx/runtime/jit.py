@@ -25,6 +25,7 @@ from rlx.ir.shape import Shape
 from rlx.runtime.device import Device
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
+from rlx.runtime.tier import check_tier
 from rlx.runtime.traced_function import CallArguments, Trace, TracedFunction, Variant, kind_name, paths_of
 from rlx.runtime.tracing import static_names
 from rlx.support.errors import Error
@@ -75,11 +76,14 @@ class Jit(TracedFunction):
         device: Any = Device.CPU,
         threads: int | None = None,
         options: CompileOptions | None = None,
+        tier: str = "best",
     ):
         super().__init__(function, None, options)
+        check_tier(tier)
+        self._tier = tier
         self._static = static_names(static, self._signature, self._what)
         self._session = Session(device, threads=threads)
-        self._init_arguments = (function, tuple(self._static), device, threads, self._options)
+        self._init_arguments = (function, tuple(self._static), device, threads, self._options, tier)
         self._unsupported = frozenset(getattr(self._session.target, "unsupported_dtypes", ()))
 
     def _is_static(self, name: str) -> bool:
@@ -230,6 +234,7 @@ def jit(
     static: str | Iterable[str] = (),
     device: Any = Device.CPU,
     threads: int | None = None,
+    tier: str = "best",
     **options: Unpack[CompileKeywords],
 ) -> Any:
     """Compile a Python function of arrays when it is called, once for each signature of its arguments.
@@ -243,6 +248,7 @@ def jit(
         static: Names of arguments that are not traced. They must be hashable; the function is traced for each value.
         device: As in `rlx.Session`.
         threads: As in `rlx.Session`.
+        tier: As in `Session.compile`: `"auto"` returns the first result sooner.
         options: As in `Session.compile`, by name.
 
     Returns:
@@ -250,5 +256,5 @@ def jit(
     """
     chosen = CompileOptions(**options)
     if function is None:
-        return functools.partial(jit, static=static, device=device, threads=threads, **options)
-    return Jit(function, static, device, threads, chosen)
+        return functools.partial(jit, static=static, device=device, threads=threads, tier=tier, **options)
+    return Jit(function, static, device, threads, chosen, tier)

@@ -14,6 +14,7 @@ from rlx.runtime.arguments import check_flags, unknown_name, unset_params
 from rlx.runtime.device_array import DeviceArray
 from rlx.runtime.entry_point import CompiledFunction, EntryPoint, PaddedCall, UnknownEntryPointError, lasting_arrays
 from rlx.runtime.program_file import archive_of, entries_of
+from rlx.runtime.program_tier import ProgramTier
 from rlx.runtime.program_values import ProgramValues
 from rlx.runtime.shared_data import SharedData
 from rlx.support.errors import Error
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from rlx.report.tuning import TuningReport
 
 
-class Program(ProgramValues, Mapping[str, "Program"]):
+class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
     """Compiled code with its weights and states. Created by `Session.compile` and `rlx.load`.
 
     A program has one entry point or several. With one, `run` and the other methods apply to it. With several, the
@@ -75,14 +76,17 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         entry = next(iter(entries.values())) if len(entries) == 1 else None
         self._entry, self._function = entry, entry.function if entry is not None else None
         self._functions = [function for each in entries.values() for function in each.functions.values()]
-        self._parts = {name: self._part(part) for name, part in entries.items() if name is not None}
+        parts, sized = (vars(self).get(name, {}) for name in ("_parts", "_sized"))
+        self._parts: dict[str, Program] = {
+            name: self._part(part, parts.get(name)) for name, part in entries.items() if name is not None
+        }
         self._sized: dict[Sizes, Program] = {}
         if entry is not None and entry.buckets is not None:
-            self._sized = {sizes: self._part(EntryPoint.of(f)) for sizes, f in entry.functions.items()}
+            self._sized = {s: self._part(EntryPoint.of(f), sized.get(s)) for s, f in entry.functions.items()}
 
-    def _part(self, entry: EntryPoint) -> Program:
-        """Return a program with one entry point, which shares the data of this one."""
-        part = Program.__new__(Program)
+    def _part(self, entry: EntryPoint, part: Program | None) -> Program:
+        """Return a program with one entry point, which shares the data of this one: a given program or a new one."""
+        part = Program.__new__(Program) if part is None else part
         part._set({None: entry}, self._data)
         return part
 
@@ -132,11 +136,12 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         return self._entry
 
     def _one_function(self, what: str) -> CompiledFunction:
-        """Return the only compiled function.
+        """Return the only compiled function, the optimised one.
 
         Raises:
-            Error: There are several entry points or buckets.
+            Error: There are several entry points or buckets, or the optimised function cannot be compiled.
         """
+        self.wait_for_best()
         buckets = self._one(what).buckets
         if self._function is None:
             assert buckets is not None
@@ -222,7 +227,7 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         if data.order is not None:
             data.order.settle()
         if function not in data.ready:  # an error of loading comes before inputs are donated
-            holding(data.lock, data.load, function)
+            function = self._loaded(function)
         arrays = function.inputs.arrays(inputs)
         # `holding`, inlined to save the time of the call
         with data.lock: return data.ready[function](arrays) if function in data.ready else data.call(function, arrays)  # noqa: E701  # fmt: skip
@@ -362,6 +367,8 @@ class Program(ProgramValues, Mapping[str, "Program"]):
         """
         if wrong := [type(other).__name__ for other in others if not isinstance(other, Program)]:
             raise Error(f"expected a compiled program, got {wrong[0]:.200}", hint="take what Session.compile gives")
+        for program in (self, *others):
+            program.wait_for_best()
         archive = archive_of(self._entries, [other._entries for other in others])
         check_flags(params=params)
         weights = None
@@ -378,6 +385,7 @@ class Program(ProgramValues, Mapping[str, "Program"]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the artifacts, with weights and current states, as a separate program."""
+        self.wait_for_best()
         threads = {name: next(iter(entry.functions.values())).threads for name, entry in self._entries.items()}
         return Program._restored, (archive_of(self._entries).to_bytes(), threads, *self._values(), self.tuning)
 

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import partial
 from numbers import Real
 from typing import Any, NoReturn, Unpack
 
 from rlx.ir.calls import Answered
-from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
-from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
+from rlx.runtime.build import Build
 from rlx.runtime.device import Device
-from rlx.runtime.entry_point import CompiledFunction, EntryPoint
 from rlx.runtime.program import Program
-from rlx.runtime.together import Compile, compiled_together
+from rlx.runtime.tier import check_tier, first_entries, improve
 from rlx.runtime.tuning import Request, check_seconds, tune_program
 from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.options import takes_options
-from rlx.targets.artifacts.buckets import Buckets
-from rlx.targets.artifacts.signature import Signature
 from rlx.targets.cache import DiskCache
-from rlx.targets.compilation import Compilation
 from rlx.targets.options import CompileKeywords, CompileOptions
 from rlx.targets.registry import target_of
-from rlx.targets.stages import graph_of, prepare_graph
+from rlx.targets.stages import graph_of
 from rlx.weights import Weights, open_parameters
 
 
@@ -80,6 +73,7 @@ class Session(Answered):
         timeout: float | None = None,
         tune: float | None = None,
         tune_inputs: Mapping[str, Any] | None = None,
+        tier: str = "best",
         **options: Unpack[CompileKeywords],
     ) -> Program:
         """Compile a graph, or several into entry points that share parameters and states. Graphs are not changed.
@@ -96,6 +90,9 @@ class Session(Answered):
             tune: Seconds in which to look for what is the fastest here (docs/performance.md); the cache keeps it, and
                 `Program.tuning` is the report.
             tune_inputs: Inputs and states for the measurement, by name. Other inputs are random, with 64 for a symbol.
+            tier: `"best"` waits for the optimised program. `"auto"` returns a program that is ready sooner, if the target has
+                one (the CPU has XLA's). The optimised program replaces it between two runs, with its states, when it has been
+                compiled in the background: see `Program.wait_for_best`. Their results may differ by rounding.
             options: The options of `CompileOptions`, by name.
 
         Raises:
@@ -103,52 +100,25 @@ class Session(Answered):
             Error: An option is unknown, or a parameter does not fit.
         """
         several = isinstance(graph, Mapping) and not isinstance(graph, Program)
-        _check_options(timeout, buckets, tune if tune is not None else tune_inputs, several)
+        tuning = tune if tune is not None else tune_inputs
+        _check_options(timeout, buckets, tuning, several)
+        check_tier(tier, tuning)
         chosen, disk = CompileOptions(**options), _cache(cache)
-        build = partial(self._entry_point, cache=disk, timeout=timeout)
-        if several:
-            return compiled_together(graph, chosen, params, cast, build)
-        graph = graph_of(graph, "compile")
-        if tune is not None or tune_inputs is not None:
+        graph = graph if several else graph_of(graph, "compile")
+        if tuning is not None:
             seconds = _check_tuning(tune, tune_inputs, buckets)
             params = _converted(graph, params) if cast else params
             return tune_program(Request(self, graph, chosen, params, tune_inputs, disk, timeout), seconds)
-        if buckets:
-            entry, source = self._bucketed(prepare_graph(graph, chosen), buckets, chosen.prepared, build)
-        else:
-            entry, source = build(graph, chosen)
-        program = Program({None: entry})
-        if source.weights:
-            program.set_params(source.weights)
+        build = Build(graph, self.target, chosen, buckets, disk, timeout, self.threads)
+        entries, weights, best = (*build.entries(), None) if tier == "best" else first_entries(build)
+        program = Program(entries)
+        if weights:
+            program.set_params(weights)
         if params is not None:
             program.set_params(params, cast=cast)
+        if best is not None:
+            improve(program, best)
         return program
-
-    def _entry_point(
-        self, graph: Graph, options: CompileOptions, cache: DiskCache | None, timeout: float | None
-    ) -> tuple[EntryPoint, Graph]:
-        """Return the compiled graph, and the graph with its sizes bound."""
-        compilation = Compilation(graph, self.target, options)
-        with waiting(f"compiling {graph.name} for {self.target.name}"):
-            artifact = compilation.artifact(cache=cache, timeout=timeout)
-        function = CompiledFunction(artifact, threads=self.threads, compilation=compilation, cache=cache)
-        return EntryPoint.of(function), compilation.prepared
-
-    def _bucketed(
-        self, source: Graph, sizes: Mapping[str, Iterable[int]], options: CompileOptions, build: Compile
-    ) -> tuple[EntryPoint, Graph]:
-        """Return a prepared graph, compiled for each combination of sizes, and the graph.
-
-        Raises:
-            Error: The buckets are wrong, or too many. Nothing has been compiled.
-        """
-        signature = Signature.of(source)
-        buckets = Buckets.of(sizes, signature)
-        functions = {}
-        for each in buckets.combinations:
-            entry, _ = build(source, replace(options, bind=buckets.named(each)))
-            functions[each] = entry.functions[()]
-        return EntryPoint(signature, functions, buckets), source
 
 
 def _check_timeout(timeout: float | None) -> None:

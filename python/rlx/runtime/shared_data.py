@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from rlx.targets.artifacts.signature import shared_arguments
 from rlx.targets.contract import calling, check_results
 from rlx.targets.protocol import CachingRuntime, LoadedProgram
 from rlx.targets.registry import backend_of, runtime_of
+
+if TYPE_CHECKING:
+    from rlx.runtime.tier import Improvement
 
 Call = Callable[[list[np.ndarray]], list[np.ndarray]]
 
@@ -42,6 +45,7 @@ class SharedData:
     Attributes:
         lock: Serialises calls and changes.
         order: The order of the calls of `run_async`, once there is one.
+        improvement: The compilation of the optimised program, if the program was compiled with `tier="auto"`.
         params: The parameters, by name.
         states: The states, with their values.
         content: The weights, and the loaded functions.
@@ -52,11 +56,14 @@ class SharedData:
     def __init__(self, entries: Mapping[str | None, EntryPoint]):
         self.lock = make_lock()
         self.order: Order | None = None
+        self.improvement: Improvement | None = None
         together = shared_arguments({name or "": entry.signature.arguments for name, entry in entries.items()})
         self.params: dict[str, Argument] = {name: a for name, a in together.items() if a.kind == "param"}
         self.states = States({name: a for name, a in together.items() if a.kind == "state"})
         self.content = Content()
         self.ready: Mapping[CompiledFunction, Call] = {}
+        # Functions that were replaced, with those that replaced them. Pending calls may still be of the former.
+        self._successors: Mapping[CompiledFunction, CompiledFunction] = {}
 
     def settle(self) -> None:
         """Wait for the calls of `run_async`, without the lock."""
@@ -118,17 +125,44 @@ class SharedData:
         if function in content.programs:
             return content.programs[function]
         self.check_weights(function)
-        weights = {name: content.weights[name] for name in function.params}
+        program = self.loaded(function, content.weights)
+        self.content = replace(content, programs={**content.programs, function: program})
+        self.states.adopt(program, function.states)
+        return program
+
+    def loaded(self, function: CompiledFunction, weights: Mapping[str, np.ndarray]) -> LoadedProgram:
+        """Return a function, newly loaded with weights. Does not require the lock.
+
+        Raises:
+            ExecutionError: The device is not available.
+        """
+        own = {name: weights[name] for name in function.params}
         target = function.artifact.target
         with calling(backend_of(target), "load", ExecutionError):
             runtime, (artifact, threads) = runtime_of(target), (function.artifact, function.threads)
             if isinstance(runtime, CachingRuntime):
-                program = runtime.load_cached(artifact, weights, threads, function.cache)
-            else:
-                program = runtime.load(artifact, weights, threads)
-        self.content = replace(content, programs={**content.programs, function: program})
-        self.states.adopt(program, function.states)
-        return program
+                return runtime.load_cached(artifact, own, threads, function.cache)
+            return runtime.load(artifact, own, threads)
+
+    def replace(
+        self,
+        functions: Mapping[CompiledFunction, CompiledFunction],
+        programs: Mapping[CompiledFunction, LoadedProgram],
+    ) -> None:
+        """Replace functions by others with the same arguments and results.
+
+        Args:
+            functions: The new functions, by the old ones.
+            programs: Those of the new ones that are loaded, with the current weights.
+        """
+        before = self.content
+        self.ready = {f: call for f, call in self.ready.items() if f not in functions}
+        self.states.leave([program for f, program in before.programs.items() if f in functions])
+        staying = {f: program for f, program in before.programs.items() if f not in functions}
+        self.content = replace(before, programs={**staying, **programs})
+        self._successors = {**self._successors, **functions}
+        for function, program in programs.items():
+            self.states.adopt(program, function.states)
 
     def call(self, function: CompiledFunction, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """Call a function. Its results are checked if it is not ready; later calls save this time.
@@ -136,6 +170,7 @@ class SharedData:
         Raises:
             Error: It cannot be loaded, or its results are not valid.
         """
+        function = self._successors.get(function, function)
         if function in self.ready:
             return self.ready[function](arrays)
         program, backend = self._current(function), backend_of(function.artifact.target)

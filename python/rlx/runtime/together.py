@@ -12,7 +12,6 @@ from rlx.ir.checks import check_name
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
 from rlx.runtime.entry_point import EntryPoint
-from rlx.runtime.program import Program
 from rlx.support.errors import Error
 from rlx.targets.artifacts.archive import MOST_ENTRIES
 from rlx.targets.artifacts.signature import shared_arguments
@@ -24,15 +23,13 @@ Compile = Callable[[Graph, CompileOptions], tuple[EntryPoint, Graph]]
 
 
 def compiled_together(
-    graphs: Mapping[str, Any], options: CompileOptions, params: Any, cast: bool, compile: Compile
-) -> Program:
-    """Return a program with entry points for some graphs.
+    graphs: Mapping[str, Any], options: CompileOptions, compile: Compile
+) -> tuple[dict[str | None, EntryPoint], dict[str, Any]]:
+    """Return entry points for some graphs, and the weights that came with them.
 
     Args:
         graphs: A `Graph` or `GraphModule` for each entry point.
         options: The options; the sizes in `bind` are for all graphs that have these symbols.
-        params: Weights of the user, as for `Session.compile`.
-        cast: Whether they are converted.
         compile: The function that compiles one graph.
 
     Raises:
@@ -47,16 +44,11 @@ def compiled_together(
     shared_arguments(bound)  # checked before any slow step
     _check_weights(given)
     made = {name: compile(graph, replace(options, bind=sizes[name])) for name, graph in given.items()}
-    program = Program({name: entry for name, (entry, _) in made.items()})
-    known = {a.name for a in program.params}
+    known = {a.name for entry, _ in made.values() for a in entry.signature.of_kind("param")}
     came: dict[str, Any] = {}
     for _, source in made.values():
         came = {**{name: value for name, value in source.weights.items() if name in known}, **came}
-    if came:
-        program.set_params(came)
-    if params is not None:
-        program.set_params(params, cast=cast)
-    return program
+    return {name: entry for name, (entry, _) in made.items()}, came
 
 
 def _checked(graphs: Mapping[str, Any]) -> dict[str, Graph]:

@@ -101,6 +101,7 @@ class TracedFunction(Answered, ABC):
         functools.update_wrapper(self, function)
         self.__name__: str = name_of(function)
         self._function = function
+        self._tier = "best"
         self._what = f"{self.noun} '{self.__name__}'"
         self._session = session
         self._options = options or CompileOptions()
@@ -213,7 +214,9 @@ class TracedFunction(Answered, ABC):
     def _compile(self, variant: Variant, arguments: CallArguments, static: Mapping[str, Any]) -> Program:
         if variant.program is None:
             trace = self._trace(variant, arguments, static)
-            variant.program = (self._session or Session()).compile(trace.graph, **self._options.keywords())
+            variant.program = (self._session or Session()).compile(
+                trace.graph, tier=self._tier, **self._options.keywords()
+            )
         return variant.program
 
     # --- tracing ----------------------------------------------------------------------------------

@@ -203,6 +203,16 @@ class Compilation(Answered):
 
     # --- the artifact -----------------------------------------------------------------------------
 
+    def is_cached(self, cache: DiskCache | None) -> bool:
+        """Whether a cache has the compiled program. `artifact` then reads it.
+
+        Raises:
+            Error: As for `prepare_graph`.
+        """
+        if self._artifact is None and cache is not None and not self._observers:
+            self._artifact = self._read(cache, self.key())
+        return self._artifact is not None
+
     def artifact(self, *, cache: DiskCache | None = None, timeout: float | None = None) -> Artifact:
         """Compile the graph for the target. The first call does the work.
 
@@ -222,11 +232,9 @@ class Compilation(Answered):
         if disk is not None:
             with timed(self.phases, "key"):
                 key = self.key()
-                artifact = None if key is None else cached_artifact(disk, key, self.prepared)
-            if artifact is not None and not self._observers:
-                self.phases["cached"] = 1.0
-                self._cached_key = key
-                return with_locations(artifact, self.prepared, lambda: self.lir)
+                artifact = None if self._observers else self._read(disk, key)
+            if artifact is not None:
+                return artifact
         with calling(self.backend, "compile_program"):
             compiled = self.compiler.compile_program(self, timeout)
         check_compiled(self.backend, compiled)
@@ -238,6 +246,15 @@ class Compilation(Answered):
         if disk is not None and key is not None and compiled.lasting:
             disk.put(key, artifact.to_bytes())
         return artifact
+
+    def _read(self, disk: DiskCache, key: str | None) -> Artifact | None:
+        """The program of a cache; None if it is not there."""
+        artifact = None if key is None else cached_artifact(disk, key, self.prepared)
+        if artifact is None:
+            return None
+        self.phases["cached"] = 1.0
+        self._cached_key = key
+        return with_locations(artifact, self.prepared, lambda: self.lir)
 
     def check_unchanged(self) -> None:
         """Check that stages computed from now on still belong to the compiled program.

@@ -75,6 +75,16 @@ class Target(Protocol):
         ...
 
 
+@runtime_checkable
+class Substituted(Protocol):
+    """A target that names another one, whose program is used while its own is being compiled. Most targets name none."""
+
+    @property
+    def quick(self) -> tuple[str, Sequence[str]] | None:
+        """The name of a target of this machine whose compiler is fast, and flags for it. Results differ only by rounding."""
+        ...
+
+
 @dataclass(frozen=True)
 class Compiled:
     """The result of compiling a graph.

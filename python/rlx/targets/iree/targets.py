@@ -108,6 +108,7 @@ class Target:
         has_byte_products: Whether the CPU has instructions for sums of products of unsigned by signed bytes, and IREE uses
             them.
         kernel_cpu: The CPU that kernels are emitted for; empty if it is unknown, or if the target is not a CPU.
+        quick: See `targets.protocol.Substituted`.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Target:
     costs: Costs | None = None
     has_byte_products: bool = False
     kernel_cpu: str = ""
+    quick: tuple[str, tuple[str, ...]] | None = None
 
     @property
     def supports_f64(self) -> bool:
@@ -243,6 +245,7 @@ _FAMILIES = {
             sums_in_order=True,
             fusions=(*_FUSIONS, *_WEIGHED),
             costs=Costs(flops=1.2e11, bytes=3.5e10, kernel_s=1.4e-7),
+            quick=("xla", ("--xla_backend_optimization_level=0",)),
             notes=(
                 "f64 sin, cos, tan, atan and tanh do not link: expand them first",
                 "f16 max and softmax do not link on x86: compute them in f32",
@@ -382,6 +385,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         emulated=emulated_operations(chosen, extra_flags) if name == "cpu" else base.emulated,
         kernel_cpu=kernel_cpu(chosen, extra_flags) if name == "cpu" else "",
         has_byte_products=name == "cpu" and has_byte_products(chosen, extra_flags),
+        quick=base.quick if chosen == family.default_arch else None,
     )
 
 

@@ -1,0 +1,200 @@
+"""`tier="auto"`: a program that compiles quickly, which the optimised program replaces when it is ready."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rlx.ir.graph.graph import Graph
+from rlx.runtime.build import Build, NotCachedError
+from rlx.runtime.entry_point import EntryPoint
+from rlx.support.errors import Error
+from rlx.support.short import short_repr
+from rlx.targets.protocol import Substituted
+from rlx.targets.registry import target_of
+from rlx.targets.stages import graph_of
+
+if TYPE_CHECKING:
+    from rlx.runtime.program import Program
+
+TIERS = ("auto", "best")
+
+# The optimised program is compiled after the first run of the quick one, which it would slow down, or after this time.
+_DELAY_S = 2.0
+_POLL_S = 0.02
+_EXIT_S = 10.0  # the longest wait for a thread when Python exits
+
+_log = logging.getLogger("rlx")
+Entries = Mapping[str | None, EntryPoint]
+
+
+def check_tier(tier: Any, tuning: Any = None) -> None:
+    """Check the option `tier`.
+
+    Raises:
+        Error: It is unknown, or does not go with tuning.
+    """
+    if not isinstance(tier, str) or tier not in TIERS:
+        raise Error(f"tier={short_repr(tier)} is not one of {', '.join(map(repr, TIERS))}")
+    if tier == "auto" and tuning is not None:
+        raise Error("tune goes with tier='best': it measures optimised programs")
+
+
+def first_entries(build: Build) -> tuple[Entries, Mapping[str, Any], Build | None]:
+    """Return entry points that are ready soon, the weights that came with the graphs, and the build that is to replace them.
+
+    The last is None if these entry points are optimised: they were in the cache, or the target has no quick substitute, or
+    that cannot express the graph.
+
+    Raises:
+        CompileError: A graph cannot be expressed or compiled for the target.
+        Error: As for `Build.entries`.
+    """
+    substitute = build.target.quick if isinstance(build.target, Substituted) else None
+    if substitute is None:
+        return *build.entries(), None
+    if build.cache is not None:
+        try:
+            return *replace(build, only_cached=True).entries(), None
+        except NotCachedError:
+            pass
+    name, flags = substitute
+    try:
+        options = replace(build.options, kernels="auto", dispatch=None)
+        quick = replace(build, target=target_of(name, None, flags), options=options, threads=None)
+        entries, weights = quick.entries()
+    except Error as problem:
+        _log.info("the optimised program is compiled at once, because %s cannot take the graph: %s", name, problem)
+        return *build.entries(), None
+    return entries, weights, replace(build, graph=_copy(build.graph))
+
+
+def _copy(graph: Graph | Mapping[str, Any]) -> Graph | dict[str, Graph]:
+    """Return graphs that the user cannot change."""
+    if isinstance(graph, Mapping):
+        return {name: graph_of(g, "compile").clone() for name, g in graph.items()}
+    return graph.clone()
+
+
+def improve(program: Program, build: Build) -> None:
+    """Let an optimised program replace the code of a program when it is ready."""
+    program._data.improvement = Improvement(program, build)
+    program._data.improvement.start()
+
+
+class Improvement:
+    """The compilation of an optimised program in a separate thread, and its result.
+
+    Args:
+        program: The program that is to be improved.
+        build: Compiles the optimised program.
+    """
+
+    def __init__(self, program: Program, build: Build):
+        self._program, self._build = program, build
+        self._ended, self._awaited = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        # The number of a thread may be that of another one as soon as it has ended.
+        self._leaving = threading.Lock()
+        self._thread_id: int | None = None
+        self._is_stopped = False
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="rlx-tier", daemon=True)
+        _running.add(self)
+        self._thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the optimised program is in use."""
+        return self._ended.is_set() and self._error is None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the thread is in the parent of this process, which was forked. The next `wait` does its work."""
+        return self._thread is None
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the optimised program.
+
+        Raises:
+            CompileError: It cannot be compiled.
+            Error: It is not ready after that time, or it cannot be loaded.
+        """
+        self._awaited.set()
+        if self.is_lost and not self._ended.is_set():
+            self._run()
+        if not self._ended.wait(timeout):
+            raise Error(f"the optimised program is not ready after {timeout:g} s")
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        self._thread_id = threading.get_ident()
+        try:
+            try:
+                self._wait_for_first_run()
+                entries, _ = self._build.entries()
+                self._program._improve(entries)
+            finally:
+                with self._leaving:
+                    self._thread_id = None
+        except Exception as problem:
+            self._error = problem
+            if not self._is_stopped:  # the bindings of MLIR replace exceptions
+                _log.warning("a program stays as it was first compiled, because the optimised one failed: %s", problem)
+        except BaseException as exit:
+            self._error = exit
+        finally:
+            self._ended.set()
+            _running.discard(self)
+
+    def _wait_for_first_run(self) -> None:
+        end = time.monotonic() + _DELAY_S
+        while not self._program._data.ready and not self._awaited.wait(_POLL_S) and time.monotonic() < end:
+            pass
+
+    def stop(self) -> None:
+        """Interrupt the thread, and wait until it has ended. All of RLX can be interrupted at any step."""
+        thread = self._thread
+        if thread is None:
+            return
+        self._is_stopped = True
+        with self._leaving:
+            if self._thread_id is not None:
+                number, kind = ctypes.c_ulong(self._thread_id), ctypes.py_object(SystemExit)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, kind)
+        thread.join(_EXIT_S)
+
+    def leave_to_child(self) -> None:
+        """Take over in a forked process, where the thread does not exist, and perhaps neither the quick program's."""
+        self._thread, self._ended, self._awaited = None, threading.Event(), threading.Event()
+        self._program._data.ready = {}
+
+
+_running: set[Improvement] = set()
+
+
+def _stop_all() -> None:
+    for improvement in list(_running):
+        improvement.stop()
+
+
+def _after_fork_in_child() -> None:
+    for improvement in list(_running):
+        improvement.leave_to_child()
+
+
+# Handlers of `atexit` may run later than the one that ends the compiler's processes.
+getattr(threading, "_register_atexit", atexit.register)(_stop_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
