@@ -17,6 +17,7 @@ from tests.kernels.loop_samples import scans, whiles
 # Columns: fewer than a vector, one, several steps of an unrolled loop, and one more or less.
 COLUMNS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 131, 300)
 _FLOATS = ("f32",)
+_PRODUCTS = ("f32", "bf16")
 _FOUR_BYTES = ("f32", "i32", "u32")
 
 
@@ -72,14 +73,14 @@ def _products(kind: str) -> Iterator[OpSample]:
         # A sum of thousands of terms in order has the errors of as many roundings.
         tolerance = 1.0 if inner < 1000 else 40.0
         if kind == "matmul":
-            yield sample(x, w, dtypes=_FLOATS, tolerance=tolerance)
-            yield sample(x, (inner, 1), dtypes=_FLOATS, tolerance=tolerance)
+            yield sample(x, w, dtypes=_PRODUCTS, tolerance=tolerance)
+            yield sample(x, (inner, 1), dtypes=_PRODUCTS, tolerance=tolerance)
         elif kind == "act":
             for activation in (None, "gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh"):
-                yield sample(x, w, row, dtypes=_FLOATS, tolerance=tolerance, activation=activation)
+                yield sample(x, w, row, dtypes=_PRODUCTS, tolerance=tolerance, activation=activation)
         else:
-            yield sample(x, w, result, None, dtypes=_FLOATS, tolerance=tolerance)
-            yield sample(x, w, result, row, dtypes=_FLOATS, tolerance=tolerance)
+            yield sample(x, w, result, None, dtypes=_PRODUCTS, tolerance=tolerance)
+            yield sample(x, w, result, row, dtypes=_PRODUCTS, tolerance=tolerance)
 
 
 def _attentions() -> Iterator[OpSample]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from rlx.ir.dtype import DType
-from rlx.kernels.elements import Element, Number, element_of
+from rlx.kernels.elements import STORED, Element, Number, element_of
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
 from rlx.kernels.values import Value, index_data, like, size_of
@@ -88,9 +88,10 @@ class Buffer:
         array: Any = None,
         access: Access | None = None,
     ):
-        self.machine, self.element, self.shape = machine, element_of(element), tuple(shape)
+        is_stored = element.name in STORED
+        self.machine, self.element, self.shape = machine, element if is_stored else element_of(element), tuple(shape)
         self._memory, self._scope, self.access = memory, machine.scope, access or Access()
-        if array is None and memory is not None:
+        if array is None and memory is not None and not is_stored:
             array = machine.view(memory, [s if isinstance(s, int) else s.data for s in shape], element)
         self._array = array
 
@@ -142,6 +143,7 @@ class Buffer:
         return self.view(product(self.shape[:-1]), self.shape[-1])
 
     def __getitem__(self, position: Position | tuple[Position, ...]) -> Value:
+        self._check_element()
         indices, lanes = self._indices(position)
         mask = lanes.mask.data if lanes is not None and lanes.mask is not None else None
         count = lanes.count if lanes is not None else None
@@ -150,6 +152,7 @@ class Buffer:
         return Value(self.machine, data, self.element, count)
 
     def __setitem__(self, position: Position | tuple[Position, ...], value: Value | Number) -> None:
+        self._check_element()
         indices, lanes = self._indices(position)
         count = lanes.count if lanes is not None else None
         stored = self._stored(value, count)
@@ -161,6 +164,11 @@ class Buffer:
         self.machine.note_access()
         self.access.is_written = True
         self.machine.store(self._checked_array(), indices, stored.data, count, mask)
+
+    def _check_element(self) -> None:
+        if self.element.name in STORED:
+            hint = "takes=lambda case: case.are_all('f32') leaves it to the op's lowering; x.bits(rlx.u16) has its bits"
+            raise kernel_error(f"kernels do not compute with {self.element.name}", hint)
 
     def _stored(self, value: Value | Number, count: int | None) -> Value:
         model = Value(self.machine, None, self.element, count)

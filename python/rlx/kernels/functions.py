@@ -9,8 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from rlx.ir.dtype import i32
+from rlx.ir.dtype import f32, i32, u16, u32
 from rlx.kernels.values import Value, like, where
+
+
+def of_bf16(bits: Value) -> Value:
+    """The f32 values of bf16 numbers that are given by their bits, as u16."""
+    return (bits.to(u32) << 16).bits(f32)
+
+
+def to_bf16(x: Value) -> Value:
+    """The bits, as u16, of the bf16 numbers nearest to f32 values; ties to even."""
+    bits = x.bits(u32)
+    # Half a unit of the upper bits, or slightly less if they are even, carries into them. A NaN would carry into the sign.
+    rounded = (bits + (((bits >> 16) & 1) + 0x7FFF)) >> 16
+    return where(x == x, rounded, 0x7FC0).to(u16)
+
 
 _LOG2_E = 1.4426950408889634
 # log(2) in two parts: the product of the first one with an integer of up to 9 bits is exact.

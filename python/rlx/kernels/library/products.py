@@ -7,12 +7,13 @@ memory, where they are contiguous, and goes over the rows of the first matrix, s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from rlx.ir.dtype import f32
+from rlx.ir.dtype import bf16, f32, u16
 from rlx.ir.shape import Shape
-from rlx.kernels.buffer import Buffer, Lanes
+from rlx.kernels.buffer import Buffer, Lanes, Position, Size
 from rlx.kernels.cpu_model import CpuModel
-from rlx.kernels.functions import ACTIVATIONS
+from rlx.kernels.functions import ACTIVATIONS, of_bf16, to_bf16
 from rlx.kernels.kernel import UNROLLED, Kernel, joined_in_pairs
 from rlx.kernels.library.rows import rows_per_workgroup
 from rlx.kernels.registry import KernelCase, kernel
@@ -26,20 +27,47 @@ _SHORTEST_COLUMN, _ROWS_OF_COLUMN = 64, 4  # whose product with a matrix pays, a
 Epilogue = Callable[[Value, Value, Lanes], Value]
 
 
+@dataclass(frozen=True)
+class _Halves:
+    """A buffer of bf16, read and written as f32."""
+
+    bits: Buffer
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return self.bits.shape
+
+    def __getitem__(self, place: Position | tuple[Position, ...]) -> Value:
+        return of_bf16(self.bits[place])
+
+    def __setitem__(self, place: Position | tuple[Position, ...], value: Value) -> None:
+        self.bits[place] = to_bf16(value)
+
+
+_Floats = Buffer | _Halves
+
+
+def _floats(buffer: Buffer) -> _Floats:
+    """The elements of a buffer of f32 or bf16, as f32."""
+    return _Halves(buffer.bits(u16)) if buffer.element is bf16 else buffer
+
+
 def _tile(cpu: CpuModel) -> tuple[int, int]:
     """The rows and vectors of columns whose sums fill the registers."""
     return cpu.sums // 3, 3
 
 
 def _is_product(case: KernelCase) -> bool:
-    """Whether a tensor of f32 is multiplied with a matrix of known size."""
+    """Whether a tensor of f32 or bf16 is multiplied with a matrix of the same dtype and of known size."""
     x, w = case.tensors[:2]
-    sizes = w.dims
-    return case.are_all("f32") and x.rank >= 2 and w.rank == 2 and all(isinstance(d, int) and d > 0 for d in sizes)
+    has_matrix = x.rank >= 2 and w.rank == 2 and all(isinstance(d, int) and d > 0 for d in w.dims)
+    return has_matrix and (case.are_all("f32") or case.are_all("bf16"))
 
 
-def _has_rows(case: KernelCase) -> bool:
-    """Whether there are enough rows to pay for the copies of the second matrix."""
+def _pays(case: KernelCase) -> bool:
+    """Whether there are enough rows to pay for the copies of the second matrix. IREE's products of bf16 are slow for any."""
+    if case.are_all("bf16"):
+        return True
     rows = case.tensors[0].dims[:-1]
     count = 1
     for d in rows:
@@ -49,10 +77,17 @@ def _has_rows(case: KernelCase) -> bool:
     return count >= _FEWEST_ROWS
 
 
-@kernel("matmul", takes=_is_product, pays=_has_rows)
-def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
+def _partial_sums(case: KernelCase) -> list[Shape]:
+    """The tensor of the sums of some terms of a product whose result is less exact."""
+    result, inner = case.results[0], case.tensors[1].dims[0]
+    is_exact = result.dtype is f32 or (isinstance(inner, int) and inner <= _depth(case.cpu))
+    return [] if is_exact else [Shape(result.dims, f32)]
+
+
+@kernel("matmul", takes=_is_product, pays=_pays, workspace=_partial_sums)
+def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *sums: Buffer) -> None:
     """The product of the rows of a tensor with a matrix."""
-    _product(k, x.rows(), w, y.rows(), lambda total, row, columns: total)
+    _product(k, x.rows(), w, y.rows(), lambda total, i, columns: total, sums)
 
 
 def _is_matvec(case: KernelCase) -> bool:
@@ -69,7 +104,7 @@ def _is_long(case: KernelCase) -> bool:
 def matvec(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     """The products of the rows of a tensor with a column."""
     inner = w.shape[0]
-    matrix, column, result = x.rows(), w.view(1, inner), y.rows()
+    matrix, column, result = _floats(x.rows()), _floats(w.view(1, inner)), _floats(y.rows())
     rows = matrix.shape[0]
     chunk = max(1, rows_per_workgroup(inner) // _ROWS_OF_COLUMN)
     # Several rows at once read the column once, and more memory at a time.
@@ -82,7 +117,7 @@ def matvec(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
                 _dot(k, (matrix, column, result), [i])
 
 
-def _dot(k: Kernel, buffers: tuple[Buffer, Buffer, Buffer], rows: Sequence[Value]) -> None:
+def _dot(k: Kernel, buffers: tuple[_Floats, _Floats, _Floats], rows: Sequence[Value]) -> None:
     """Multiply some rows of a matrix with a column."""
     matrix, column, result = buffers
     slots = UNROLLED // 2 if len(rows) > 1 else UNROLLED
@@ -100,11 +135,13 @@ def _adds_row(case: KernelCase) -> bool:
     return _is_product(case) and case.tensors[2].rank == 1 and activation in ACTIVATIONS
 
 
-@kernel("fused_matmul_bias_act", takes=_adds_row, pays=_has_rows)
-def matmul_bias_act(k: Kernel, x: Buffer, w: Buffer, bias: Buffer, y: Buffer, *, activation: str | None) -> None:
+@kernel("fused_matmul_bias_act", takes=_adds_row, pays=_pays, workspace=_partial_sums)
+def matmul_bias_act(
+    k: Kernel, x: Buffer, w: Buffer, bias: Buffer, y: Buffer, *sums: Buffer, activation: str | None
+) -> None:
     """An activation of a product with a bias."""
-    function = ACTIVATIONS[activation]
-    _product(k, x.rows(), w, y.rows(), lambda total, row, columns: function(total + bias[columns]))
+    function, row = ACTIVATIONS[activation], _floats(bias)
+    _product(k, x.rows(), w, y.rows(), lambda total, i, columns: function(total + row[columns]), sums)
 
 
 def _adds_residual(case: KernelCase) -> bool:
@@ -113,80 +150,96 @@ def _adds_residual(case: KernelCase) -> bool:
     return _is_product(case) and case.tensors[2] == case.results[0] and has_row
 
 
-@kernel("fused_matmul_residual", takes=_adds_residual, pays=_has_rows)
-def matmul_residual(k: Kernel, x: Buffer, w: Buffer, residual: Buffer, bias: Buffer | None, y: Buffer) -> None:
+@kernel("fused_matmul_residual", takes=_adds_residual, pays=_pays, workspace=_partial_sums)
+def matmul_residual(
+    k: Kernel, x: Buffer, w: Buffer, residual: Buffer, bias: Buffer | None, y: Buffer, *sums: Buffer
+) -> None:
     """A product with a bias, plus a tensor of the same shape."""
-    other = residual.rows()
+    other, row = _floats(residual.rows()), None if bias is None else _floats(bias)
 
-    def finished(total: Value, row: Value, columns: Lanes) -> Value:
-        total = total if bias is None else total + bias[columns]
-        return total + other[row, columns]
+    def finished(total: Value, i: Value, columns: Lanes) -> Value:
+        total = total if row is None else total + row[columns]
+        return total + other[i, columns]
 
-    _product(k, x.rows(), w, y.rows(), finished)
+    _product(k, x.rows(), w, y.rows(), finished, sums)
 
 
-def _product(k: Kernel, x: Buffer, w: Buffer, y: Buffer, finished: Epilogue) -> None:
+def _depth(cpu: CpuModel) -> int:
+    """The rows of the second matrix in a block."""
+    return _BLOCK_BYTES // (4 * _tile(cpu)[1] * cpu.lanes(f32))
+
+
+def _product(k: Kernel, x: Buffer, w: Buffer, y: Buffer, finished: Epilogue, sums: Sequence[Buffer]) -> None:
+    """Compute a product, the rows of x with w, with the tensors of `_partial_sums`. `finished` is applied to each sum."""
     inner, columns = (s for s in w.shape if isinstance(s, int))
     lanes = k.cpu.lanes(f32)
-    width = _tile(k.cpu)[1] * lanes
-    depth = min(inner, _BLOCK_BYTES // (4 * width))
-    block = k.scratch(depth, width)
+    rows_at_once, vectors = _tile(k.cpu)
+    width = vectors * lanes
+    depth = min(inner, _depth(k.cpu))
+    # The elements of bf16 rows are converted in vectors before they are read one after the other.
+    rows = None if x.element is f32 else k.scratch(rows_at_once, depth)
+    matrices = _floats(x), _floats(w), _floats(y)
+    task = _Task(k, *matrices, sums[0].rows() if sums else matrices[2], k.scratch(depth, width), rows, finished)
     whole = columns // width
     for panel in k.parallel(-(-columns // width)):
         first = panel * width
         for _ in k.when(panel < whole) if whole else ():
-            _panel(k, (x, w, y), block, [k.at(first + u * lanes) for u in range(width // lanes)], finished)
+            task.panel([k.at(first + u * lanes) for u in range(vectors)])
         if columns % width:
             for _ in k.when(panel == whole):
-                part = list(k.vectors(columns, start=whole * width, unroll=width))
-                _panel(k, (x, w, y), block, part, finished)
+                task.panel(list(k.vectors(columns, start=whole * width, unroll=width)))
 
 
-def _panel(
-    k: Kernel, matrices: tuple[Buffer, Buffer, Buffer], block: Buffer, columns: Sequence[Lanes], finished: Epilogue
-) -> None:
-    """Compute the columns of a panel: the first block of rows of the second matrix sets sums, the others add to them."""
-    x, w, _ = matrices
-    inner, depth = w.shape[0], block.shape[0]
-    assert isinstance(inner, int) and isinstance(depth, int)
-    rows_at_once = _tile(k.cpu)[0]
-    for start in range(0, inner, depth):
-        count = min(depth, inner - start)
+@dataclass(frozen=True)
+class _Task:
+    """The product of a workgroup: the rows, the matrix, the result, its partial sums, and blocks of the matrix and the rows."""
+
+    k: Kernel
+    x: _Floats
+    w: _Floats
+    y: _Floats
+    partial: _Floats
+    block: Buffer
+    rows: Buffer | None
+    finished: Epilogue
+
+    def panel(self, columns: Sequence[Lanes]) -> None:
+        """Compute the columns of a panel: the first block of rows of the second matrix sets sums, the others add to them."""
+        k, count_of_rows = self.k, self.x.shape[0]
+        inner, depth = self.w.shape[0], self.block.shape[0]
+        assert isinstance(inner, int) and isinstance(depth, int)
+        rows_at_once = _tile(k.cpu)[0]
+        for start in range(0, inner, depth):
+            count = min(depth, inner - start)
+            for d in k.range(count):
+                for u, c in enumerate(columns):
+                    self.block[d, k.at(u * c.count)] = self.w[d + start, c]
+            whole = count_of_rows // rows_at_once * rows_at_once
+            for i in k.range(0, whole, rows_at_once):
+                self._tile_of_rows(columns, (i, rows_at_once), (start, count))
+            if not isinstance(whole, int) or whole != count_of_rows:
+                for i in k.range(whole, count_of_rows):
+                    self._tile_of_rows(columns, (i, 1), (start, count))
+
+    def _tile_of_rows(self, columns: Sequence[Lanes], rows: tuple[Value, int], depths: tuple[int, int]) -> None:
+        """Compute some rows of a panel, for a block of the second matrix."""
+        k, (first, many), (start, count) = self.k, rows, depths
+        lanes, is_last = k.cpu.lanes(f32), start + count == self.w.shape[0]
+        zero = k.constant(0.0, f32, lanes)
+        sums = [[k.register(self.partial[first + r, c] if start else zero) for c in columns] for r in range(many)]
+        if self.rows is not None:
+            for r in range(many):
+                for c in k.vectors(count, f32, unroll=1):
+                    self.rows[r, c] = self.x[first + r, c + start]
         for d in k.range(count):
-            for u, c in enumerate(columns):
-                block[d, k.at(u * c.count)] = w[d + start, c]
-        ends = (start == 0, start + count == inner)
-        whole = x.shape[0] // rows_at_once * rows_at_once
-        for i in k.range(0, whole, rows_at_once):
-            _tile_of_rows(k, matrices, block, columns, (i, rows_at_once), (start, count), ends, finished)
-        if not isinstance(whole, int) or whole != x.shape[0]:
-            for i in k.range(whole, x.shape[0]):
-                _tile_of_rows(k, matrices, block, columns, (i, 1), (start, count), ends, finished)
-
-
-def _tile_of_rows(
-    k: Kernel,
-    matrices: tuple[Buffer, Buffer, Buffer],
-    block: Buffer,
-    columns: Sequence[Lanes],
-    rows: tuple[Value, int],
-    depths: tuple[int, int],
-    ends: tuple[bool, bool],
-    finished: Epilogue,
-) -> None:
-    """Compute some rows of a panel, for a block of the second matrix."""
-    (x, _, y), (first, many), (start, count) = matrices, rows, depths
-    lanes = k.cpu.lanes(f32)
-    sums = [
-        [k.register(k.constant(0.0, f32, lanes) if ends[0] else y[first + r, c]) for c in columns] for r in range(many)
-    ]
-    for d in k.range(count):
-        factors = [block[d, k.at(u * lanes)] for u in range(len(columns))]
+            factors = [self.block[d, k.at(u * lanes)] for u in range(len(columns))]
+            for r, of_row in enumerate(sums):
+                element = self.x[first + r, d + start] if self.rows is None else self.rows[r, d]
+                for total, factor in zip(of_row, factors, strict=True):
+                    total.value = element.splat(lanes).fma(factor, total.value)
         for r, of_row in enumerate(sums):
-            element = x[first + r, d + start].splat(lanes)
-            for total, factor in zip(of_row, factors, strict=True):
-                total.value = element.fma(factor, total.value)
-    for r, of_row in enumerate(sums):
-        for total, c in zip(of_row, columns, strict=True):
-            value = total.value
-            y[first + r, c] = finished(value, first + r, c) if ends[1] else value
+            for total, c in zip(of_row, columns, strict=True):
+                if is_last:
+                    self.y[first + r, c] = self.finished(total.value, first + r, c)
+                else:
+                    self.partial[first + r, c] = total.value
