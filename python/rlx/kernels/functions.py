@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from rlx.ir.dtype import f32, i32, u16, u32
 from rlx.kernels.values import Value, like, where
+from rlx.numerics.coefficients import NORMAL, NORMAL_LIMIT
 
 
 def of_bf16(bits: Value) -> Value:
@@ -126,22 +127,15 @@ def transposed(rows: Sequence[Value]) -> list[Value]:
     return values
 
 
-# (Φ(x) - 1/2) / x for |x| <= 5.6, with Φ the normal distribution, as a polynomial of 2 x² / 5.6² - 1: Chebyshev interpolation.
-_NORMAL = (
-    *(0.12625959515571594, -0.0630514845252037, 0.04698014259338379, -0.03833771124482155, 0.03198321536183357),
-    *(-0.026402411982417107, 0.02085218019783497, -0.015293424017727375, 0.01126941666007042, -0.008741014637053013),
-    *(0.004869968630373478, -0.0011982453288510442, 0.00117023556958884, -0.0018038286361843348, 0.0007290758658200502),
-)
-_NORMAL_LIMIT = 5.6
 # (tanh(x) - x) / x³ for |x| < 0.3.
 _TANH = (-0.333332419395, 0.133314788, -0.0537397, 0.0208)
 
 
 def gelu(x: Value) -> Value:
-    """x·Φ(x), with Φ the normal distribution; -0 at minus infinity. The error is at most 1e-7 of |x|."""
-    u = (x * x).fma(2 / _NORMAL_LIMIT**2, -1.0)
-    y = x.fma(x * polynomial(u, _NORMAL), x * 0.5)
-    return where(abs(x) > _NORMAL_LIMIT, where(x > 0.0, x, -0.0), y)
+    """x·Φ(x), with Φ the normal distribution; -0 at minus infinity. The error is at most 2e-7 of |x|."""
+    u = (x * x).fma(2 / NORMAL_LIMIT**2, -1.0)
+    y = x.fma(x * polynomial(u, NORMAL), x * 0.5)
+    return where(abs(x) > NORMAL_LIMIT, where(x > 0.0, x, -0.0), y)
 
 
 def gelu_approx(x: Value) -> Value:

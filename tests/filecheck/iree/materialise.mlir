@@ -2,7 +2,7 @@
 
 // An activation that two products read is computed once; one that one product reads is not kept apart.
 // CHECK-LABEL: func.func @two_products
-// CHECK: math.erf
+// CHECK: math.absf
 // CHECK: [[H:%.*]] = "util.optimization_barrier"
 // CHECK: linalg.matmul ins([[H]]
 // CHECK: linalg.transpose ins([[H]]
