@@ -119,8 +119,11 @@ def _extremes() -> Iterator[OpSample]:
         ties = SampleOperand((3, columns), low=0, high=4)
         yield sample(ties, dtypes=("f32", "i32"), axis=1)
         yield sample((2, 2, columns), dtypes=_FLOATS, axis=2, keep_dims=True)
+    for columns in (255, 256, 257, 512, 700):  # around blocks
+        yield sample((5, columns), dtypes=("f32", "i32"), axis=1)
+        yield sample(SampleOperand((5, columns), low=0, high=3), dtypes=("f32", "i32"), axis=1)
     yield sample(("m", "n"), dtypes=("f32", "i32"), axis=1)
-    yield sample((100, 700), dtypes=_FLOATS, axis=1)
+    yield sample(("m", "300*n"), dtypes=("f32", "i32"), axis=1)
 
 
 def _selections() -> Iterator[OpSample]:
