@@ -19,6 +19,7 @@ from rlx.kernels.values import Value
 
 _JOINS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
 _DTYPES = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+_SUMS = 8  # of a row, because an addition takes the time of eight others
 _ROWS = 8  # rows that are added to each other before they are added to a sum: three additions deep
 _LONGEST = 4096  # the longest sum of f32 that is accumulated in f32
 
@@ -64,11 +65,11 @@ def _is_long(x: Buffer, count: Size, kind: str) -> bool:
 def _reduce_rows(k: Kernel, x: Buffer, y: Buffer, kind: str) -> None:
     rows, columns = x.shape
     for i in k.parallel(rows, rows_per_workgroup(columns)):
-        total = k.accumulator(_JOINS[kind], x.element)
+        total = k.accumulator(_JOINS[kind], x.element, _SUMS)
         if _is_long(x, columns, kind):
             result = _long_sum(k, x, i, total).to(f32)
         else:
-            for c in k.vectors(columns, x.element):
+            for c in k.vectors(columns, x.element, unroll=_SUMS):
                 total.include(c, x[i, c])
             result = total.result()
         y[i] = result / k.number(columns, x.element) if kind == "mean" else result
