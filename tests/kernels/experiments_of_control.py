@@ -1,4 +1,4 @@
-"""Experiments with loops, branches, registers, memory and operands of kernels."""
+"""Experiments with loops, branches, registers and operands of kernels."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _collatz(n: int) -> np.ndarray:
     return np.array([steps, 12 if start > 1 else 0], np.int64)
 
 
-# --- registers, scratch, accumulators -----------------------------------------------------------------
+# --- registers, accumulators --------------------------------------------------------------------------
 
 
 @experiment(
@@ -287,25 +287,6 @@ def nan_in_rows(k: Kernel, xs: Sequence[Buffer], y: Buffer) -> None:
 def _reduced(x: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return np.array([x.max(), x.min(), x.sum(), x.prod()], np.float32)
-
-
-def _scratch(name: str) -> None:
-    stored = "i64" if name == "index" else name
-
-    @experiment((rows_of(stored),), results=like_first, name=f"scratch_{name}", expected=lambda x: [x[:, ::-1]])
-    def scratch(k: Kernel, xs: Sequence[Buffer], y: Buffer) -> None:
-        (x,) = xs
-        memory = k.scratch(2, 13, element=name)
-        for i in k.parallel(3):
-            for c in k.vectors(13, x.element):
-                memory[1, c] = x[i, c].to(name) if name == "index" else x[i, c]
-            for j in k.range(13):
-                value = memory[1, 12 - j]
-                y[i, j] = value.to(stored) if name == "index" else value
-
-
-for _name in (*DTYPES, "index"):
-    _scratch(_name)
 
 
 # --- lanes --------------------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ def comparison_of_lanes(k: Any, x: Any, n: Any, y: Any) -> None:
         y[0, c] = k.where(c < 3, x[0, c], 0.0)  # here
 
 
-@misuse("is an operand, which is read only", "workspace")
+@misuse("is an operand or a table, which is read only", "workspace")
 def written_operand(k: Any, x: Any, n: Any, y: Any) -> None:
     x[0, 0] = 1.0  # here
 
@@ -261,9 +261,24 @@ def view_of_another_size(k: Any, x: Any, n: Any, y: Any) -> None:
     y.view(4, 13)[0, 0] = 1.0  # here
 
 
-@misuse("scratch memory has one shape", "k.scratch")
+@misuse("scratch memory and tables have one shape", "k.scratch")
 def view_of_scratch(k: Any, x: Any, n: Any, y: Any) -> None:
     y[0, 0] = k.scratch(4, 4).view(16)[0]  # here
+
+
+@misuse("is an operand or a table, which is read only", "scratch")
+def written_table(k: Any, x: Any, n: Any, y: Any) -> None:
+    k.table(np.ones(3))[0] = 1.0  # here
+
+
+@misuse("a table is of numbers, and not empty", "")
+def empty_table(k: Any, x: Any, n: Any, y: Any) -> None:
+    y[0, 0] = k.table(np.ones(0))[0]  # here
+
+
+@misuse("a table is of numbers, and not empty", "")
+def table_of_conditions(k: Any, x: Any, n: Any, y: Any) -> None:
+    y[0, 0] = k.table(np.ones(3), "bool")[0].to(rlx.f32)  # here
 
 
 @misuse("at most 131072", "workspace")

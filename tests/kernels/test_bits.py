@@ -48,7 +48,7 @@ def test_memory_as_another_dtype(k: Kernel) -> None:
     assert array[2] == 2.0
     with pytest.raises(ShapeError, match="f32 and f64 have different widths"):
         x.bits(f64)
-    with pytest.raises(ShapeError, match="scratch memory has one dtype"):
+    with pytest.raises(ShapeError, match="scratch memory and tables have one dtype"):
         k.scratch(4).bits(i32)
 
 

@@ -19,13 +19,13 @@ from tests.conformance.compiled import compile_graphs, contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.levels import skip_if_not_run
 from tests.drawing import drawn, of_which
-from tests.kernels import experiments_of_control, experiments_of_values
+from tests.kernels import experiments_of_control, experiments_of_memory, experiments_of_values
 from tests.kernels.experiments import EXPERIMENTS, Experiment
 from tests.kernels.experiments_of_values import METHODS
 
 NAMES = tuple(EXPERIMENTS)
 _SHARES = 4
-assert experiments_of_values and experiments_of_control
+assert experiments_of_values and experiments_of_control and experiments_of_memory
 
 
 def _same(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float, what: str) -> None:

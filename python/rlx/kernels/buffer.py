@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from rlx.ir.dtype import DType
+from rlx.ir.shape import Shape
 from rlx.kernels.elements import STORED, Element, Number, element_of
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
@@ -73,6 +74,8 @@ class Access:
 class Buffer:
     """A tensor in memory: `x[i, j]` is an element, and `x[i, c]` a vector, for the `Lanes` `c` of `k.vectors`.
 
+    A tensor of complex numbers has their parts as elements, and one more axis of size 2.
+
     Attributes:
         element: The dtype.
         shape: The sizes: integers, or values if they are known at run time only.
@@ -107,11 +110,11 @@ class Buffer:
         """The same memory with another shape of the same number of elements, in row-major order.
 
         Raises:
-            ShapeError: The number of elements differs, as far as it is known, or this is scratch memory.
+            ShapeError: The number of elements differs, as far as it is known, or this is scratch memory or a table.
         """
         shape = tuple(size_of(self.machine, size) for size in shape)
         if self._memory is None and self._array is not None:
-            raise kernel_error("scratch memory has one shape only", "k.scratch takes the shape")
+            raise kernel_error("scratch memory and tables have one shape only", "k.scratch takes the shape")
         if len(shape) == self.rank and all(map(_is_same, shape, self.shape)):
             return self
         known = [[size for size in sizes if isinstance(size, int)] for sizes in (shape, self.shape)]
@@ -124,10 +127,10 @@ class Buffer:
         """The same memory as elements of another dtype of the same width.
 
         Raises:
-            ShapeError: The widths differ, or it is scratch memory.
+            ShapeError: The widths differ, or it is scratch memory or a table.
         """
         if self._memory is None and self._array is not None:
-            raise kernel_error("scratch memory has one dtype only", "v.bits(dtype) converts its elements")
+            raise kernel_error("scratch memory and tables have one dtype only", "v.bits(dtype) converts its elements")
         if self.element.itemsize != element.itemsize:
             raise kernel_error(f"bits: {self.element.name} and {element.name} have different widths")
         return (
@@ -159,7 +162,7 @@ class Buffer:
         mask = lanes.mask.data if lanes is not None and lanes.mask is not None else None
         if not self.access.is_writable:
             raise kernel_error(
-                f"{self!r} is an operand, which is read only", "results, workspace and scratch are written"
+                f"{self!r} is an operand or a table, which is read only", "results, workspace and scratch are written"
             )
         self.machine.note_access()
         self.access.is_written = True
@@ -211,6 +214,11 @@ class Buffer:
         if not self._scope.is_open:
             raise kernel_error(f"this view was made inside {self._scope.name}, which has ended")
         return self._array
+
+
+def shape_in_memory(shape: Shape) -> Shape:
+    """The shape of a tensor's buffer: complex numbers are pairs of floats, on one more axis."""
+    return Shape((*shape.dims, 2), shape.dtype.part) if shape.dtype.is_complex else shape
 
 
 def _is_same(a: Size, b: Size) -> bool:

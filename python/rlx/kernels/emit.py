@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.kernels.buffer import Access, Buffer
+from rlx.kernels.buffer import Access, Buffer, shape_in_memory
 from rlx.kernels.call import Call, RegionCode
 from rlx.kernels.declaration import unknown_dims
 from rlx.kernels.elements import INDEX
@@ -74,8 +74,9 @@ def _call(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequ
     def buffer(shape: Any, is_writable: bool) -> Any:
         if shape is None or isinstance(shape, list):
             return shape and [buffer(part, is_writable) for part in shape]
-        dims = [d if type(d) is int else known[d] for d in shape.dims]
-        return Buffer(emitter, next(bindings), dims, shape.dtype, access=Access(is_writable))
+        stored = shape_in_memory(shape)
+        sizes = [d if type(d) is int else known[d] for d in stored.dims]
+        return Buffer(emitter, next(bindings), sizes, stored.dtype, access=Access(is_writable))
 
     operands = [buffer(shape, False) for shape in case.operands]
     region = None
@@ -94,6 +95,9 @@ class _GridEmitter(Emitter):
     """Emits the number of workgroups of a kernel: its code up to `k.parallel`, without memory and registers."""
 
     def scratch(self, shape: Any, element: Any) -> Any:
+        return None
+
+    def table(self, array: Any) -> Any:
         return None
 
     def variable(self, element: Any, lanes: Any) -> Any:

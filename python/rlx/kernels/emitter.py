@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx import mlir
-from rlx.ir.dtype import bool_, i64
+from rlx.ir.dtype import bool_, dtype, i64
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import INDEX, Element, IndexElement, memory_type, value_type
 from rlx.kernels.errors import kernel_error
@@ -41,6 +43,7 @@ class Emitter(Machine):
         self.repeats_bodies = repeats_bodies
         self._conditions: list[Any] = []
         self._scratch_bytes = 0
+        self._tables: dict[Any, str] = {}
         self._constants: dict[tuple[str, Element, int | None], Any] = {}
         # Ops of the whole function are emitted before this unused one, so that they dominate the whole kernel.
         with self.at["ip"], self.at["loc"]:
@@ -145,6 +148,32 @@ class Emitter(Machine):
         self._scratch_bytes += math.prod(shape) * element.itemsize
         self.check_scratch(self._scratch_bytes)
         return self.memref.alloca(_memref(shape, element), [], [], alignment=alignment, **at)
+
+    def table(self, array: np.ndarray) -> Any:
+        key = (array.shape, array.dtype.str, array.tobytes())
+        if key not in self._tables:
+            self._tables[key] = self._global(array)
+        type_ = _memref(array.shape, dtype(array.dtype))
+        return self.memref.get_global(type_, self._tables[key], **(self.at | {"ip": self._entry_point()}))
+
+    def _global(self, array: np.ndarray) -> str:
+        """Emit constant memory next to the function, and return its name."""
+        function = self._end_of_entry.operation.parent
+        name = f"{function.attributes['sym_name'].value}_table{len(self._tables)}"
+        ir, element = mlir.ir, dtype(array.dtype)
+        with self.at["loc"]:
+            values = ir.DenseElementsAttr.get(array, type=memory_type(element))
+            alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _ALIGNMENT)
+            attributes = {
+                "sym_name": ir.StringAttr.get(name),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "type": ir.TypeAttr.get(_memref(array.shape, element)),
+                "initial_value": values,
+                "constant": ir.UnitAttr.get(),
+                "alignment": alignment,
+            }
+        ir.Operation.create("memref.global", attributes=attributes, ip=ir.InsertionPoint(function), loc=self.at["loc"])
+        return name
 
     def load(self, array: Any, indices: Sequence[Any], element: Element, lanes: int | None, mask: Any) -> Any:
         indices = list(indices)

@@ -95,6 +95,9 @@ class Interpreter(Machine):
         self.check_scratch(sum(array.nbytes for array in self._scratch.values()))
         return memory
 
+    def table(self, array: np.ndarray) -> Any:
+        return array
+
     def load(self, array: Any, indices: Sequence[Any], element: Element, lanes: int | None, mask: Any) -> Any:
         if not indices:
             return np.asarray(array[()])

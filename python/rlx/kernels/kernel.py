@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from rlx.ir.dtype import bool_, f32
-from rlx.kernels.buffer import Buffer, Lanes, Size
+from rlx.kernels.buffer import Access, Buffer, Lanes, Size
 from rlx.kernels.elements import INDEX, Element, Number, element_of, limits, number_of
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine, Scope
@@ -342,6 +344,18 @@ class Kernel:
                 "the sizes of scratch memory are known, and positive", "rlx.kernel(…, workspace=…) has others"
             )
         return Buffer(self.machine, None, known, kind, self.machine.scratch(known, kind))
+
+    def table(self, numbers: np.ndarray, element: Element | str = f32) -> Buffer:
+        """Numbers that are known when the kernel is compiled, as memory that is read. They are part of the program.
+
+        Raises:
+            ShapeError: There are none, or kernels do not compute with the element type.
+        """
+        kind = element_of(element)
+        array = np.ascontiguousarray(numbers, kind.numpy)
+        if kind in (INDEX, bool_) or not array.size:
+            raise kernel_error(f"a table is of numbers, and not empty, got {kind.name} of shape {array.shape}")
+        return Buffer(self.machine, None, array.shape, kind, self.machine.table(array), Access(is_writable=False))
 
     def intrinsic(
         self, name: str, operands: Sequence[Value], element: Element | str, lanes: int | None = None

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import Element
 from rlx.kernels.errors import kernel_error
@@ -170,6 +172,10 @@ class Machine(ABC):
     @abstractmethod
     def scratch(self, shape: Sequence[int], element: Element) -> Any:
         """Memory of one workgroup with undefined elements."""
+
+    @abstractmethod
+    def table(self, array: np.ndarray) -> Any:
+        """Constant memory with the elements of an array."""
 
     @abstractmethod
     def load(self, array: Any, indices: Sequence[Any], element: Element, lanes: int | None, mask: Any) -> Any:

@@ -21,7 +21,7 @@ from rlx.ir.op import registry as ops
 from rlx.ir.op.attributes import complete
 from rlx.ir.op.verify import infer
 from rlx.ir.shape import Shape
-from rlx.kernels.buffer import Access, Buffer
+from rlx.kernels.buffer import Access, Buffer, shape_in_memory
 from rlx.kernels.call import Call, RegionCode
 from rlx.kernels.cpu_model import CpuModel, cpu_model
 from rlx.kernels.errors import kernel_error
@@ -223,8 +223,9 @@ def _buffer(machine: Interpreter, operand: Any, *, is_writable: bool = False) ->
         return [_buffer(machine, array) for array in operand]
     if operand is None:
         return None
+    stored = shape_in_memory(_shape(operand))
     flat = operand.reshape(-1) if operand.flags.c_contiguous else operand.flatten()
-    return Buffer(machine, flat, operand.shape, dtype(operand.dtype), access=Access(is_writable))
+    return Buffer(machine, flat.view(stored.dtype.numpy), stored.static, stored.dtype, access=Access(is_writable))
 
 
 def _undefined(shape: Shape) -> np.ndarray:
