@@ -18,6 +18,7 @@ from tests.kernels.loop_samples import scans, whiles
 COLUMNS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 131, 300)
 _FLOATS = ("f32",)
 _PRODUCTS = ("f32", "bf16")
+_COMPLEX = ("c64",)
 _FOUR_BYTES = ("f32", "i32", "u32")
 
 
@@ -234,6 +235,39 @@ def _pools() -> Iterator[OpSample]:
         yield sample((1, 1, 3, 4), kind=kind, kernel=(2, 2), stride=(1, 1), padding=(4,) * 4, dtypes=_FLOATS)
 
 
+def _transforms() -> Iterator[OpSample]:
+    """Matrices whose rows are one vector or several, with butterflies of all sizes; columns around the size of a vector."""
+    for n in (1, 2, 8, 16, 20, 32, 63, 64, 100, 256, 336, 1000):
+        yield sample((3, n), dtypes=_COMPLEX, axis=1)
+    for n in (64, 80, 2304, 10000):  # the last two have blocks of several vectors
+        yield sample((2, n), dtypes=_COMPLEX, axis=1, inverse=True)
+        yield sample((n,), dtypes=_COMPLEX, axis=0, norm="ortho")
+    yield sample((2, "n", 48), dtypes=_COMPLEX, axis=2, norm="forward")
+    yield sample((300, 32), dtypes=_COMPLEX, axis=1)  # several workgroups
+    yield sample((0, 64), dtypes=_COMPLEX, axis=1)
+    for n, columns in ((1, 4), (2, 5), (15, 8), (16, 9), (21, 17), (30, 33)):
+        yield sample((n, columns), dtypes=_COMPLEX, axis=0)
+        yield sample(("n", n, 2, columns), dtypes=_COMPLEX, axis=1, inverse=True, norm="ortho")
+    yield sample((4, 300, 24), dtypes=_COMPLEX, axis=1)
+
+
+def _real_transforms(is_inverse: bool) -> Iterator[OpSample]:
+    """Rows of an even number of elements. The middle one is in a vector or after the last one."""
+
+    def of(rows: tuple[Any, ...], n: int, **attributes: Any) -> OpSample:
+        if is_inverse:
+            return sample((*rows, n // 2 + 1), dtypes=_COMPLEX, axis=len(rows), length=(n,), **attributes)
+        return sample((*rows, n), dtypes=_FLOATS, axis=len(rows), **attributes)
+
+    for n in (2, 16, 32, 40, 64, 96, 128, 200, 512, 2000):
+        yield of((3,), n)
+    for n in (128, 144, 4608):
+        yield of((), n, norm="ortho")
+        yield of((2, "n"), n, norm="forward")
+    yield of((300,), 64)
+    yield of((0,), 64)
+
+
 _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "softmax": _rows,
     "layer_norm": lambda: _rows("scale", "bias"),
@@ -262,6 +296,9 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "scatter_nd": _updates,
     "scan": scans,
     "while": whiles,
+    "fft": _transforms,
+    "rfft": lambda: _real_transforms(is_inverse=False),
+    "irfft": lambda: _real_transforms(is_inverse=True),
 }
 
 
