@@ -43,6 +43,10 @@ def _i8(*shapes: tuple[int, ...]) -> Callable[[], Sequence[np.ndarray]]:
     return lambda: [rng.integers(-128, 128, shape, np.int8) for shape in shapes]
 
 
+def _c64(*shapes: tuple[int, ...]) -> Callable[[], Sequence[np.ndarray]]:
+    return lambda: [array.view(np.complex64)[..., 0] for array in _f32(*[(*shape, 2) for shape in shapes])()]
+
+
 def _rows_and_indices(rows: int, width: int, count: int) -> Callable[[], Sequence[np.ndarray]]:
     rng = np.random.default_rng(0)
     return lambda: [*_f32((rows, width))(), rng.integers(0, rows, count, np.int32)]
@@ -160,6 +164,9 @@ ROWS: tuple[Row, ...] = (
         _jax_layer_norm,
     ),
     Row("gelu 1e6", _f32((1000000,)), lambda g, x: g.gelu(x), lambda jax, x: jax.nn.gelu(x, approximate=False)),
+    Row("fft 65536", _c64((65536,)), lambda g, x: g.fft(x), lambda jax, x: jax.numpy.fft.fft(x)),
+    Row("fft 64×1024", _c64((64, 1024)), lambda g, x: g.fft(x), lambda jax, x: jax.numpy.fft.fft(x)),
+    Row("rfft 1000×512", _f32((1000, 512)), lambda g, x: g.rfft(x), lambda jax, x: jax.numpy.fft.rfft(x)),
     Row("attention 12×128×64", _f32(*[(12, 128, 64)] * 3), _attention, _jax_attention),
 )
 
@@ -203,6 +210,12 @@ LOOPS: tuple[Row, ...] = (
     ),
 )
 
+
+def _fft(name: str) -> Callable[[Any, Any], Any]:
+    """A transform of `scipy.fft`, or of the submodule `fft` of NumPy or PyTorch."""
+    return lambda package, x: getattr(package if hasattr(package, "rfft") else package.fft, name)(x)
+
+
 # The functions of other libraries, by the names of rows: of NumPy or PyTorch and the arrays.
 OTHERS: dict[str, dict[str, Callable[..., Any]]] = {
     "x + y of 1e6": {"numpy": lambda np_, x, y: x + y, "torch": lambda torch, x, y: x + y},
@@ -226,6 +239,10 @@ OTHERS: dict[str, dict[str, Callable[..., Any]]] = {
     "softmax 256×1000": {"torch": lambda torch, x: torch.softmax(x, -1)},
     "layer norm 256×1024": {"torch": lambda torch, x, w, b: torch.nn.functional.layer_norm(x, (1024,), w, b)},
     "gelu 1e6": {"torch": lambda torch, x: torch.nn.functional.gelu(x)},
+    **{
+        name: {package: _fft("rfft" if name.startswith("r") else "fft") for package in ("numpy", "scipy.fft", "torch")}
+        for name in ("fft 65536", "fft 64×1024", "rfft 1000×512")
+    },
     "attention 12×128×64": {"torch": lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v)},
     "256 steps that replace a row of 4096×256": {"numpy": _numpy_rows},
 }
@@ -278,6 +295,9 @@ def check_results(name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.nda
         ArithmeticError: They differ.
     """
     for one, other in zip(ours, theirs, strict=True):
-        error = np.max(np.abs(one.astype(np.float64) - other) / np.maximum(np.abs(other.astype(np.float64)), 1))
-        if one.shape != other.shape or not error < (tolerance if one.dtype.itemsize == 4 else 1e-2):
+        wide = np.complex128 if one.dtype.kind == "c" else np.float64
+        error = np.max(np.abs(one.astype(wide) - other) / np.maximum(np.abs(other.astype(wide)), 1))
+        if one.shape != other.shape or not error < (
+            tolerance if one.dtype.itemsize == 4 or wide is np.complex128 else 1e-2
+        ):
             raise ArithmeticError(f"{name}: the results differ by {error:.2g}")
