@@ -35,13 +35,9 @@ class _QuantizedCell(Cell):
     def __init__(self, g: Graph, operands: LstmOperands, scales: WeightScales, attributes: CellAttributes):
         super().__init__(g, operands, attributes, False, hidden_axis=-2)
         self.scales = scales
-        self.sequences = [
-            dynamic_quantize_matmul(g, self.x, self.w[d], scales.w_scale[d], scales.w_zero[d])
-            for d in range(self.directions)
-        ]
 
-    def of_input(self, d: int, now: Tensor) -> Tensor:
-        return now
+    def of_inputs(self, d: int) -> Tensor:
+        return dynamic_quantize_matmul(self.g, self.x, self.w[d], self.scales.w_scale[d], self.scales.w_zero[d])
 
     def of_hidden(self, d: int, hidden: Tensor) -> Tensor:
         return dynamic_quantize_matmul(self.g, hidden, self.r[d], self.scales.r_scale[d], self.scales.r_zero[d])

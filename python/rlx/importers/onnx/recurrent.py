@@ -130,7 +130,7 @@ def _loop(
 
 
 class Cell:
-    """Shared code of RNN, GRU and LSTM.
+    """Shared code of RNN, GRU and LSTM. The products of inputs and weights of all steps are computed before the loop.
 
     Args:
         g: The graph.
@@ -138,6 +138,7 @@ class Cell:
         attributes: The attributes.
         batch_first: Whether the first axis is the batch.
         hidden_axis: The axis of the weights of states that has the size of a state.
+        has_late_bias: Whether steps add the second bias, that of the products of states, by themselves.
     """
 
     def __init__(
@@ -147,9 +148,11 @@ class Cell:
         attributes: CellAttributes,
         batch_first: bool,
         hidden_axis: int = -1,
+        has_late_bias: bool = False,
     ):
         x, w, self.b, self.lengths = operands.x, operands.w, operands.b, operands.lengths
         self.g, self.w, self.r, self.batch_first = g, w, operands.r, batch_first
+        self.has_late_bias = has_late_bias
         (self.hidden,) = static_dims(self.r, hidden_axis)
         self.x = g.transpose(x, (1, 0, 2)) if self.batch_first else x
         self.directions = element_count(static_dims(w, 0)[0], "directions", 2)
@@ -164,7 +167,6 @@ class Cell:
         self.states = [
             zeros if s is None else g.transpose(s, (1, 0, 2)) if self.batch_first else s for s in operands.states
         ]
-        self.sequences = [self.x] * self.directions
         clip = attributes.clip
         self.clip = (lambda t: t) if not clip else (lambda t: g.clamp(t, -clip, clip))
 
@@ -174,7 +176,7 @@ class Cell:
         sequences, last = [], []
         for d in range(self.directions):
             before = [s[d] for s in self.states]
-            stacked, states = _loop(g, self.sequences[d], self.lengths, before, step(d), self.reverse[d])
+            stacked, states = _loop(g, self.sequence(d), self.lengths, before, step(d), self.reverse[d])
             sequences.append(stacked)
             last.append(states)
         end = 1 if self.batch_first else 0
@@ -182,18 +184,21 @@ class Cell:
         whole = g.transpose(whole, (2, 0, 1, 3)) if self.batch_first else whole
         return [whole, *(g.stack([s[i] for s in last], end) for i in range(len(self.states)))][:outputs]
 
-    def sums(self, d: int, now: Tensor, hidden: Tensor) -> list[Tensor]:
-        """Return the sums of products and biases of all gates."""
-        g = self.g
-        total = g.add(self.of_input(d, now), self.of_hidden(d, hidden))
-        if self.b is not None:
-            first, second = g.split(self.b[d], 2)
-            total = g.add(total, g.add(first, second))
-        return self.parts(total)
+    def sequence(self, d: int) -> Tensor:
+        """Return the products of a sequence with the weights of a direction, plus biases: `[sequence, batch, gates]`."""
+        products = self.of_inputs(d)
+        if self.b is None:
+            return products
+        first, second = self.g.split(self.b[d], 2)
+        return self.g.add(products, first if self.has_late_bias else self.g.add(first, second))
 
-    def of_input(self, d: int, now: Tensor) -> Tensor:
-        """Return the products of an element of a sequence with the weights of a direction."""
-        return self.g.matmul(now, self.g.transpose(self.w[d], (1, 0)))
+    def of_inputs(self, d: int) -> Tensor:
+        """Return the products of a sequence with the weights of a direction."""
+        return self.g.matmul(self.x, self.g.transpose(self.w[d], (1, 0)))
+
+    def sums(self, d: int, now: Tensor, hidden: Tensor) -> list[Tensor]:
+        """Return the sums of all gates, for an element of a sequence of `sequence`."""
+        return self.parts(self.g.add(now, self.of_hidden(d, hidden)))
 
     def of_hidden(self, d: int, hidden: Tensor) -> Tensor:
         """Return the products of a state with the weights of a direction."""
@@ -226,23 +231,21 @@ def gru(
     linear_before_reset: int = 0,
 ) -> list[Tensor]:
     """Run a GRU, gates in the order update, reset, hidden. With `linear_before_reset`, the reset follows the product."""
-    cell = Cell(g, operands, attributes, bool(attributes.layout))
+    cell = Cell(g, operands, attributes, bool(attributes.layout), has_late_bias=True)
     functions = attributes.functions(("sigmoid", "tanh"), cell.directions)
-    w, r, b = operands.w, operands.r, operands.b
+    r, b = operands.r, operands.b
 
     def step(d: int) -> Any:
         f, h_of = functions[d]
         size = 3 * cell.hidden
-        of_input, of_hidden = (None, None) if b is None else g.split(b[d], 2)
+        of_hidden = None if b is None else g.split(b[d], 2)[1]
         columns = g.transpose(r[d], (1, 0))
 
         def next_states(carry: Sequence[Tensor], now: Tensor) -> list[Tensor]:
             before = carry[0]
-            left = g.matmul(now, g.transpose(w[d], (1, 0)))
-            left = left if of_input is None else g.add(left, of_input)
             right = g.matmul(before, columns)
             right = right if of_hidden is None else g.add(right, of_hidden)
-            (xz, xr, xh), (hz, hr, hh) = cell.parts(left), cell.parts(right)
+            (xz, xr, xh), (hz, hr, hh) = cell.parts(now), cell.parts(right)
             z, reset = f(g, cell.clip(g.add(xz, hz))), f(g, cell.clip(g.add(xr, hr)))
             if linear_before_reset:
                 candidate = g.add(xh, g.mul(reset, hh))
