@@ -76,6 +76,7 @@ def _products(kind: str) -> Iterator[OpSample]:
         if kind == "matmul":
             yield sample(x, w, dtypes=_PRODUCTS, tolerance=tolerance)
             yield sample(x, (inner, 1), dtypes=_PRODUCTS, tolerance=tolerance)
+            yield sample((2, 2, inner), (inner, 500 + columns), dtypes=_PRODUCTS, tolerance=tolerance)
         elif kind == "act":
             for activation in (None, "gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh"):
                 yield sample(x, w, row, dtypes=_PRODUCTS, tolerance=tolerance, activation=activation)

@@ -6,6 +6,7 @@ memory, where they are contiguous, and goes over the rows of the first matrix, s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,9 @@ from rlx.kernels.values import Value
 
 _BLOCK_BYTES = 98304  # of the second matrix in scratch memory
 _FEWEST_ROWS = 48  # that pay for the copies of blocks
+_MOST_OF_FEW = 4  # rows of a product in which each row of the matrix is read once
+_STRIP = 512  # columns of a workgroup of such a product
+_FACTORS = 8  # elements of rows in registers
 _SHORTEST_COLUMN, _ROWS_OF_COLUMN = 64, 4  # whose product with a matrix pays, and the rows that read it together
 
 # Given a sum, its row and its columns: the element of the result.
@@ -66,15 +70,14 @@ def _is_product(case: KernelCase) -> bool:
 
 def _pays(case: KernelCase) -> bool:
     """Whether there are enough rows to pay for the copies of the second matrix. IREE's products of bf16 are slow for any."""
-    if case.are_all("bf16"):
-        return True
-    rows = case.tensors[0].dims[:-1]
-    count = 1
-    for d in rows:
-        if not isinstance(d, int):
-            return False
-        count *= d
-    return count >= _FEWEST_ROWS
+    rows = _rows_of(case)
+    return case.are_all("bf16") or (rows is not None and rows >= _FEWEST_ROWS)
+
+
+def _rows_of(case: KernelCase) -> int | None:
+    """The number of rows; None if it is not known."""
+    known = [d for d in case.tensors[0].dims[:-1] if isinstance(d, int)]
+    return math.prod(known) if len(known) == case.tensors[0].rank - 1 else None
 
 
 def _partial_sums(case: KernelCase) -> list[Shape]:
@@ -88,6 +91,66 @@ def _partial_sums(case: KernelCase) -> list[Shape]:
 def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *sums: Buffer) -> None:
     """The product of the rows of a tensor with a matrix."""
     _product(k, x.rows(), w, y.rows(), lambda total, i, columns: total, sums)
+
+
+def _has_few_rows(case: KernelCase) -> bool:
+    """Whether there are so few rows that most of the time is that of reading the matrix."""
+    rows = _rows_of(case)
+    return _is_product(case) and rows is not None and 0 < rows <= _MOST_OF_FEW
+
+
+def _is_of_bf16(case: KernelCase) -> bool:
+    return case.are_all("bf16")
+
+
+@kernel("matmul", name="vecmat", takes=_has_few_rows, pays=_is_of_bf16)
+def vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
+    """The product of a few rows with a matrix, whose rows are read in long pieces, several at once."""
+    rows, matrix, result = _floats(x.rows()), _floats(w), _floats(y.rows())
+    count, inner, columns = rows.shape[0], *matrix.shape
+    assert isinstance(count, int) and isinstance(inner, int) and isinstance(columns, int)
+    sums = k.scratch(count, min(_STRIP, -(-columns // 16) * 16))
+    at_once = max(1, _FACTORS // count)
+    whole = inner // at_once * at_once
+    for n in k.parallel(-(-columns // _STRIP)):
+        first = n * _STRIP
+        width = _STRIP if columns % _STRIP == 0 else k.least(_STRIP, columns - first)
+        for c in k.vectors(width):
+            for r in range(count):
+                sums[r, c] = k.constant(0.0, f32, c.count)
+        strip = _Strip(k, rows, matrix, sums, first, width)
+        for d in k.range(0, whole, at_once) if whole else ():
+            strip.add(d, at_once)
+        for d in range(whole, inner):
+            strip.add(k.index(d), 1)
+        for c in k.vectors(width):
+            for r in range(count):
+                result[r, c + first] = sums[r, c]
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """Some columns of a product with few rows: the sums of the rows in scratch memory."""
+
+    k: Kernel
+    x: _Floats
+    w: _Floats
+    sums: Buffer
+    first: Value
+    width: Size
+
+    def add(self, d: Value, count: int) -> None:
+        """Add the products with some rows of the matrix."""
+        k, rows = self.k, range(self.sums.shape[0])  # type: ignore[arg-type]
+        lanes = k.cpu.lanes(f32)
+        factors = [[self.x[r, d + u].splat(lanes) for u in range(count)] for r in rows]
+        for c in k.vectors(self.width, unroll=1 if len(rows) > 1 else 2):
+            values = [self.w[d + u, c + self.first] for u in range(count)]
+            for own, r in zip(factors, rows, strict=True):
+                total = self.sums[r, c]
+                for factor, value in zip(own, values, strict=True):
+                    total = factor.fma(value, total)
+                self.sums[r, c] = total
 
 
 def _is_matvec(case: KernelCase) -> bool:
