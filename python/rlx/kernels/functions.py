@@ -134,7 +134,7 @@ _TANH = (-0.333332419395, 0.133314788, -0.0537397, 0.0208)
 def gelu(x: Value) -> Value:
     """x·Φ(x), with Φ the normal distribution; -0 at minus infinity. The error is at most 2e-7 of |x|."""
     u = (x * x).fma(2 / NORMAL_LIMIT**2, -1.0)
-    y = x.fma(x * polynomial(u, NORMAL), x * 0.5)
+    y = x * x.fma(polynomial(u, NORMAL), 0.5)
     return where(abs(x) > NORMAL_LIMIT, where(x > 0.0, x, -0.0), y)
 
 

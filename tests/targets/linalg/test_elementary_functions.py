@@ -160,10 +160,12 @@ def test_no_function_is_looked_for_in_a_library(dtype: str) -> None:
 
 
 def test_gelu_of_f64_has_an_exact_error_function():
-    x = np.concatenate([np.linspace(-9, 9, 4001), [np.inf, -np.inf, np.nan, 0.0, 40.0, -40.0]])
+    x = np.concatenate([np.linspace(-9, 9, 4001), [np.inf, -np.inf, np.nan, 0.0, -0.0, 40.0, -40.0]])
+    x = x.astype(np.float32).astype(np.float64)
     (result,), (narrow,) = run([case("activation", x.astype(d), kind="gelu") for d in (np.float64, np.float32)])
     exact = np.array([0.5 * v * math.erfc(-v / math.sqrt(2)) if v != -np.inf else -0.0 for v in x])
     np.testing.assert_allclose(result, exact, rtol=1e-15, atol=3e-16, equal_nan=True)
+    np.testing.assert_array_equal(np.signbit(narrow[x == 0]), np.signbit(x[x == 0]))
     is_finite = np.isfinite(x)
     np.testing.assert_array_equal(narrow[~is_finite], exact.astype(np.float32)[~is_finite])
     error = abs(narrow[is_finite] - exact[is_finite])

@@ -197,7 +197,7 @@ def _gelu(s: Scalars, x: mlir.Value) -> mlir.Value:
 def _gelu_by_polynomial(s: Scalars, x: mlir.Value) -> mlir.Value:
     """x·Φ(x), with Φ the normal distribution; -0 at minus infinity. The error is at most 2e-7 of |x|."""
     place = s.math.fma(s.mul(x, x), s.constant(2 / NORMAL_LIMIT**2), s.constant(-1.0))
-    near = s.math.fma(x, s.mul(x, horner(s, place, NORMAL)), s.mul(x, s.constant(0.5)))
+    near = s.mul(x, s.math.fma(x, horner(s, place, NORMAL), s.constant(0.5)))
     far = s.select(s.compare("gt", x, s.constant(0.0)), x, s.constant(-0.0))
     return s.select(s.compare("gt", s.math.absf(x), s.constant(NORMAL_LIMIT)), far, near)
 
