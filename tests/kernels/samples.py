@@ -115,6 +115,17 @@ def _sorts() -> Iterator[OpSample]:
     yield sample((0, 20), dtypes=_FLOATS, axis=1)
 
 
+def _elementary() -> Iterator[OpSample]:
+    """Small numbers, and numbers that need the long way of reduction."""
+    for kind in ("sin", "cos", "atan"):
+        for columns in COLUMNS:
+            yield sample((2, columns), dtypes=_FLOATS, kind=kind)
+        for limit in (100.0, 3e4, 1e30):
+            yield sample(SampleOperand((300,), low=-limit, high=limit), dtypes=_FLOATS, kind=kind)
+        yield sample(("n", 100), dtypes=_FLOATS, kind=kind)
+        yield sample((), dtypes=_FLOATS, kind=kind)
+
+
 def _extremes() -> Iterator[OpSample]:
     """Rows with ties, of lengths around those of vectors."""
     for columns in COLUMNS:
@@ -289,6 +300,7 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "sort": _sorts,
     "argsort": _sorts,
     "topk": _selections,
+    "activation": _elementary,
     "argmax": _extremes,
     "argmin": _extremes,
     "gather": lambda: _lookups("gather"),

@@ -9,15 +9,32 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.dtype import bool_, dtype, i64
+from rlx.ir.dtype import DType, bool_, dtype, i64
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import INDEX, Element, IndexElement, memory_type, value_type
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
 from rlx.kernels.operations import Operation
-from rlx.numerics.scalars import constant
+from rlx.numerics.functions import FUNCTIONS
+from rlx.numerics.scalars import Scalars, constant
 
 _ALIGNMENT = 64  # bytes, of scratch memory: a cache line, and the largest vector register
+
+
+class _WideMath:
+    """The dialect `math` with `fma` of f32 in f64, for CPUs without the instruction. The product is exact there."""
+
+    def __init__(self, scalars: Scalars) -> None:
+        self._scalars = scalars
+        self._wide = scalars.type_of(mlir.ir.F64Type.get(mlir.context()))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(mlir.dialect("math"), name)
+
+    def fma(self, a: mlir.Value, b: mlir.Value, c: mlir.Value) -> mlir.Value:
+        arith = self._scalars.arith
+        a, b, c = (arith.extf(self._wide, value) for value in (a, b, c))
+        return arith.truncf(self._scalars.element, arith.addf(arith.mulf(a, b), c))
 
 
 class Emitter(Machine):
@@ -93,6 +110,13 @@ class Emitter(Machine):
         type_ = value_type(target, lanes)
         name = _conversion(source, target)
         return data if name is None else getattr(self.arith, name)(type_, data, **self.at)
+
+    def elementary(self, name: str, data: Any, element: DType, lanes: int | None) -> Any:
+        scalars = Scalars(element, lanes)
+        if not self.cpu.has_fma:
+            scalars.math = _WideMath(scalars)
+        with self.at["ip"], self.at["loc"]:
+            return FUNCTIONS[name](scalars, data)
 
     def bits(self, data: Any, target: Element, lanes: int | None) -> Any:
         type_ = value_type(target, lanes)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dtype import dtype
+from rlx.ir.dtype import DType, dtype
+from rlx.ir.op import registry
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import Element, IndexElement
 from rlx.kernels.errors import kernel_error
@@ -60,6 +61,10 @@ class Interpreter(Machine):
     def convert(self, data: Any, source: Element, target: Element, lanes: int | None) -> Any:
         with np.errstate(all="ignore"):
             return data.astype(target.numpy)
+
+    def elementary(self, name: str, data: Any, element: DType, lanes: int | None) -> Any:
+        with np.errstate(all="ignore"):
+            return np.asarray(registry.card("activation").evaluate(data, kind=name))
 
     def bits(self, data: Any, target: Element, lanes: int | None) -> Any:
         return data.view(target.numpy)

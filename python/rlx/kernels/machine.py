@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.dtype import DType
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import Element
 from rlx.kernels.errors import kernel_error
@@ -138,6 +139,10 @@ class Machine(ABC):
     @abstractmethod
     def convert(self, data: Any, source: Element, target: Element, lanes: int | None) -> Any:
         """The same numbers as another element type. Floats are truncated to integers."""
+
+    @abstractmethod
+    def elementary(self, name: str, data: Any, element: DType, lanes: int | None) -> Any:
+        """An elementary function of floats, to about 1 ulp: one of `rlx.activation` that numerics has."""
 
     @abstractmethod
     def bits(self, data: Any, target: Element, lanes: int | None) -> Any:

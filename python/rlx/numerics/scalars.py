@@ -24,8 +24,10 @@ def signless(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def constant(value: Any, element: mlir.Type) -> mlir.Value:
-    """A scalar constant of an MLIR element type."""
+    """A constant of an MLIR element type, or of a vector type with equal lanes."""
     arith = mlir.dialect("arith")
+    if isinstance(element, mlir.ir.VectorType):
+        return mlir.dialect("vector").broadcast(element, constant(value, element.element_type))
     if isinstance(element, mlir.ir.FloatType):
         return arith.constant(element, mlir.ir.FloatAttr.get(element, float(value)))
     if isinstance(element, mlir.ir.ComplexType):
@@ -65,15 +67,23 @@ class Scalars:
 
     A dtype whose `compute` is another dtype is computed in that dtype (`enter` and `leave`). f16 and bf16 are computed in f32:
     CPUs have no f16 library functions, and one operation in f32 rounds to the same f16.
+
+    Args:
+        dtype: The dtype.
+        lanes: The lanes of vectors to compute with, for arithmetic on floats; None for scalars.
     """
 
-    def __init__(self, dtype: DType):
-        self.outer = dtype
+    def __init__(self, dtype: DType, lanes: int | None = None):
+        self.outer, self.lanes = dtype, lanes
         self.dtype = dtype.compute
-        self.element = storage_type(self.dtype)
+        self.element = self.type_of(storage_type(self.dtype))
         self.arith = mlir.dialect("arith")
         self.math = mlir.dialect("math")
         self.complex = mlir.dialect("complex")
+
+    def type_of(self, scalar: mlir.Type) -> mlir.Type:
+        """The type of values whose elements are of a scalar type."""
+        return scalar if self.lanes is None else mlir.ir.VectorType.get([self.lanes], scalar)
 
     def enter(self, value: mlir.Value) -> mlir.Value:
         """Convert a stored scalar to the dtype of the computation."""

@@ -135,7 +135,7 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
     square = s.mul(ratio, ratio)
     tail = s.mul(s.mul(ratio, square), horner(s, square, _atan_series(s.dtype.name)))
     tail = s.add(tail, s.math.fma(s.neg(square), rest, rest))
-    quarter, quarter_lost = FloatBits(s).parts(_pi() / 4)
+    quarter, quarter_lost = FloatBits(s).parts(pi() / 4)
     high, low = _sum(s, s.select(turned, quarter, zero), ratio)
     return _sum(s, high, s.add(tail, s.add(low, s.select(turned, quarter_lost, zero))))
 
@@ -143,7 +143,7 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
 def _placed(s: Scalars, angle: _Pair, steep: mlir.Value, behind: mlir.Value | None = None) -> _Pair:
     """Move an angle of the first octant to its octant: `steep` if the absolute values were exchanged, `behind` for x < 0."""
     zero, back = s.constant(0.0), steep
-    (half_high, half_low), (whole_high, whole_low) = FloatBits(s).parts(_pi() / 2), FloatBits(s).parts(_pi())
+    (half_high, half_low), (whole_high, whole_low) = FloatBits(s).parts(pi() / 2), FloatBits(s).parts(pi())
     base_high, base_low = s.select(steep, half_high, zero), s.select(steep, half_low, zero)
     if behind is not None:
         back = s.arith.xori(steep, behind)
@@ -174,7 +174,7 @@ def _atan_series(dtype: str) -> tuple[float, ...]:
 def _sin_kernel(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
     """sin(high + low) for an angle up to π/4, where low is a correction to high."""
     square = s.mul(high, high)
-    cubic = s.mul(s.mul(high, square), horner(s, square, _sin_series(s.dtype.name)))
+    cubic = s.mul(s.mul(high, square), horner(s, square, sin_series(s.dtype.name)))
     correction = s.mul(low, s.math.fma(square, s.constant(-0.5), s.constant(1.0)))
     return s.add(high, s.add(cubic, correction))
 
@@ -185,19 +185,19 @@ def _cos_kernel(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
     half = s.mul(s.constant(0.5), square)
     first = s.sub(s.constant(1.0), half)
     lost = s.sub(s.sub(s.constant(1.0), first), half)
-    fourth = s.mul(s.mul(square, square), horner(s, square, _cos_series(s.dtype.name)))
+    fourth = s.mul(s.mul(square, square), horner(s, square, cos_series(s.dtype.name)))
     return s.add(first, s.add(lost, s.sub(fourth, s.mul(high, low))))
 
 
 @cache
-def _sin_series(dtype: str) -> tuple[float, ...]:
+def sin_series(dtype: str) -> tuple[float, ...]:
     """S(z) with sin x = x + x·z·S(z), z = x², up to (π/4)² < 0.617."""
     interval = Fraction(0), Fraction(617, 1000)
     return economise(lambda n: Fraction((-1) ** (n + 1), math.factorial(2 * n + 3)), 16, interval, _TOLERANCE[dtype])
 
 
 @cache
-def _cos_series(dtype: str) -> tuple[float, ...]:
+def cos_series(dtype: str) -> tuple[float, ...]:
     """C(z) with cos x = 1 - z/2 + z²·C(z), z = x², up to (π/4)² < 0.617."""
     interval = Fraction(0), Fraction(617, 1000)
     return economise(lambda n: Fraction((-1) ** n, math.factorial(2 * n + 4)), 16, interval, _TOLERANCE[dtype])
@@ -211,7 +211,7 @@ def _reduced(s: Scalars, x: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Va
     w = FloatBits(s)
     size = s.math.absf(x)
     quadrant, fraction_high, fraction_low = _quarter_turns(s, w, w.of(size))
-    half_pi, rest = w.parts(_pi() / 2)
+    half_pi, rest = w.parts(pi() / 2)
     product = s.mul(fraction_high, half_pi)
     lost = s.math.fma(fraction_high, half_pi, s.neg(product))
     small = s.math.fma(fraction_high, rest, s.math.fma(fraction_low, half_pi, lost))
@@ -283,12 +283,24 @@ def _fraction(s: Scalars, w: FloatBits, after: mlir.Value, below: mlir.Value, ne
 def _two_over_pi(width: int, bias: int) -> list[int]:
     """A word of zeros, and the bits of 2/π for all finite floats."""
     count = bias // width + 5
-    value = int(Fraction(2) / _pi() * (1 << width * (count - 1)))
+    value = int(Fraction(2) / pi() * (1 << width * (count - 1)))
     return [(value >> width * (count - 1 - i)) & ((1 << width) - 1) for i in range(count)]
 
 
 @cache
-def _pi() -> Fraction:
+def parts_of_half_pi(bits: int, count: int) -> tuple[float, ...]:
+    """Numbers of some significant bits whose sum is π/2: each is what is left, rounded."""
+    parts: list[float] = []
+    rest = pi() / 2
+    for _ in range(count):
+        unit = Fraction(2) ** (math.frexp(float(rest))[1] - bits)
+        parts.append(float(round(rest / unit) * unit))
+        rest -= Fraction(parts[-1])
+    return tuple(parts)
+
+
+@cache
+def pi() -> Fraction:
     """π to 1400 bits, by J. Machin's formula."""
     one = 1 << 1432
 

@@ -33,7 +33,7 @@ class FloatBits:
         layout = s.dtype.float_format
         assert layout is not None
         self.format = Format(s.dtype.bits, layout.mantissa, layout.bias)
-        self.integer = mlir.ir.IntegerType.get_signless(self.format.width)
+        self.integer = s.type_of(mlir.ir.IntegerType.get_signless(self.format.width))
         self.float = s.element
 
     def constant(self, value: int) -> mlir.Value:
