@@ -249,6 +249,65 @@ def test_an_optimised_program_that_fails(monkeypatch: pytest.MonkeyPatch, caplog
         program.artifact  # noqa: B018
 
 
+def test_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package that runs quick programs is missing: the first run waits for the optimised program."""
+    loaded = SharedData.loaded
+
+    def failing(self: SharedData, function: Any, weights: Any) -> Any:
+        if function.artifact.target == "xla":
+            raise rlx.Error("XLA needs JAX, which cannot be imported")
+        return loaded(self, function, weights)
+
+    monkeypatch.setattr(SharedData, "loaded", failing)
+    program = _auto(_linear())
+    with pytest.raises(rlx.Error, match="1 parameters are not set"):
+        program.run({"x": _X})
+    program.set_params({"w": np.ones((3, 4), np.float32)})
+    np.testing.assert_allclose(program.run({"x": _X})[0], np.tanh(_X @ np.ones((3, 4))), rtol=1e-5)
+    assert program.tier == "best"
+
+
+def test_dropped_programs_are_not_compiled(gate: threading.Event) -> None:
+    """Programs are compiled one after the other in the background, and those that are not used any more are left out."""
+    programs = [_auto(_linear(1.0 + number)) for number in range(3)]
+    improvements: list[Any] = [program._data.improvement for program in programs]
+    several = _auto({"add": _counter()})
+    part = several["add"]
+    del programs, several
+    gate.set()
+    part.wait_for_best()
+    assert part.artifact.target == "cpu"
+    for improvement in improvements:
+        improvement.wait(60)
+    assert not tier._running
+
+
+def test_an_error_that_is_raised_again_has_no_old_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(self: Build) -> Any:
+        raise rlx.CompileError("broken")
+
+    program = _auto(_counter())
+    monkeypatch.setattr(Build, "entries", failing)
+    lengths = set()
+    for _ in range(3):
+        with pytest.raises(rlx.CompileError, match="broken") as caught:
+            program.wait_for_best()
+        lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
+
+
+def test_wrong_options_are_one_error() -> None:
+    with pytest.raises(rlx.Error, match="zz") as caught:
+        _auto(_linear(), bind={"zz": 3})
+    assert caught.value.__context__ is None or "zz" not in str(caught.value.__context__)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, True, float("nan"), float("inf"), 1e30, "x", []])
+def test_wrong_time_limits(timeout: Any) -> None:
+    with pytest.raises(rlx.Error, match="timeout must be a positive number of seconds"):
+        rlx.Session().compile(_counter()).wait_for_best(timeout)
+
+
 def test_waiting_is_limited(gate: threading.Event) -> None:
     program = _auto(_counter())
     with pytest.raises(rlx.Error, match=r"not ready after 0\.05 s"):

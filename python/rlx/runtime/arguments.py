@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, open_parameters
 from rlx.weights.arrays import keep
 
+_MOST_SECONDS = 1e9
 _MOST_THREADS = 4096  # more than any machine has cores; each thread has its own stack
 
 
@@ -29,6 +31,17 @@ def checked_threads(threads: int | None) -> int | None:
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= _MOST_THREADS:
         raise Error(f"threads must be an integer from 1 to {_MOST_THREADS}, got {short_repr(threads)}")
     return threads
+
+
+def checked_seconds(name: str, seconds: Any) -> float:
+    """Return a positive number of seconds.
+
+    Raises:
+        Error: It is something else.
+    """
+    if isinstance(seconds, (bool, np.bool_)) or not isinstance(seconds, Real) or not 0 < float(seconds) < _MOST_SECONDS:
+        raise Error(f"{name} must be a positive number of seconds, got {seconds!r:.60}")
+    return float(seconds)
 
 
 def check_flags(**flags: object) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
 from rlx.ir.calls import Answered
+from rlx.runtime.arguments import checked_seconds
 from rlx.runtime.entry_point import CompiledFunction, EntryPoint
 from rlx.runtime.shared_data import SharedData
-from rlx.support.errors import ExecutionError
+from rlx.support.errors import Error
 from rlx.support.locks import holding
+from rlx.targets.artifacts.buckets import Sizes
 from rlx.targets.protocol import LoadedProgram
 
 _ATTEMPTS = 3
@@ -21,6 +23,10 @@ class ProgramTier(Answered):
     _data: SharedData
     _entries: Mapping[str | None, EntryPoint]
     _function: CompiledFunction | None
+    _parts: Mapping[str, Self]
+    _sized: Mapping[Sizes, Self]
+    # While a program is to be improved, its parts keep it, because all of them are replaced at once.
+    _whole: Self | None = None
 
     @property
     def tier(self) -> str:
@@ -38,6 +44,7 @@ class ProgramTier(Answered):
             CompileError: It cannot be compiled.
             Error: It cannot be loaded, or it is not ready after that time.
         """
+        timeout = timeout if timeout is None else checked_seconds("timeout", timeout)
         if self._data.improvement is not None:
             self._data.improvement.wait(timeout)
 
@@ -49,11 +56,12 @@ class ProgramTier(Answered):
             ExecutionError: The device is not available.
         """
         data, improvement = self._data, self._data.improvement
+        holding(data.lock, data.check_weights, function)
         try:
             if improvement is None or not improvement.is_lost:
                 holding(data.lock, data.load, function)
                 return function
-        except ExecutionError:
+        except Error:  # also if the package that runs quick programs is not installed
             if improvement is None or improvement.is_done:
                 raise
         self.wait_for_best()
@@ -89,7 +97,16 @@ class ProgramTier(Answered):
             return False
         self._data.replace(functions, programs)
         self._set(entries, self._data)
+        for part in self._all_parts():
+            part._whole = None
         return True
+
+    def _all_parts(self) -> Iterator[Self]:
+        """Yield the programs of single entry points and of single buckets."""
+        for part in self._parts.values():
+            yield part
+            yield from part._sized.values()
+        yield from self._sized.values()
 
     def _set(self, entries: Mapping[str | None, EntryPoint], data: SharedData) -> None:
         raise NotImplementedError

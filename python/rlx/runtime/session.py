@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from numbers import Real
 from typing import Any, NoReturn, Unpack
 
 from rlx.ir.calls import Answered
 from rlx.ir.interface import argument_array
-from rlx.runtime.arguments import checked_threads
+from rlx.runtime.arguments import checked_seconds, checked_threads
 from rlx.runtime.build import Build
 from rlx.runtime.device import Device
 from rlx.runtime.program import Program
 from rlx.runtime.tier import check_tier, first_entries, improve
-from rlx.runtime.tuning import Request, check_seconds, tune_program
+from rlx.runtime.tuning import Request, tune_program
 from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.options import takes_options
@@ -121,25 +120,14 @@ class Session(Answered):
         return program
 
 
-def _check_timeout(timeout: float | None) -> None:
-    """Check that a limit is a positive number of seconds, or None.
-
-    Raises:
-        Error: It is something else.
-    """
-    if timeout is None:
-        return
-    if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < 1e9:
-        raise Error(f"timeout must be a positive number of seconds, got {timeout!r:.60}")
-
-
 def _check_options(timeout: Any, buckets: Any, tuning: Any, several: bool) -> None:
     """Check the options. Some are valid only for a single graph.
 
     Raises:
         Error: An option has the wrong type, or is given for several graphs.
     """
-    _check_timeout(timeout)
+    if timeout is not None:
+        checked_seconds("timeout", timeout)
     _check_buckets(buckets)
     if several and buckets is not None:
         raise Error(
@@ -161,7 +149,7 @@ def _check_tuning(seconds: Any, inputs: Any, buckets: Any) -> float:
         raise Error("tune_inputs goes with tune, the seconds that tuning may take", hint="tune=60")
     if inputs is not None and not isinstance(inputs, Mapping):
         raise Error(f"tune_inputs must be a mapping of names to arrays, got {inputs!r:.60}")
-    return check_seconds(seconds)
+    return checked_seconds("tune", seconds)
 
 
 def _check_buckets(buckets: Any) -> None:

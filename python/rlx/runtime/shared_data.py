@@ -121,7 +121,7 @@ class SharedData:
             Error: A parameter has not been set.
             ExecutionError: The device is not available.
         """
-        content = self.content
+        content, function = self.content, self._successors.get(function, function)
         if function in content.programs:
             return content.programs[function]
         self.check_weights(function)

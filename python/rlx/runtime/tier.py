@@ -8,7 +8,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,15 +66,19 @@ def first_entries(build: Build) -> tuple[Entries, Mapping[str, Any], Build | Non
             return *replace(build, only_cached=True).entries(), None
         except NotCachedError:
             pass
-    name, flags = substitute
+    made = _quick_entries(build, *substitute)
+    return (*build.entries(), None) if made is None else (*made, replace(build, graph=_copy(build.graph)))
+
+
+def _quick_entries(build: Build, name: str, flags: Sequence[str]) -> tuple[Entries, Mapping[str, Any]] | None:
+    """Return the result of a build for another target; None if that is not possible, as for a graph that it cannot express."""
+    options = replace(build.options, kernels="auto", dispatch=None)
     try:
-        options = replace(build.options, kernels="auto", dispatch=None)
-        quick = replace(build, target=target_of(name, None, flags), options=options, threads=None)
-        entries, weights = quick.entries()
+        target = target_of(name, None, flags)
+        return replace(build, target=target, options=options, threads=None).entries()
     except Error as problem:
-        _log.info("the optimised program is compiled at once, because %s cannot take the graph: %s", name, problem)
-        return *build.entries(), None
-    return entries, weights, replace(build, graph=_copy(build.graph))
+        _log.info("the optimised program is compiled at once, because there is no quick one for %s: %s", name, problem)
+        return None
 
 
 def _copy(graph: Graph | Mapping[str, Any]) -> Graph | dict[str, Graph]:
@@ -85,6 +90,8 @@ def _copy(graph: Graph | Mapping[str, Any]) -> Graph | dict[str, Graph]:
 
 def improve(program: Program, build: Build) -> None:
     """Let an optimised program replace the code of a program when it is ready."""
+    for part in program._all_parts():
+        part._whole = program
     program._data.improvement = Improvement(program, build)
     program._data.improvement.start()
 
@@ -98,7 +105,7 @@ class Improvement:
     """
 
     def __init__(self, program: Program, build: Build):
-        self._program, self._build = program, build
+        self._program, self._build = weakref.ref(program), build
         self._ended, self._awaited = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         # The number of a thread may be that of another one as soon as it has ended.
@@ -110,7 +117,7 @@ class Improvement:
     def start(self) -> None:
         """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="rlx-tier", daemon=True)
-        _running.add(self)
+        _running[self] = None
         self._thread.start()
 
     @property
@@ -136,15 +143,14 @@ class Improvement:
         if not self._ended.wait(timeout):
             raise Error(f"the optimised program is not ready after {timeout:g} s")
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # otherwise the tracebacks of all calls are kept
 
     def _run(self) -> None:
         self._thread_id = threading.get_ident()
         try:
             try:
-                self._wait_for_first_run()
-                entries, _ = self._build.entries()
-                self._program._improve(entries)
+                if self._has_turn():
+                    self._improve()
             finally:
                 with self._leaving:
                     self._thread_id = None
@@ -156,12 +162,27 @@ class Improvement:
             self._error = exit
         finally:
             self._ended.set()
-            _running.discard(self)
+            _running.pop(self, None)
 
-    def _wait_for_first_run(self) -> None:
+    def _improve(self) -> None:
+        entries, _ = self._build.entries()
+        if (program := self._program()) is not None:
+            program._improve(entries)
+
+    def _has_turn(self) -> bool:
+        """Wait until the program has run, and no other one is compiled in the background. False if it is not in use any more.
+
+        A program that is waited for does not wait.
+        """
         end = time.monotonic() + _DELAY_S
-        while not self._program._data.ready and not self._awaited.wait(_POLL_S) and time.monotonic() < end:
-            pass
+        while not self._awaited.wait(_POLL_S):
+            if (program := self._program()) is None:
+                return False
+            first, *_ = _running
+            if first is self and (program._data.ready or time.monotonic() > end):
+                return True
+            del program
+        return True
 
     def stop(self) -> None:
         """Interrupt the thread, and wait until it has ended. All of RLX can be interrupted at any step."""
@@ -178,10 +199,12 @@ class Improvement:
     def leave_to_child(self) -> None:
         """Take over in a forked process, where the thread does not exist, and perhaps neither the quick program's."""
         self._thread, self._ended, self._awaited = None, threading.Event(), threading.Event()
-        self._program._data.ready = {}
+        if (program := self._program()) is not None:
+            program._data.ready = {}
 
 
-_running: set[Improvement] = set()
+# In the order of their start. The first one compiles.
+_running: dict[Improvement, None] = {}
 
 
 def _stop_all() -> None:
@@ -192,6 +215,7 @@ def _stop_all() -> None:
 def _after_fork_in_child() -> None:
     for improvement in list(_running):
         improvement.leave_to_child()
+    _running.clear()
 
 
 # Handlers of `atexit` may run later than the one that ends the compiler's processes.

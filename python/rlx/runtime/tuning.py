@@ -10,7 +10,6 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols
 from rlx.passes.checking.numerics import differs, draw, tolerances
 from rlx.report.tuning import TuningReport, TuningTrial
+from rlx.runtime.arguments import checked_seconds
 from rlx.runtime.program import Program
 from rlx.runtime.tuner import Candidate, Choice, ChoiceSearch
 from rlx.support.cached_property import cached_property
@@ -59,17 +59,6 @@ _RECORD = record(
         "runs_on": list_of(text),
     }
 )
-
-
-def check_seconds(seconds: Any) -> float:
-    """Check that the seconds for tuning are a positive number.
-
-    Raises:
-        Error: They are something else.
-    """
-    if isinstance(seconds, (bool, np.bool_)) or not isinstance(seconds, Real) or not 0 < float(seconds) < 1e9:
-        raise Error(f"tune must be a positive number of seconds, got {seconds!r:.60}")
-    return float(seconds)
 
 
 @dataclass(frozen=True)
@@ -159,7 +148,7 @@ def tune_program(
         Error: The given program does not run here, or its results are wrong.
         KeyboardInterrupt: The search was interrupted; the best choice so far is stored, if anything was measured.
     """
-    seconds = check_seconds(seconds)
+    seconds = checked_seconds("tune", seconds)
     choices = choices_of(request)
     key = _key(request, choices)
     kept = None if again else _kept(request, key, seconds)
