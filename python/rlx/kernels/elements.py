@@ -32,8 +32,9 @@ class IndexElement:
 INDEX = IndexElement()
 Element = DType | IndexElement
 Number = int | float | bool
+# The dtypes of tensors whose bits kernels read, and do not compute with.
+STORED = ("bf16", "f16")
 # The dtypes that kernels compute with.
-STORED = ("bf16", "f16")  # which are only stored: kernels read their bits
 DTYPES = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool")
 
 

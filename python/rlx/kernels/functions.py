@@ -30,7 +30,7 @@ def to_bf16(x: Value) -> Value:
 _LOG2_E = 1.4426950408889634
 # log(2) in two parts: the product of the first one with an integer of up to 9 bits is exact.
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723212e-6
-_ROUNDING = 12582912.0  # 1.5 · 2^23: adding it rounds a float to an integer, which is then in the lowest bits
+ROUNDING = 12582912.0  # 1.5 · 2^23: adding it rounds a float to an integer, which is then in the lowest bits
 # (exp(r) - 1 - r) / r² for |r| <= log(2)/2, a minimax polynomial.
 _EXP = (
     0.4999999403953552,
@@ -69,8 +69,8 @@ def exp(x: Value) -> Value:
 
 def _exp(x: Value) -> Value:
     """Return 2^n · exp(r), which is exp(x), with n the integer nearest to x / log(2), for results that are normal numbers."""
-    shifted = x.fma(_LOG2_E, _ROUNDING)
-    n = shifted - _ROUNDING
+    shifted = x.fma(_LOG2_E, ROUNDING)
+    n = shifted - ROUNDING
     r = n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, x))
     scale = ((shifted.bits(i32) << 23) + (127 << 23)).bits(x.element)  # type: ignore[arg-type]
     q = (r * r).fma(polynomial(r, _EXP), r)
@@ -109,8 +109,8 @@ _EXP2 = (
 
 def exp2_of_nonpositive(x: Value) -> Value:
     """2^x for numbers up to 0, to 1 ulp."""
-    shifted = x + _ROUNDING
-    fraction = x - (shifted - _ROUNDING)
+    shifted = x + ROUNDING
+    fraction = x - (shifted - ROUNDING)
     scale = ((shifted.bits(i32) << 23) + (127 << 23)).bits(x.element)  # type: ignore[arg-type]
     return where(x < -126.0, 0.0, _scaled(scale, fraction * polynomial(fraction, _EXP2)))
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from rlx.ir.dtype import f32, i32
 from rlx.kernels.buffer import Buffer, product
-from rlx.kernels.functions import polynomial
+from rlx.kernels.functions import ROUNDING, polynomial
 from rlx.kernels.kernel import Kernel
+from rlx.kernels.library.rows import strip_width, strips
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value, where
 from rlx.numerics.trigonometry import cos_series, parts_of_half_pi, sin_series
 
 _FEWEST = 1024  # elements that pay for a dispatch
 _CHUNK = 4096  # of a workgroup
-_ROUNDING = 12582912.0  # 1.5 · 2^23: adding it rounds a float to an integer, which is then in the lowest bits
 _TWO_OVER_PI = 0.6366197723675814
 # Up to here the reduction by three parts of π/2 is exact enough: products with integers of up to 13 bits.
 _LARGEST = 12000.0
@@ -55,8 +55,8 @@ def _of_turns(x: Value, turns: int) -> Value:
     The argument is reduced to an angle up to π/4 (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions",
     1980).
     """
-    shifted = x.fma(_TWO_OVER_PI, _ROUNDING)
-    n, angle = shifted - _ROUNDING, x
+    shifted = x.fma(_TWO_OVER_PI, ROUNDING)
+    n, angle = shifted - ROUNDING, x
     # Without an instruction for both, the products must be exact.
     for part in parts_of_half_pi(24, 3) if x.machine.cpu.has_fma else parts_of_half_pi(11, 5):
         angle = n.fma(-part, angle)
@@ -92,8 +92,7 @@ def elementary(k: Kernel, x: Buffer, y: Buffer, *, kind: str) -> None:
     """An elementary function of each element."""
     size = product(x.shape)
     x, y, function = x.view(size), y.view(size), _FUNCTIONS[kind]
-    for n in k.parallel((size + (_CHUNK - 1)) // _CHUNK):
+    for n in k.parallel(strips(size, _CHUNK)):
         start = n * _CHUNK
-        count = _CHUNK if isinstance(size, int) and size % _CHUNK == 0 else k.least(_CHUNK, k.index(size) - start)
-        for c in k.vectors(count, unroll=1):
+        for c in k.vectors(strip_width(k, size, start, _CHUNK), unroll=1):
             y[c + start] = function(k, x[c + start])

@@ -34,6 +34,7 @@ from rlx.kernels.library.transforms import (
     matrix_form,
     parts_of,
     radices_of,
+    vector_start,
 )
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value, where
@@ -128,9 +129,7 @@ class Columns:
         blocks = -(-columns // lanes)
         for number in k.parallel(height // n * blocks, _per_workgroup(n * lanes)):
             start = number % blocks * lanes
-            first = (
-                start if columns % lanes == 0 else k.least(start, columns - lanes)
-            )  # the last ones may be computed twice
+            first = vector_start(k, start, columns, lanes)
             memory = k.scratch(n, 2, lanes), k.scratch(n, 2, lanes)
             ColumnTransform(k, n, memory).emit(*self._access(number // blocks * n, first, lanes))
 

@@ -16,7 +16,7 @@ from rlx.kernels.buffer import Buffer, Lanes, Position, Size
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import ACTIVATIONS, of_bf16, to_bf16
 from rlx.kernels.kernel import UNROLLED, Kernel, joined_in_pairs
-from rlx.kernels.library.rows import rows_per_workgroup
+from rlx.kernels.library.rows import rows_per_workgroup, strip_width, strips
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value
 
@@ -112,9 +112,9 @@ def vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     sums = k.scratch(count, min(_STRIP, -(-columns // 16) * 16))
     at_once = max(1, _FACTORS // count)
     whole = inner // at_once * at_once
-    for n in k.parallel(-(-columns // _STRIP)):
+    for n in k.parallel(strips(columns, _STRIP)):
         first = n * _STRIP
-        width = _STRIP if columns % _STRIP == 0 else k.least(_STRIP, columns - first)
+        width = strip_width(k, columns, first, _STRIP)
         for c in k.vectors(width):
             for r in range(count):
                 sums[r, c] = k.constant(0.0, f32, c.count)

@@ -13,7 +13,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, f64
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.kernel import Accumulator, Kernel, joined_in_pairs
-from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strips
+from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strip_width, strips
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value
 
@@ -96,7 +96,7 @@ def _reduce_columns(k: Kernel, x: Buffer, y: Buffer, kind: str, count: Size) -> 
     totals = k.scratch(COLUMNS, element=f64 if is_long else x.element)
     for n in k.parallel(product([outer, per_row])):
         i, first = n // per_row, n % per_row * COLUMNS
-        width = COLUMNS if _is_multiple(inner) else k.least(COLUMNS, k.index(inner) - first)
+        width = strip_width(k, inner, first)
         start = k.neutral(_JOINS[kind], totals.element)
         for c in k.vectors(width, totals.element):
             totals[c] = start
@@ -104,10 +104,6 @@ def _reduce_columns(k: Kernel, x: Buffer, y: Buffer, kind: str, count: Size) -> 
         for c in k.vectors(width, x.element):
             result = totals[c].to(x.element)
             y[i, c + first] = result / k.number(count, x.element) if kind == "mean" else result
-
-
-def _is_multiple(inner: Size) -> bool:
-    return isinstance(inner, int) and inner % COLUMNS == 0
 
 
 def _add_rows(

@@ -20,9 +20,15 @@ def rows_per_workgroup(columns: Size) -> int:
     return max(1, _BYTES // max(1, 4 * columns)) if isinstance(columns, int) else 16
 
 
-def strips(columns: Size) -> Size:
-    """The number of strips of `COLUMNS` columns, the last one maybe less."""
-    return (columns + (COLUMNS - 1)) // COLUMNS
+def strips(columns: Size, width: int = COLUMNS) -> Size:
+    """The number of strips of `width` columns, the last one maybe less."""
+    return (columns + (width - 1)) // width
+
+
+def strip_width(k: Kernel, columns: Size, first: Value, width: int = COLUMNS) -> Size:
+    """The number of columns of the strip that begins at one."""
+    is_multiple = isinstance(columns, int) and columns % width == 0
+    return width if is_multiple else k.least(width, k.index(columns) - first)
 
 
 def _are_rows(case: KernelCase) -> bool:

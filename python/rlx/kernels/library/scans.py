@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlx.ir.dtype import f32, f64
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.kernel import Kernel, KernelRegister
-from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strips
+from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strip_width, strips
 from rlx.kernels.registry import KernelCase, kernel
 from rlx.kernels.values import Value
 
@@ -84,7 +84,7 @@ def _scan_columns(k: Kernel, x: Buffer, y: Buffer, kind: str, form: tuple[Size, 
     join, totals, neutral = k.join(kind), k.scratch(COLUMNS, element=element), k.neutral(kind, element)
     for n in k.parallel(product([outer, per_row])):
         top, first = n // per_row * count, n % per_row * COLUMNS
-        width = k.least(COLUMNS, k.index(inner) - first)
+        width = strip_width(k, inner, first)
         for c in k.vectors(width, element):
             totals[c] = neutral
         for row in k.range(top, top + count):

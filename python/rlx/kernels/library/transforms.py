@@ -102,6 +102,11 @@ def matrix_form(n: int, lanes: int) -> MatrixForm | None:
     return None
 
 
+def vector_start(k: Kernel, start: Value, size: int, lanes: int) -> Value:
+    """The start of a whole vector of a row: that of the last one is earlier, so that some elements are computed twice."""
+    return start if size % lanes == 0 else k.least(start, size - lanes)
+
+
 def _are_even(n: int, columns: int, lanes: int) -> bool:
     rows, rest = divmod(n, columns)
     return rest == 0 and rows % lanes == 0 and rows <= longest(lanes)
@@ -226,7 +231,7 @@ class RowTransform:
         starts = [min(start, rows - lanes) for start in range(0, rows, lanes)]  # the last rows may be computed twice
         factors = k.table(np.stack([self._twiddles(start) for start in starts]))
         for group in k.range(len(starts)):
-            start = group * lanes if rows % lanes == 0 else k.least(group * lanes, rows - lanes)
+            start = vector_start(k, group * lanes, rows, lanes)
             read, at = _reader_of_blocks(memory[0], start), Lanes(0, lanes)
             sums: list[Pair] = []
             differences: list[Pair] = []
