@@ -203,42 +203,44 @@ def test_a_cached_program_is_the_best_at_once() -> None:
     assert session.compile(_linear(2.0), tier="auto").tier == "best"
 
 
-def test_a_substitute_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the quick program cannot be compiled or loaded, the optimised one is used from the start."""
+def _fail_to_compile(monkeypatch: pytest.MonkeyPatch, target: str, error: rlx.Error) -> None:
     entries = Build.entries
 
     def failing(self: Build) -> Any:
-        if self.target.name == "xla":
-            raise rlx.Error("broken")
+        if self.target.name == target:
+            raise error
         return entries(self)
 
     monkeypatch.setattr(Build, "entries", failing)
-    assert _auto(_linear()).tier == "best"
 
 
-def test_a_substitute_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fail_to_load(monkeypatch: pytest.MonkeyPatch, error: rlx.Error) -> None:
+    """Let quick programs fail when they are loaded."""
     loaded = SharedData.loaded
 
     def failing(self: SharedData, function: Any, weights: Any) -> Any:
         if function.artifact.target == "xla":
-            raise rlx.ExecutionError("XLA has no CPU client")
+            raise error
         return loaded(self, function, weights)
 
     monkeypatch.setattr(SharedData, "loaded", failing)
+
+
+def test_a_substitute_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the quick program cannot be compiled or loaded, the optimised one is used from the start."""
+    _fail_to_compile(monkeypatch, "xla", rlx.Error("broken"))
+    assert _auto(_linear()).tier == "best"
+
+
+def test_a_substitute_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    _fail_to_load(monkeypatch, rlx.ExecutionError("XLA has no CPU client"))
     program = _auto(_counter())
     np.testing.assert_array_equal(program.run({"x": _X})[0], 1 + _X)
     assert program.tier == "best"
 
 
 def test_an_optimised_program_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    entries = Build.entries
-
-    def failing(self: Build) -> Any:
-        if self.target.name == "cpu":
-            raise rlx.CompileError("broken")
-        return entries(self)
-
-    monkeypatch.setattr(Build, "entries", failing)
+    _fail_to_compile(monkeypatch, "cpu", rlx.CompileError("broken"))
     with caplog.at_level(logging.WARNING, "rlx"):
         program = _auto(_counter())
         with pytest.raises(rlx.CompileError, match="broken"):
@@ -251,14 +253,7 @@ def test_an_optimised_program_that_fails(monkeypatch: pytest.MonkeyPatch, caplog
 
 def test_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package that runs quick programs is missing: the first run waits for the optimised program."""
-    loaded = SharedData.loaded
-
-    def failing(self: SharedData, function: Any, weights: Any) -> Any:
-        if function.artifact.target == "xla":
-            raise rlx.Error("XLA needs JAX, which cannot be imported")
-        return loaded(self, function, weights)
-
-    monkeypatch.setattr(SharedData, "loaded", failing)
+    _fail_to_load(monkeypatch, rlx.Error("XLA needs JAX, which cannot be imported"))
     program = _auto(_linear())
     with pytest.raises(rlx.Error, match="1 parameters are not set"):
         program.run({"x": _X})
