@@ -38,8 +38,8 @@ _choices = tuning.choices_of
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--seconds=0",), "tune must be a positive number of seconds"),
-        (("--seconds=soon",), "tune must be a positive number of seconds, got 'soon'"),
+        (("--seconds=0",), "--seconds must be a positive number of seconds"),
+        (("--seconds=soon",), "--seconds must be a positive number of seconds, got 'soon'"),
         (("--input=y=1x4xf32=0",), "there is no input or state 'y'"),
         (("--device=cuda", "--no-cache"), "cuda"),
         (("--params=/nonexistent",), "no such file"),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.runtime.tuning import check_seconds
+from rlx.runtime.arguments import checked_seconds
 from rlx.targets.iree import backend
 from tests.conformance.failures import Failures
 
@@ -150,7 +150,7 @@ def _compiling() -> dict[str, Given]:
         "symbol in bind": lambda v: compile_(bind={v: 2}) if hashable(v) else None,
         "sizes in buckets": lambda v: compile_(buckets={"n": v}),
         "size in buckets": lambda v: compile_(buckets={"n": [v]}),
-        "tune": check_seconds,  # the first function that uses it
+        "tune": lambda v: checked_seconds("tune", v),  # the first function that uses it
         "tune_inputs": lambda v: compile_(tune=1e-3, tune_inputs=v),
         "array in tune_inputs": lambda v: compile_(tune=1e-3, tune_inputs={"x": v}),
         "target": lambda v: rlx.Pipeline(target=v),

@@ -50,11 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.files import read_graph, write_output
     from rlx.cli.values import named_arrays
+    from rlx.runtime.arguments import checked_seconds
     from rlx.runtime.session import Session
-    from rlx.runtime.tuning import Request, check_seconds, tune_program
+    from rlx.runtime.tuning import Request, tune_program
     from rlx.targets.cache import DiskCache
 
-    seconds = check_seconds(_number(arguments.seconds))
+    seconds = checked_seconds("--seconds", _number(arguments.seconds))
     session = Session(arguments.device, arch=arguments.arch, threads=arguments.threads, flags=tuple(arguments.flag))
     cache = None if arguments.no_cache else DiskCache()
     graph = read_graph(arguments.file, arguments.function, arguments.bind)
