@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import rlx
+from rlx.kernels.case import KernelCase
 from rlx.kernels.functions import exp_of_nonpositive, log
-from rlx.kernels.registry import KernelCase
 
 
 class CrossEntropy(rlx.CustomOp, name="example.cross_entropy"):

@@ -10,7 +10,8 @@ import numpy as np
 
 import rlx
 from rlx.ir.dims.dim import dim
-from rlx.kernels.registry import CpuKernel, KernelCase
+from rlx.kernels.case import KernelCase
+from rlx.kernels.registry import CpuKernel
 
 Arrays = Sequence[np.ndarray]
 Infer = Callable[[Sequence[rlx.Shape]], Sequence[rlx.Shape]]

@@ -140,12 +140,29 @@ def test_functions_of_cases_that_raise() -> None:
     made = rlx.kernel(Wrong, name="language_takes", takes=takes, pays=lambda case: False)(some)
     _both(made, "takes of the kernel 'language_takes' raised IndexError")
     wrong: Any = (
-        ("language_workspace", lambda case: (3, 4), "is a list of shapes"),
-        ("language_sizes", lambda case: case.tensors[9], "raised IndexError"),
+        ("workspace", lambda case: (3, 4), "is a list of shapes"),
+        ("workspace", lambda case: case.tensors[9], "raised IndexError"),
+        ("plan", lambda case: case.tensors[9], "plan of the kernel .* raised IndexError"),
+        ("numbers", lambda case: {"many": 1.5}, "are integers by name"),
+        ("numbers", lambda case: 3, "are integers by name"),
     )
-    for name, workspace, message in wrong:
-        made = rlx.kernel(Wrong, name=name, workspace=workspace, pays=lambda case: False)(some)
+    for i, (option, function, message) in enumerate(wrong):
+        made = rlx.kernel(Wrong, name=f"language_option_{i}", pays=lambda case: False, **{option: function})(some)
         _both(made, message)
+
+
+def test_wrong_open_axes() -> None:
+    wrong: Any = (
+        (lambda case: [[(0, 0), (1, 0)]], "are lists of .tensor, axis. with equal sizes: the sizes of"),
+        (lambda case: [[(9, 0)]], "with equal sizes"),
+        (lambda case: [3], "with equal sizes"),
+        (lambda case: 3, "with equal sizes"),
+        (lambda case: case.tensors[9], "open_axes of the kernel .* raised IndexError"),
+    )
+    for i, (function, message) in enumerate(wrong):
+        made = rlx.kernel(Wrong, name=f"language_axes_{i}", pays=lambda case: False, open_axes=function)(some)
+        error = _fails(lambda made=made: _compile(made.name), message)
+        assert (error.location or "").startswith(str(Path(__file__).parent)), error
 
 
 def test_workspace_of_an_unknown_size() -> None:

@@ -225,6 +225,25 @@ def _is_same(a: Size, b: Size) -> bool:
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
 
+def ceil_div(size: Size, divisor: Size) -> Size:
+    """The quotient of two sizes, rounded up. The divisor is positive."""
+    return (size + (divisor - 1)) // divisor
+
+
+def least(a: Size, b: Size) -> Size:
+    """The smaller one of two sizes."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return b.minimum(a) if isinstance(a, int) else a.minimum(b)  # type: ignore[union-attr]
+
+
+def greatest(a: Size, b: Size) -> Size:
+    """The greater one of two sizes."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return b.maximum(a) if isinstance(a, int) else a.maximum(b)  # type: ignore[union-attr]
+
+
 def product(sizes: Sequence[Size]) -> Size:
     """The product of sizes: an integer if all are, or if one is 0."""
     known, result = 1, None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rlx.kernels.registry import CpuKernel, KernelCase, kernels_of, load
+from rlx.kernels.case import KernelCase
+from rlx.kernels.registry import CpuKernel, kernels_of, load
 from rlx.support.errors import Error
 from rlx.support.suggestions import suggestion
 

@@ -14,9 +14,10 @@ from rlx import mlir
 from rlx.ir.dims.dim import Dim, dim
 from rlx.ir.op import attributes, opview, registry
 from rlx.ir.shape import Shape, shape_of, shape_of_type
+from rlx.kernels.case import KernelCase
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.looped import LoopOp
-from rlx.kernels.registry import CpuKernel, KernelCase, find_kernel
+from rlx.kernels.registry import CpuKernel, find_kernel
 
 CASE = "rlx.kernel_case"
 # The start of the names of these functions, and of the executables that replace them.

@@ -9,11 +9,11 @@ from typing import Any
 from rlx import mlir
 from rlx.kernels.buffer import Access, Buffer, shape_in_memory
 from rlx.kernels.call import Call, RegionCode
-from rlx.kernels.declaration import unknown_dims
+from rlx.kernels.case import KernelCase
 from rlx.kernels.elements import INDEX
 from rlx.kernels.emitter import Emitter
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.registry import CpuKernel, KernelCase
+from rlx.kernels.registry import CpuKernel
 from rlx.kernels.values import Value
 
 # IREE's own code generation only converts the function to LLVM's dialect.
@@ -24,13 +24,13 @@ def emit_executable(name: str, kernel: CpuKernel, case: KernelCase, location: ml
     """Emit a `stream.executable` at the insertion point, with an export of the same name.
 
     The function takes a binding for each operand, result and tensor of the workspace, then an index for each different
-    unknown size of operands and results.
+    unknown size of operands and results, and for each unknown number.
 
     Raises:
         ShapeError: The kernel's code is wrong, with its line.
     """
     ir = mlir.ir
-    sizes = unknown_dims([*case.tensors, *case.results])
+    sizes = case.unknown
     symbol = {"sym_name": ir.StringAttr.get(name)}
     hidden, public = (ir.StringAttr.get(text) for text in ("private", "public"))
     executable = _create("stream.executable", attributes=symbol | {"sym_visibility": hidden}, regions=1, loc=location)
@@ -66,7 +66,7 @@ def _call(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequ
         arguments: The binding of each tensor, and an index value for each unknown size.
     """
     shapes = [*case.results, *kernel.workspace_of(case)]
-    sizes = unknown_dims([*case.tensors, *case.results])
+    sizes = case.unknown
     count = len(case.tensors) + len(shapes)
     known = {d: Value(emitter, v, INDEX) for d, v in zip(sizes, arguments[count:], strict=True)}
     bindings = iter(arguments[:count])
@@ -84,7 +84,8 @@ def _call(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequ
         region = RegionCode(case.loop, [buffer(shape, False) for shape in case.loop.captured_shapes])
     others = [buffer(shape, True) for shape in shapes]
     results, workspace = others[: len(case.results)], others[len(case.results) :]
-    return Call(kernel, Kernel(emitter), operands, results, workspace, case.attributes, region)
+    numbers = {name: d if type(d) is int else known[d] for name, d in case.numbers.items()}
+    return Call(kernel, Kernel(emitter), operands, results, workspace, kernel.named(case, numbers), region)
 
 
 class _GridFound(Exception):

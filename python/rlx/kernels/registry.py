@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,20 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.calls import Answered, with_call_errors
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.op import opview
 from rlx.ir.op import registry as ops
 from rlx.ir.op.attributes import complete
 from rlx.ir.op.verify import infer
 from rlx.ir.shape import Shape
-from rlx.kernels.buffer import Access, Buffer, shape_in_memory
+from rlx.kernels.buffer import Access, Buffer, Size, shape_in_memory
 from rlx.kernels.call import Call, RegionCode
-from rlx.kernels.cpu_model import CpuModel, cpu_model
+from rlx.kernels.case import Axes, KernelCase
+from rlx.kernels.cpu_model import cpu_model
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.interpreter import Interpreter, undefined
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.looped import LoopOp
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 from rlx.support.short import short_repr
@@ -35,38 +36,6 @@ from rlx.support.suggestions import suggestion
 from rlx.support.traces import place_of
 
 _MOST_TENSORS = 64  # of an executable, in IREE's runtime
-OperandShape = Shape | None | Sequence[Shape]
-
-
-@dataclass(frozen=True)
-class KernelCase:
-    """An op with its shapes and attributes, for a CPU: a kernel's code is emitted once for each case.
-
-    Attributes:
-        operands: A shape for each operand of the op's record; None for a missing one, a list for a variadic one.
-        results: A shape for each result.
-        attributes: All attributes by name.
-        cpu: The CPU.
-        loop: The op, if it has a region: `tensors` then also has the values from outside that the region uses.
-    """
-
-    operands: tuple[OperandShape, ...]
-    results: tuple[Shape, ...]
-    attributes: Mapping[str, Any]
-    cpu: CpuModel
-    loop: LoopOp | None = None
-
-    @property
-    def tensors(self) -> list[Shape]:
-        """The shapes of all operands that are given, in order."""
-        shapes: list[Shape] = []
-        for operand in self.operands:
-            shapes += [] if operand is None else [operand] if isinstance(operand, Shape) else operand
-        return shapes if self.loop is None else [*shapes, *self.loop.captured_shapes]
-
-    def are_all(self, *dtypes: str) -> bool:
-        """Whether all operands and results have one of some dtypes."""
-        return all(shape.dtype.name in dtypes for shape in (*self.tensors, *self.results))
 
 
 def _always(case: KernelCase) -> bool:
@@ -74,6 +43,18 @@ def _always(case: KernelCase) -> bool:
 
 
 def _no_workspace(case: KernelCase) -> Sequence[Shape]:
+    return ()
+
+
+def _no_plan(case: KernelCase) -> Any:
+    return None
+
+
+def _no_numbers(case: KernelCase) -> Mapping[str, int]:
+    return {}
+
+
+def _no_axes(case: KernelCase) -> Sequence[Axes]:
     return ()
 
 
@@ -88,6 +69,9 @@ class CpuKernel(Answered):
         takes: Whether the code is right for a case.
         pays: Whether it is faster than the op's lowering in a case.
         workspace: The shapes of more tensors that the code may write and read.
+        plan: The choices for a case that its code depends on: its argument `plan`.
+        numbers: More integers that the code reads when it runs, by the names of its arguments.
+        open_axes: Axes whose sizes the code reads when it runs: cases that differ only in them share an executable.
         place: The file and line of the code.
     """
 
@@ -97,7 +81,15 @@ class CpuKernel(Answered):
     takes: Callable[[KernelCase], bool] = field(default_factory=lambda: _always)
     pays: Callable[[KernelCase], bool] = field(default_factory=lambda: _always)
     workspace: Callable[[KernelCase], Sequence[Shape]] = field(default_factory=lambda: _no_workspace)
+    plan: Callable[[KernelCase], Any] = field(default_factory=lambda: _no_plan)
+    numbers: Callable[[KernelCase], Mapping[str, int]] = field(default_factory=lambda: _no_numbers)
+    open_axes: Callable[[KernelCase], Sequence[Axes]] = field(default_factory=lambda: _no_axes)
     place: str = field(default="", compare=False)
+
+    @property
+    def functions(self) -> list[Callable[..., Any]]:
+        """The functions that its author wrote."""
+        return [self.function, self.takes, self.pays, self.workspace, self.plan, self.numbers, self.open_axes]
 
     @property
     def is_of_library(self) -> bool:
@@ -160,12 +152,13 @@ class CpuKernel(Answered):
             raise Error(
                 f"the kernel '{self.name}' does not take {', '.join(map(str, case.tensors))}, {case.attributes}"
             )
+        case = self.planned(case)
         machine = Interpreter(case.cpu)
         given = [_buffer(machine, a) for a in operands]
         region = case.loop and RegionCode(case.loop, [_buffer(machine, a) for a in captures])
         new, more = ([_undefined(s) for s in shapes] for shapes in (case.results, self.workspace_of(case)))
         made, extra = ([_buffer(machine, a, is_writable=True) for a in group] for group in (new, more))
-        Call(self, Kernel(machine), given, made, extra, case.attributes, region).run()
+        Call(self, Kernel(machine), given, made, extra, self.named(case, case.numbers), region).run()
         return new
 
     def accepts(self, case: KernelCase) -> bool:
@@ -185,6 +178,35 @@ class CpuKernel(Answered):
             ShapeError: `pays` raised an exception.
         """
         return bool(self._answer("pays", case))
+
+    def planned(self, case: KernelCase) -> KernelCase:
+        """Return a case with the kernel's plan and numbers for it.
+
+        Raises:
+            ShapeError: `plan` or `numbers` raised an exception, or `numbers` returns others than integers.
+        """
+        numbers = self._answer("numbers", case)
+        if not isinstance(numbers, Mapping) or not all(type(number) is int for number in numbers.values()):
+            text = f"the numbers of the kernel '{self.name}' are integers by name, not {short_repr(numbers)}"
+            raise kernel_error(text, "numbers=lambda case: {'rows': 8}", self.place)
+        return replace(case, plan=self._answer("plan", case), numbers=dict(numbers))
+
+    def opened(self, case: KernelCase) -> tuple[KernelCase, dict[Dim, int]]:
+        """Return the case for which code is emitted, and the sizes and numbers that are unknown in it, by their new names.
+
+        Raises:
+            ShapeError: `open_axes` raised an exception, or does not return axes of equal size.
+        """
+        open_axes = self._answer("open_axes", case)
+        try:
+            return case.opened(open_axes)
+        except (TypeError, ValueError, IndexError) as problem:
+            text = f"open_axes of the kernel '{self.name}' are lists of (tensor, axis) with equal sizes: {problem}"
+            raise kernel_error(text, place=self.place) from problem
+
+    def named(self, case: KernelCase, numbers: Mapping[str, Size | Dim]) -> dict[str, Any]:
+        """Return what the code is called with by name: attributes, the plan, and numbers."""
+        return {**case.attributes, **({} if case.plan is None else {"plan": case.plan}), **numbers}
 
     def workspace_of(self, case: KernelCase) -> list[Shape]:
         """Return the shapes of the workspace in a case.
@@ -243,6 +265,9 @@ def kernel(
     takes: Callable[[KernelCase], bool] = _always,
     pays: Callable[[KernelCase], bool] = _always,
     workspace: Callable[[KernelCase], Sequence[Shape]] = _no_workspace,
+    plan: Callable[[KernelCase], Any] = _no_plan,
+    numbers: Callable[[KernelCase], Mapping[str, int]] = _no_numbers,
+    open_axes: Callable[[KernelCase], Sequence[Axes]] = _no_axes,
 ) -> Callable[[Callable[..., None]], CpuKernel]:
     """Declare a function the kernel of an op on CPUs.
 
@@ -260,39 +285,55 @@ def kernel(
         takes: Whether the code is right for a case. The op's lowering is used for all others.
         pays: Whether the kernel is faster than the op's lowering in a case. `kernels="all"` ignores it.
         workspace: The shapes of more tensors that the code may write and read.
+        plan: The choices for a case that its code depends on, such as the sizes of tiles: its argument `plan`.
+        numbers: More integers that depend on a case and that the code reads when it runs; its arguments of these names. One
+            with the name of an attribute replaces the attribute.
+        open_axes: Axes whose sizes the code reads when it runs, as lists of `(tensor, axis)` with equal sizes; tensors are
+            numbered, operands before results. Cases that differ only in them, with equal plans, share an executable, which
+            makes programs smaller and their compilation shorter.
 
     Raises:
         Error: The op does not exist, the name is not valid, or another kernel has it.
     """
-    spec = op if isinstance(op, str) else getattr(getattr(op, "spec", None), "name", None)
-    if not isinstance(spec, str):
-        hint = '@rlx.kernel("softmax") or @rlx.kernel(MyOp) precedes the function'
-        raise kernel_error(f"kernel: expected an op's name or a subclass of CustomOp, got {short_repr(op)}", hint)
-    ops.card(spec)
-    for label, condition in (("takes", takes), ("pays", pays), ("workspace", workspace)):
+    spec = _name_of_op(op)
+    functions = {"takes": takes, "pays": pays, "workspace": workspace, "plan": plan, "numbers": numbers}
+    functions["open_axes"] = open_axes
+    for label, condition in functions.items():
         if not callable(condition):
             text = f"kernel: {label} is a function of a case, not {short_repr(condition)}"
             raise kernel_error(text, f"{label}=lambda case: …")
 
-    def register(function: Callable[..., None]) -> CpuKernel:
-        if not inspect.isfunction(function):
-            raise kernel_error(f"a kernel is a function, not {short_repr(function)}")
-        label = name or function.__name__
-        if not re.fullmatch(r"\w[\w.]*", label):
-            raise kernel_error(
-                f"{short_repr(label)} is not the name of a kernel", "name=… is of letters, digits, _ and ."
-            )
-        place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
-        known = _kernels.get(label)
-        # A notebook's cell that is run again, or a module that is loaded again, replaces its kernels.
-        if known is not None and (known.op, _origin(known.function)) != (spec, _origin(function)):
-            text = f"there is a kernel '{label}' already, of {known.op} at {known.place}"
-            raise kernel_error(text, "name=… renames it", place)
-        made = CpuKernel(spec, label, function, takes, pays, workspace, place)
-        _kernels[label] = made
-        return made
+    return lambda function: _register(spec, name, function, functions)
 
-    return register
+
+def _register(
+    spec: str, name: str | None, function: Callable[..., None], functions: Mapping[str, Callable[..., Any]]
+) -> CpuKernel:
+    """Return the kernel of an op, and add it to those that are known."""
+    if not inspect.isfunction(function):
+        raise kernel_error(f"a kernel is a function, not {short_repr(function)}")
+    label = name or function.__name__
+    if not re.fullmatch(r"\w[\w.]*", label):
+        raise kernel_error(f"{short_repr(label)} is not the name of a kernel", "name=… is of letters, digits, _ and .")
+    place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+    known = _kernels.get(label)
+    # A notebook's cell that is run again, or a module that is loaded again, replaces its kernels.
+    if known is not None and (known.op, _origin(known.function)) != (spec, _origin(function)):
+        text = f"there is a kernel '{label}' already, of {known.op} at {known.place}"
+        raise kernel_error(text, "name=… renames it", place)
+    made = CpuKernel(spec, label, function, **functions, place=place)
+    _kernels[label] = made
+    return made
+
+
+def _name_of_op(op: Any) -> str:
+    """Return the name of an op that is given as a name or as a class, and exists."""
+    name = op if isinstance(op, str) else getattr(getattr(op, "spec", None), "name", None)
+    if not isinstance(name, str):
+        hint = '@rlx.kernel("softmax") or @rlx.kernel(MyOp) precedes the function'
+        raise kernel_error(f"kernel: expected an op's name or a subclass of CustomOp, got {short_repr(op)}", hint)
+    ops.card(name)
+    return name
 
 
 def _origin(function: Callable[..., None]) -> tuple[str, str]:
@@ -335,7 +376,7 @@ def own_sources(module: mlir.Module) -> list[str] | None:
         return []
     names = {opview.name_of(op) for op in opview.operations(module.body) if ops.is_ours(op)}
     used = [made for made in own if made.op in names]
-    functions = [f for made in used for f in (made.function, made.takes, made.pays, made.workspace)]
+    functions = [f for made in used for f in made.functions]
     texts = [_source(function) for function in functions]
     return None if None in texts else [f"{made.op} {made.name}" for made in used] + [t for t in texts if t is not None]
 

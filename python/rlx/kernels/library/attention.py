@@ -13,9 +13,10 @@ from typing import Any
 from rlx.ir.dtype import f32, i32
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Size, product
+from rlx.kernels.case import KernelCase
 from rlx.kernels.functions import exp2_of_nonpositive, transposed
 from rlx.kernels.kernel import Kernel, KernelRegister
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.ops.attention.heads import Heads
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlx.ir.dtype import f32
-from rlx.kernels.buffer import Buffer, product
+from rlx.kernels.buffer import Buffer, Size, ceil_div, product
+from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.functions import ACTIVATIONS
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.library.windows import (
@@ -22,7 +23,7 @@ from rlx.kernels.library.windows import (
     plane_block,
     takes_windows,
 )
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _MOST_TAPS = 49
@@ -50,13 +51,23 @@ def _pays(case: KernelCase) -> bool:
     return isinstance(columns, int) and columns >= _SHORTEST_ROW
 
 
-@kernel("conv", takes=_takes, pays=_pays)
+def _open_axes(case: KernelCase) -> list[Axes]:
+    """The axes of the batch and of channels; there may be several channels of the result for each one of the elements."""
+    x, weights, result = 0, 1, len(case.tensors)
+    return [[(x, 0), (result, 0)], [(x, 1)], [*((t, 0) for t in range(weights, result)), (result, 1)]]
+
+
+def _groups(case: KernelCase) -> dict[str, int]:
+    return {"groups": case.attributes["groups"]}
+
+
+@kernel("conv", takes=_takes, pays=_pays, numbers=_groups, open_axes=_open_axes)
 def depthwise_convolution(k: Kernel, x: Buffer, w: Buffer, y: Buffer, **geometry: Any) -> None:
     """A depthwise convolution."""
     _depthwise(k, (x, w, y), None, geometry, ACTIVATIONS[None])
 
 
-@kernel("fused_conv_bias_act", takes=_takes_fused, pays=_pays)
+@kernel("fused_conv_bias_act", takes=_takes_fused, pays=_pays, numbers=_groups, open_axes=_open_axes)
 def depthwise_convolution_bias_act(
     k: Kernel, x: Buffer, w: Buffer, bias: Buffer, y: Buffer, *, activation: str | None, **geometry: Any
 ) -> None:
@@ -76,12 +87,13 @@ def _depthwise(
     assert division is not None
     block, at_once = division
     rows, columns, channels = block.rows, block.columns, w.shape[0]
+    assert isinstance(columns.count, int)
     images = x.view(product(x.shape[:2]), rows.size, columns.size)
     result = y.view(product(y.shape[:2]), rows.count, columns.count)
     weights, lanes = w.view(channels, rows.taps * columns.taps), piece_lanes(k, columns.count)
-    elements = k.scratch(1, block.size(block.windows))
+    elements = k.scratch(block.size(block.windows))
     copies = WindowCopies(k, block, images, elements)
-    strips = -(-rows.count // block.count)
+    strips = ceil_div(rows.count, block.count)
     is_whole = rows.count % block.count == 0
     for i in k.parallel(product([*y.shape[:2], strips]), max(1, _WORKGROUP_WINDOWS // block.windows)):
         strip, plane = i % strips * block.count, i // strips
@@ -93,7 +105,7 @@ def _depthwise(
             for at in pieces(k, columns.count):
                 sums = [start] * at_once
                 for distance, terms in _shared_elements(block, at_once).items():
-                    element = elements[0, at + (r * block.row_length + distance)]
+                    element = elements[at + (r * block.row_length + distance)]
                     for row, tap in terms:
                         sums[row] = element.fma(factors[tap], sums[row])
                 for row, total in enumerate(sums):
@@ -102,9 +114,9 @@ def _depthwise(
                         result[plane, target, at] = function(total)
 
 
-def _shared_elements(block: WindowBlock, rows: int) -> dict[int, list[tuple[int, int]]]:
+def _shared_elements(block: WindowBlock, rows: int) -> dict[Size, list[tuple[int, int]]]:
     """Return the rows of windows and the taps that read an element, by its distance from the first window."""
-    result: dict[int, list[tuple[int, int]]] = {}
+    result: dict[Size, list[tuple[int, int]]] = {}
     for row in range(rows):
         for tap, offset in enumerate(block.offsets):
             result.setdefault(offset + row * block.row_length, []).append((row, tap))

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from rlx.ir.dtype import f32, i32
 from rlx.kernels.buffer import Buffer, product
+from rlx.kernels.case import KernelCase
 from rlx.kernels.functions import ROUNDING, polynomial
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.library.rows import strip_width, strips
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value, where
 from rlx.numerics.trigonometry import cos_series, parts_of_half_pi, sin_series
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from rlx.ir.dtype import f32, i32
 from rlx.kernels.buffer import Buffer, Size, product
+from rlx.kernels.case import KernelCase
 from rlx.kernels.kernel import UNROLLED, Kernel, joined_in_pairs
 from rlx.kernels.library.rows import rows_per_workgroup
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _SHORTEST_ROW = 32  # that pays

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx.ir.dtype import bool_, f32
 from rlx.kernels.buffer import Buffer, product
+from rlx.kernels.case import KernelCase
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.library.butterflies import (
     Pair,
@@ -36,7 +37,7 @@ from rlx.kernels.library.transforms import (
     radices_of,
     vector_start,
 )
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value, where
 from rlx.ops.signal.fourier import roots
 

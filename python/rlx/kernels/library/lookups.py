@@ -9,10 +9,11 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import i64
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Size, product
+from rlx.kernels.case import KernelCase
 from rlx.kernels.elements import DTYPES, INDEX
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.library.rows import rows_per_workgroup
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _LEAST_BYTES = 32  # of a row that pays

@@ -13,9 +13,10 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape, shape_of
 from rlx.kernels.buffer import Buffer, Size
 from rlx.kernels.call import RegionCode
+from rlx.kernels.case import KernelCase
 from rlx.kernels.elements import DTYPES
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.step_code import Memory, StepCode
 from rlx.kernels.step_plan import StepPlan
 

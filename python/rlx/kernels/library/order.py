@@ -13,9 +13,10 @@ from typing import TypeGuard
 from rlx.ir.dtype import bool_, f32, i32, u32, u64
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Size
+from rlx.kernels.case import KernelCase
 from rlx.kernels.elements import INDEX, Element
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value, where
 
 Key = Callable[[Value], Value]

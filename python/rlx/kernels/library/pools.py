@@ -10,10 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.kernels.buffer import Buffer, product
+from rlx.kernels.buffer import Buffer, Size, ceil_div, product
+from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.kernel import Kernel, joined_in_pairs
 from rlx.kernels.library.windows import WindowAxis, WindowCopies, pieces, plane_block
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.ops.convolution.geometry import PoolGeometry
 
@@ -57,7 +58,12 @@ def _pays(case: KernelCase) -> bool:
     return isinstance(columns, int) and columns >= _SHORTEST_ROW
 
 
-@kernel("pool", takes=_takes, pays=_pays)
+def _open_axes(case: KernelCase) -> list[Axes]:
+    """The axes of the batch and of channels."""
+    return [[(0, axis), (1, axis)] for axis in (0, 1)]
+
+
+@kernel("pool", takes=_takes, pays=_pays, open_axes=_open_axes)
 def window_pool(k: Kernel, x: Buffer, y: Buffer, *, kind: str, count_include_pad: bool, **geometry: Any) -> None:
     """Maxima, means or sums over windows."""
     division = plane_block(_axes(x.shape, y.shape, **geometry))
@@ -65,10 +71,10 @@ def window_pool(k: Kernel, x: Buffer, y: Buffer, *, kind: str, count_include_pad
     block, at_once = division
     rows, columns = block.rows, block.columns
     planes = product(x.shape[:2])
-    elements, result = k.scratch(1, block.size(block.windows)), y.view(planes, rows.count, columns.count)
+    elements, result = k.scratch(block.size(block.windows)), y.view(planes, rows.count, columns.count)
     padding = -math.inf if kind == "max" else 0.0
     copies = WindowCopies(k, block, x.view(planes, rows.size, columns.size), elements, padding)
-    strips = -(-rows.count // block.count)
+    strips = ceil_div(rows.count, block.count)
     is_whole = rows.count % block.count == 0
     join = k.join("max" if kind == "max" else "add")
     for i in k.parallel(product([planes, strips]), max(1, _WORKGROUP_WINDOWS // block.windows)):
@@ -76,13 +82,13 @@ def window_pool(k: Kernel, x: Buffer, y: Buffer, *, kind: str, count_include_pad
         copies.copy(0, plane, strip)
         for r in k.range(0, block.count, at_once):
             for at in pieces(k, columns.count):
-                joined: dict[int, Value] = {}
+                joined: dict[Size, Value] = {}
                 for row in range(at_once):
                     starts = [o + row * block.row_length for o in block.offsets[:: columns.taps]]
                     for start in starts:
                         if start not in joined:
                             places = [start + o - block.offsets[0] for o in block.offsets[: columns.taps]]
-                            parts = [elements[0, at + (r * block.row_length + place)] for place in places]
+                            parts = [elements[at + (r * block.row_length + place)] for place in places]
                             joined[start] = joined_in_pairs(parts, join)
                     total = joined_in_pairs([joined[start] for start in starts], join)
                     target = strip + r + row

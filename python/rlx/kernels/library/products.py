@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from rlx.ir.dtype import bf16, f32, u16
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Lanes, Position, Size
+from rlx.kernels.case import KernelCase
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import ACTIVATIONS, of_bf16, to_bf16
 from rlx.kernels.kernel import UNROLLED, Kernel, joined_in_pairs
 from rlx.kernels.library.rows import rows_per_workgroup, strip_width, strips
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _BLOCK_BYTES = 98304  # of the second matrix in scratch memory

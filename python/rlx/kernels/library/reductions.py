@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, f64
 from rlx.kernels.buffer import Buffer, Size, product
+from rlx.kernels.case import KernelCase
 from rlx.kernels.kernel import Accumulator, Kernel, joined_in_pairs
 from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strip_width, strips
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _JOINS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from rlx.ir.dtype import f32
 from rlx.kernels.buffer import Buffer, Lanes, Size
+from rlx.kernels.case import KernelCase
 from rlx.kernels.functions import exp_of_nonpositive
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _BYTES = 65536  # of a workgroup

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rlx.ir.dtype import f32, f64
 from rlx.kernels.buffer import Buffer, Size, product
+from rlx.kernels.case import KernelCase
 from rlx.kernels.kernel import Kernel, KernelRegister
 from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strip_width, strips
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _DTYPES = ("f32", "f64", "i32", "i64", "u32", "u64")

@@ -12,9 +12,10 @@ from operator import or_
 
 from rlx.ir.dtype import i32, i64, u64
 from rlx.kernels.buffer import Buffer, Size
+from rlx.kernels.case import KernelCase
 from rlx.kernels.kernel import UNROLLED, Kernel
 from rlx.kernels.library.order import DTYPES, Key, RowSort, fits_scratch, order_key, rows_per_workgroup, scratch_of
-from rlx.kernels.registry import KernelCase, kernel
+from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _LARGEST = 8192  # entries of a heap in scratch memory

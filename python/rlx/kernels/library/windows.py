@@ -13,9 +13,9 @@ from itertools import accumulate
 from typing import Any
 
 from rlx.ir.dtype import f32
-from rlx.kernels.buffer import Buffer, Lanes
+from rlx.kernels.buffer import Buffer, Lanes, Size, ceil_div, greatest, least
+from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.registry import KernelCase
 from rlx.kernels.values import Value
 from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.support.cached_property import cached_property
@@ -37,9 +37,9 @@ class WindowAxis:
         dilation: The distance of taps.
     """
 
-    size: int
+    size: Size
     taps: int
-    count: int
+    count: Size
     stride: int
     before: int
     dilation: int
@@ -61,9 +61,31 @@ class WindowAxis:
         """The position of the first element in a phase: the number of positions of the padding."""
         return max(0, -((phase - self.before) // self.stride))
 
-    def stop(self, phase: int) -> int:
+    def stop(self, phase: int) -> Size:
         """The position after the last element in a phase."""
-        return max(self.start(phase), -((phase - self.before - self.size) // self.stride))
+        return greatest(self.start(phase), ceil_div(self.size + (self.before - phase), self.stride))
+
+    def element(self, phase: int) -> int:
+        """The position of the first element of a phase."""
+        return self.start(phase) * self.stride + phase - self.before
+
+    def copied(self, phase: int, length: Size) -> Size:
+        """The number of elements of a phase in a row of some length in scratch memory."""
+        return greatest(0, least(self.stop(phase), length) - self.start(phase))
+
+    def in_pairs(self, phase: int, length: Size) -> Size:
+        """How many of them have a neighbour: two vectors that are read for one of a phase must end before the row does."""
+        return greatest(0, least(self.copied(phase, length), (self.size - self.element(phase)) // 2))
+
+    def row_length(self) -> int:
+        """The length of rows. Padding after a row is also that before the next one."""
+        assert isinstance(self.count, int)
+        length = self.count
+        for phase in self.phases:
+            needed, stop = self.count + self.reach(phase), self.stop(phase)
+            assert isinstance(stop, int)
+            length = max(length, needed - self.start(phase), min(stop, needed))
+        return length
 
 
 def convolution_axes(shapes: Sequence[Sequence[Any]], attributes: Mapping[str, Any]) -> tuple[WindowAxis, WindowAxis]:
@@ -73,7 +95,7 @@ def convolution_axes(shapes: Sequence[Sequence[Any]], attributes: Mapping[str, A
         shapes: The sizes of elements `[N, C, spatial…]`, weights and results. All but the batch are integers.
         attributes: The attributes of the op.
     """
-    geometry = ConvGeometry(*(attributes[name] for name in ("stride", "padding", "dilation", "groups")))
+    geometry = ConvGeometry(*(attributes[name] for name in ("stride", "padding", "dilation")), groups=1)
     sizes = [tuple(shape[2:]) for shape in shapes]
     if len(sizes[0]) == 1:
         geometry, sizes = geometry.with_row(), [(1, *s) for s in sizes]
@@ -82,6 +104,15 @@ def convolution_axes(shapes: Sequence[Sequence[Any]], attributes: Mapping[str, A
         WindowAxis(x[i], w[i], y[i], geometry.stride[i], geometry.edges[i][0], geometry.dilation[i]) for i in range(2)
     )
     return rows, columns
+
+
+def axes_of_images(case: KernelCase) -> list[Axes]:
+    """The axes of a convolution, with or without bias, whose sizes may be open: all but those of the taps."""
+    x, weights, result = 0, 1, len(case.tensors)
+    outputs = [(weights, 0), *((t, 0) for t in range(weights + 1, result)), (result, 1)]
+    inputs = [[(weights, 1)], [(x, 1)]] if case.attributes["groups"] > 1 else [[(weights, 1), (x, 1)]]
+    spatial = [[(tensor, axis)] for tensor in (x, result) for axis in range(2, case.tensors[0].rank)]
+    return [[(x, 0), (result, 0)], outputs, *inputs, *spatial]
 
 
 def takes_windows(case: KernelCase) -> bool:
@@ -99,60 +130,60 @@ class WindowBlock:
         rows: The axis of rows.
         columns: The axis of columns.
         count: The number of rows of windows.
+        row_length: The length of rows in scratch memory.
     """
 
     rows: WindowAxis
     columns: WindowAxis
-    count: int
+    count: Size
+    row_length: Size
+
+    @staticmethod
+    def of(rows: WindowAxis, columns: WindowAxis, count: int) -> WindowBlock:
+        """Return the block of axes with known sizes."""
+        return WindowBlock(rows, columns, count, columns.row_length())
 
     @cached_property
-    def row_length(self) -> int:
-        """The length of rows. Padding after a row is also that before the next one."""
-        axis = self.columns
-        length = axis.count
-        for phase in axis.phases:
-            needed = axis.count + axis.reach(phase)
-            length = max(length, needed - axis.start(phase), min(axis.stop(phase), needed))
-        return length
-
-    @cached_property
-    def windows(self) -> int:
+    def windows(self) -> Size:
         """The number of positions from the first window to the last one."""
         return (self.count - 1) * self.row_length + self.columns.count
 
     @cached_property
-    def row_count(self) -> int:
+    def row_count(self) -> Size:
         """The number of rows in a plane."""
         return self.count + max(map(self.rows.reach, self.rows.phases))
 
     @cached_property
-    def planes(self) -> list[int]:
+    def planes(self) -> list[Size]:
         """The positions of the planes of each phase of columns in a phase of rows, and their end. Padding follows a plane."""
         sizes = [self.row_count * self.row_length + self.columns.start(phase) for phase in self.columns.phases]
         return [0, *accumulate(sizes)]
 
     @cached_property
-    def offsets(self) -> list[int]:
+    def offsets(self) -> list[Size]:
         """The distance of each tap from its window."""
-        result: list[int] = []
+        result: list[Size] = []
         for row, row_phase in map(self.rows.place, range(self.rows.taps)):
             start = row_phase * self.planes[-1] + row * self.row_length
             result += [start + self.planes[phase] + q for q, phase in map(self.columns.place, range(self.columns.taps))]
         return result
 
-    def size(self, windows: int) -> int:
+    def size(self, windows: Size) -> int:
         """The number of elements, if the windows of some positions are computed."""
-        return max(len(self.rows.phases) * self.planes[-1], max(self.offsets) + windows)
+        end, last, count = self.planes[-1], max(self.offsets), windows  # type: ignore[type-var]
+        assert isinstance(end, int) and isinstance(last, int) and isinstance(count, int)
+        return max(len(self.rows.phases) * end, last + count)
 
 
 def plane_block(axes: tuple[WindowAxis, WindowAxis]) -> tuple[WindowBlock, int] | None:
     """Return a block of windows that read one plane, and the rows that are computed at once; None if rows are too long."""
     count = axes[0].count
+    assert isinstance(count, int)
     # Two rows have few sums that are independent.
     at_once = min((4, 5, 3, 2, 1), key=lambda n: -(-count // n) * n * (1 if n > 2 else 1.1 if n == 2 else 2))
     for most in (_MOST_ELEMENTS, _LONGEST_BLOCK):
         for parts in range(1, -(-count // at_once) + 1):
-            block = WindowBlock(*axes, -(-count // (at_once * parts)) * at_once)
+            block = WindowBlock.of(*axes, -(-count // (at_once * parts)) * at_once)
             if block.size(block.windows) <= most:
                 return block, at_once
     return None
@@ -163,12 +194,20 @@ def piece_lanes(k: Kernel, count: int) -> int:
     return min(k.cpu.lanes(f32), 1 << (count.bit_length() - 1))
 
 
-def pieces(k: Kernel, count: int) -> Iterator[Lanes]:
-    """Yield the positions of a row in vectors. The last two may overlap."""
-    lanes = piece_lanes(k, count) if count else 1
+def pieces(k: Kernel, count: Size, lanes: int | None = None) -> Iterator[Lanes]:
+    """Yield the positions of a row in vectors. The last two may overlap.
+
+    Args:
+        k: The kernel.
+        count: The number of positions.
+        lanes: The lanes of the vectors, at most `count`; those of `piece_lanes` by default, if the number is known.
+    """
+    if lanes is None:
+        assert isinstance(count, int)
+        lanes = piece_lanes(k, count) if count else 1
     for c in k.range(0, count // lanes * lanes, lanes):
         yield Lanes(c, lanes)
-    if count % lanes:
+    for _ in k.when(count % lanes > 0):
         yield Lanes(count - lanes, lanes)
 
 
@@ -179,62 +218,69 @@ class WindowCopies:
         k: The kernel.
         block: The block.
         x: Images `[planes, rows, columns]`.
-        elements: Scratch memory `[planes, elements]`.
+        elements: Scratch memory.
         padding: The number around the images.
+        lanes: The lanes of the vectors, at most the elements of a row's phase that are copied, if sizes are unknown.
     """
 
-    def __init__(self, k: Kernel, block: WindowBlock, x: Buffer, elements: Buffer, padding: float = 0.0) -> None:
-        self.k, self.block, self.x, self.elements, self.padding = k, block, x, elements, padding
+    def __init__(
+        self,
+        k: Kernel,
+        block: WindowBlock,
+        x: Buffer,
+        elements: Buffer,
+        padding: float = 0.0,
+        lanes: int | None = None,
+    ) -> None:
+        self.k, self.block, self.x, self.elements, self.padding, self.lanes = k, block, x, elements, padding, lanes
 
-    def copy(self, target: Value | int, source: Value, strip: Value) -> None:
+    def copy(self, target: Size, source: Value, strip: Value) -> None:
         """Copy the elements of one plane.
 
         Args:
-            target: The plane of scratch memory.
+            target: The first element in scratch memory.
             source: The plane of the images.
             strip: The first row of windows.
         """
         block, axis, k = self.block, self.block.rows, self.k
         for row_phase in k.range(len(axis.phases)):
             for phase, position in enumerate(block.planes[:-1]):
-                plane = row_phase * block.planes[-1] + position
+                plane = row_phase * block.planes[-1] + position + target
                 for r in k.range(block.row_count):
                     row = (strip + r) * axis.stride + row_phase - axis.before
                     start, is_inside = r * block.row_length + plane, (row >= 0) & (row < axis.size)
                     for _ in k.when(is_inside):
-                        self._copy_row((target, start), (source, row), phase)
+                        self._copy_row(start, (source, row), phase)
                     for _ in k.when(~is_inside):
-                        for at in pieces(k, block.row_length):
-                            self.elements[target, at + start] = self.padding
+                        for at in pieces(k, block.row_length, self.lanes):
+                            self.elements[at + start] = self.padding
                 for j in k.range(block.columns.start(phase)):
-                    self.elements[target, plane + (block.row_count * block.row_length) + j] = self.padding
+                    self.elements[plane + (block.row_count * block.row_length) + j] = self.padding
 
-    def _copy_row(self, target: tuple[Any, Value], source: tuple[Value, Value], phase: int) -> None:
+    def _copy_row(self, start: Value, source: tuple[Value, Value], phase: int) -> None:
         """Copy one phase of a row.
 
         Args:
-            target: The plane and the first element in scratch memory.
+            start: The first element in scratch memory.
             source: The plane and row of the images.
             phase: The phase.
         """
-        axis, k, (plane, start), length = self.block.columns, self.k, target, self.block.row_length
-        first = axis.start(phase)
-        count = max(0, min(axis.stop(phase), length) - first)
-        for j in k.range(min(first, length)):
-            self.elements[plane, j + start] = self.padding
-        for j in k.range(first + count, length):
-            self.elements[plane, j + start] = self.padding
-        element = first * axis.stride + phase - axis.before
+        axis, k, length = self.block.columns, self.k, self.block.row_length
+        first, count = axis.start(phase), axis.copied(phase, length)
+        for j in k.range(least(first, length)):
+            self.elements[j + start] = self.padding
+        for j in k.range(count + first, length):
+            self.elements[j + start] = self.padding
+        element = axis.element(phase)
         if axis.stride == 1:
-            for at in pieces(k, count):
-                self.elements[plane, at + (start + first)] = self.x[(*source, at + element)]
+            for at in pieces(k, count, self.lanes):
+                self.elements[at + (start + first)] = self.x[(*source, at + element)]
             return
-        whole = 0
+        whole: Size = 0
         if axis.stride == 2:
-            # Two vectors are read for one, and must end before the row does.
-            whole = max(0, min(count, (axis.size - element) // 2))
-            for at in pieces(k, whole):
+            whole = axis.in_pairs(phase, length)
+            for at in pieces(k, whole, self.lanes):
                 low, high = (self.x[(*source, Lanes(at.start * 2 + (element + n), at.count))] for n in (0, at.count))
-                self.elements[plane, at + (start + first)] = low.shuffle(high, range(0, 2 * at.count, 2))
+                self.elements[at + (start + first)] = low.shuffle(high, range(0, 2 * at.count, 2))
         for j in k.range(whole, count):
-            self.elements[plane, j + (start + first)] = self.x[(*source, j * axis.stride + element)]
+            self.elements[j + (start + first)] = self.x[(*source, j * axis.stride + element)]

@@ -7,11 +7,13 @@ from types import ModuleType
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.dims.dim import Dim
 from rlx.ir.op.signature import functions
-from rlx.kernels.cpu_model import cpu_model, cpu_models
+from rlx.kernels.case import KernelCase
+from rlx.kernels.cpu_model import CpuModel, cpu_model, cpu_models
 from rlx.kernels.declaration import CASE, decoded_case, unknown_dims
 from rlx.kernels.emit import emit_executable
-from rlx.kernels.registry import CpuKernel, KernelCase
+from rlx.kernels.registry import CpuKernel
 from rlx.passes.base import option
 from rlx.targets.iree.passes.base import IreePass, create, every
 from rlx.targets.linalg.loops import tensor_type
@@ -29,39 +31,74 @@ class EmitKernels(IreePass, name="rlx-iree-emit-kernels"):
     def run(self, module: mlir.Module) -> None:
         cpu = cpu_model(self.cpu)
         declarations = {f.name.value: f for f in functions(module) if CASE in f.attributes}
-        if not declarations:
-            return
-        cases = {name: decoded_case(f.attributes[CASE], cpu) for name, f in declarations.items()}
-        calls = every(module, lambda op: op.name == "func.call" and op.attributes["callee"].value in declarations)
-        for call in calls:
+        codes = {name: _KernelCode.of(f.attributes[CASE], cpu) for name, f in declarations.items()}
+        executables = dict[str, str]()  # of functions; those that differ in open sizes only share one
+        for name, code in codes.items():
+            executables[name] = next((e for n, e in executables.items() if codes[n].is_shared_with(code)), name)
+        for call in every(module, lambda op: op.name == "func.call" and op.attributes["callee"].value in codes):
             name = call.attributes["callee"].value
             with call.location, mlir.ir.InsertionPoint(call):
-                results = _dispatch(name, *cases[name], list(call.operands))
+                results = codes[name].dispatch(executables[name], list(call.operands))
             for old, new in zip(call.results, results, strict=True):
                 old.replace_all_uses_with(new)
             call.erase()
         for name, function in declarations.items():
-            with mlir.ir.InsertionPoint(function):
-                emit_executable(name, *cases[name], function.location)
+            if executables[name] == name:
+                with mlir.ir.InsertionPoint(function):
+                    emit_executable(name, codes[name].kernel, codes[name].opened, function.location)
             function.erase()
 
 
-def _dispatch(name: str, kernel: CpuKernel, case: KernelCase, operands: list[Any]) -> list[Any]:
-    """Emit the dispatch of a kernel, and return the results of the op."""
-    ir = mlir.ir
-    workspace = kernel.workspace_of(case)
-    dims = unknown_dims([*case.tensors, *case.results])
-    tensors, sizes = operands[: len(case.tensors)], operands[len(case.tensors) :]
-    size_of = dict(zip(dims, sizes, strict=True))
-    shapes = [*case.results, *workspace]
-    argument_dims, result_dims = (
-        [size_of[d] for shape in group for d in shape.dims if type(d) is not int] for group in (case.tensors, shapes)
-    )
-    segments = [len(sizes), len(operands), len(argument_dims), len(result_dims)]
-    attributes = {
-        "entry_points": ir.ArrayAttr.get([ir.SymbolRefAttr.get([name, name])]),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
-    }
-    types = [tensor_type(shape) for shape in shapes]
-    op = create("flow.dispatch", types, [*sizes, *tensors, *sizes, *argument_dims, *result_dims], attributes)
-    return list(op.results)[: len(case.results)]
+@dataclass(frozen=True)
+class _KernelCode:
+    """The code of a kernel for a case.
+
+    Attributes:
+        kernel: The kernel.
+        case: The case.
+        opened: The case whose open axes have unknown sizes.
+        open_sizes: These sizes by their names.
+    """
+
+    kernel: CpuKernel
+    case: KernelCase
+    opened: KernelCase
+    open_sizes: dict[Dim, int]
+
+    @staticmethod
+    def of(attribute: mlir.Attribute, cpu: CpuModel) -> _KernelCode:
+        """Return the code for the attribute of a case."""
+        kernel, case = decoded_case(attribute, cpu)
+        case = kernel.planned(case)
+        return _KernelCode(kernel, case, *kernel.opened(case))
+
+    def is_shared_with(self, other: _KernelCode) -> bool:
+        return (self.kernel, self.opened) == (other.kernel, other.opened)
+
+    def dispatch(self, executable: str, operands: list[Any]) -> list[Any]:
+        """Emit the dispatch of an executable, and return the results of the op.
+
+        Args:
+            executable: The name of the executable, and of its function.
+            operands: The tensors, then the unknown sizes of the case.
+        """
+        ir, case, workspace = mlir.ir, self.case, self.kernel.workspace_of(self.case)
+        tensors, known = operands[: len(case.tensors)], operands[len(case.tensors) :]
+        size_of = dict(zip(unknown_dims([*case.tensors, *case.results]), known, strict=True))
+        shapes = [*case.results, *workspace]
+        argument_dims, result_dims = (
+            [size_of[d] for shape in group for d in shape.dims if type(d) is not int]
+            for group in (case.tensors, shapes)
+        )
+        index = ir.IndexType.get()
+        for name, size in self.open_sizes.items():
+            size_of[name] = mlir.dialect("arith").constant(index, size)
+        sizes = [size_of[d] for d in self.opened.unknown]
+        segments = [len(sizes), len(tensors) + len(sizes), len(argument_dims), len(result_dims)]
+        attributes = {
+            "entry_points": ir.ArrayAttr.get([ir.SymbolRefAttr.get([executable, executable])]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+        }
+        types = [tensor_type(shape) for shape in shapes]
+        op = create("flow.dispatch", types, [*sizes, *tensors, *sizes, *argument_dims, *result_dims], attributes)
+        return list(op.results)[: len(case.results)]
