@@ -280,7 +280,41 @@ def _real_transforms(is_inverse: bool) -> Iterator[OpSample]:
     yield of((0,), 64)
 
 
+def _regions() -> Iterator[OpSample]:
+    """Regions whose tensors vary along different axes, with several results, and of more elements than a workgroup's."""
+
+    def normed(b: Any, x: Any, scale: Any, shift: Any) -> Any:
+        return b.elementwise_region(lambda x, s, t: b.relu(x * s + t), x, scale, shift)
+
+    def gated(b: Any, x: Any, y: Any) -> Any:
+        return b.elementwise_region(
+            lambda x, y: (
+                b.where(x > y, x * b.sigmoid(y), 0.5),
+                b.maximum(b.exp(x), y) / 3.0,
+                b.clamp(-x, -0.5, 2.0),
+            ),
+            x,
+            y,
+        )
+
+    for x, channels in (
+        ((2, 3, 5, 7), (3, 1, 1)),
+        ((1, 40, 3, 31), (40, 1, 1)),
+        ((3, 9000), (9000,)),
+        ((20000, 1), (1,)),
+        ((4, 1, 9), (4, 1, 1)),
+        ((1, 1), (1,)),
+        ((3, 0), (1,)),
+        ((6, 2, 33), (2, 1)),
+        *(((2, columns), (columns,)) for columns in COLUMNS),
+    ):
+        yield sample([x, channels, channels], build=normed, dtypes=_FLOATS)
+    for x, y in (((17,), (17,)), ((5, 8), ()), ((2, 3, 4, 5, 6), (3, 1, 5, 1)), ((130, 130), (130, 1)), ((), ())):
+        yield sample([x, y], build=gated, dtypes=_FLOATS)
+
+
 _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
+    "elementwise_region": _regions,
     "softmax": _rows,
     "layer_norm": lambda: _rows("scale", "bias"),
     "rms_norm": lambda: _rows("scale", "bias"),

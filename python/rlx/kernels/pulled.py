@@ -108,6 +108,7 @@ POINTWISE: dict[str, Callable[[mlir.Operation], Combine | None]] = {
     "compare": _compare,
     "where": _where,
     "cast": _cast,
+    "clamp": lambda op: lambda x, low, high: x.maximum(low).minimum(high),
     "stop_gradient": lambda op: lambda x: x,
 }
 

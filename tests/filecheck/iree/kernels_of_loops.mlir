@@ -1,5 +1,5 @@
 // RUN: rlx-opt %s --rlx-iree-kernels=cpu=x86-64-v3 | filecheck %s --check-prefix=CHOICE
-// RUN: rlx-opt %s --rlx-iree-kernels='cpu=x86-64-v3 choice="auto -scan"' | filecheck %s --check-prefix=WITHOUT
+// RUN: rlx-opt %s --rlx-iree-kernels='cpu=x86-64-v3 choice="auto -scan -vecmat"' | filecheck %s --check-prefix=WITHOUT
 // RUN: rlx-opt %s --rlx-iree-kernels=cpu=x86-64-v3 --rlx-to-linalg --rlx-iree-emit-kernels=cpu=x86-64-v3 | filecheck %s
 
 // A loop is chosen if all ops of its step have code in kernels.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rlx.ir.dtype import bf16, f32, u16
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Lanes, Position, Size
-from rlx.kernels.case import KernelCase
+from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import ACTIVATIONS, of_bf16, to_bf16
 from rlx.kernels.kernel import UNROLLED, Kernel, joined_in_pairs
@@ -24,6 +24,7 @@ from rlx.kernels.values import Value
 _BLOCK_BYTES = 98304  # of the second matrix in scratch memory
 _FEWEST_ROWS = 48  # that pay for the copies of blocks
 _MOST_OF_FEW = 4  # rows of a product in which each row of the matrix is read once
+_FEWEST_OF_BLOCKS = 2  # rows of f32 for which IREE, which reads blocks of the matrix, is slower
 _STRIP = 512  # columns of a workgroup of such a product
 _FACTORS = 8  # elements of rows in registers
 _SHORTEST_COLUMN, _ROWS_OF_COLUMN = 64, 4  # whose product with a matrix pays, and the rows that read it together
@@ -100,17 +101,25 @@ def _has_few_rows(case: KernelCase) -> bool:
     return _is_product(case) and rows is not None and 0 < rows <= _MOST_OF_FEW
 
 
-def _is_of_bf16(case: KernelCase) -> bool:
-    return case.are_all("bf16")
+def _reads_matrix_once(case: KernelCase) -> bool:
+    """Whether it is of bf16, or there are too few rows for IREE's blocks of the matrix to be read faster."""
+    rows = _rows_of(case)
+    return case.are_all("bf16") or (rows is not None and rows <= _FEWEST_OF_BLOCKS)
 
 
-@kernel("matmul", name="vecmat", takes=_has_few_rows, pays=_is_of_bf16)
+def _axes_of_matrix(case: KernelCase) -> list[Axes]:
+    """The axis of the sums and that of the columns."""
+    x, matrix, result = 0, 1, 2
+    return [[(x, case.tensors[x].rank - 1), (matrix, 0)], [(matrix, 1), (result, case.results[0].rank - 1)]]
+
+
+@kernel("matmul", name="vecmat", takes=_has_few_rows, pays=_reads_matrix_once, open_axes=_axes_of_matrix)
 def vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     """The product of a few rows with a matrix, whose rows are read in long pieces, several at once."""
     rows, matrix, result = _floats(x.rows()), _floats(w), _floats(y.rows())
     count, inner, columns = rows.shape[0], *matrix.shape
-    assert isinstance(count, int) and isinstance(inner, int) and isinstance(columns, int)
-    sums = k.scratch(count, min(_STRIP, -(-columns // 16) * 16))
+    assert isinstance(count, int)
+    sums = k.scratch(count, _STRIP)
     at_once = max(1, _FACTORS // count)
     whole = inner // at_once * at_once
     for n in k.parallel(strips(columns, _STRIP)):
@@ -120,10 +129,10 @@ def vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
             for r in range(count):
                 sums[r, c] = k.constant(0.0, f32, c.count)
         strip = _Strip(k, rows, matrix, sums, first, width)
-        for d in k.range(0, whole, at_once) if whole else ():
+        for d in k.range(0, whole, at_once):
             strip.add(d, at_once)
-        for d in range(whole, inner):
-            strip.add(k.index(d), 1)
+        for d in k.range(whole, inner):
+            strip.add(d, 1)
         for c in k.vectors(width):
             for r in range(count):
                 result[r, c + first] = sums[r, c]

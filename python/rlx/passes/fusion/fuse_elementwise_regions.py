@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,14 +44,26 @@ class FuseElementwiseRegions(Pass, name="rlx-fuse-elementwise-regions", exact=Tr
                         self._fuse_block(inner)
         for members in clusters(block):
             if len(members) >= self.least:
-                _fuse(block, members, self.name)
+                fuse_region(block, members, self.name)
 
 
 # --- grouping of ops -------------------------------------------------------------------------------
 
 
-def clusters(block: mlir.Block) -> Iterator[list[mlir.Operation]]:
+def is_fusable(op: mlir.Operation) -> bool:
+    """Whether an op can be in a region."""
+    return registry.is_ours(op) and opview.has_trait(op, "elementwise") and len(op.results) == 1
+
+
+def clusters(
+    block: mlir.Block, is_member: Callable[[mlir.Operation], bool] = is_fusable, *, with_reductions: bool = True
+) -> Iterator[list[mlir.Operation]]:
     """Yield groups of ops of a block that may be fused, in program order.
+
+    Args:
+        block: The block.
+        is_member: Whether an op that can be in a region may be in a group.
+        with_reductions: Whether groups end with reductions of their values.
 
     Every op has a rank, which grows along each edge that a region cannot contain: from an elementwise op to another
     kind of op, or to one of another shape. No path leaves a connected set of ops of one rank and returns to it, so
@@ -70,9 +82,9 @@ def clusters(block: mlir.Block) -> Iterator[list[mlir.Operation]]:
     for op in ops:
         if not len(op.results):
             continue
-        key, fusable = op.results[0], _is_fusable(op)
+        key, fusable = op.results[0], is_member(op)
         makers = [(v, v.owner.operation) for v in _operands(op) if isinstance(v, mlir.ir.OpResult)]
-        near = [(v.owner.operation.results[0], _is_fusable(m) and not (fusable and _alike(m, op))) for v, m in makers]
+        near = [(v.owner.operation.results[0], is_member(m) and not (fusable and _alike(m, op))) for v, m in makers]
         rank[key] = max((rank.get(k, 0) + leaves for k, leaves in near), default=0)
         if fusable:
             parent[key] = key
@@ -80,7 +92,7 @@ def clusters(block: mlir.Block) -> Iterator[list[mlir.Operation]]:
             first = maker.results[0]
             if fusable and first in parent and _alike(maker, op) and rank[first] == rank[key]:
                 parent[root(key)] = root(first)
-            elif _is_end(op) and first in parent and value == first:
+            elif with_reductions and _is_end(op) and first in parent and value == first:
                 ends[key] = first
     groups: dict[Any, list[mlir.Operation]] = {}
     for op in ops:
@@ -88,10 +100,6 @@ def clusters(block: mlir.Block) -> Iterator[list[mlir.Operation]]:
         if key in parent or key in ends:
             groups.setdefault(root(ends.get(key, key)), []).append(op)
     yield from groups.values()
-
-
-def _is_fusable(op: mlir.Operation) -> bool:
-    return registry.is_ours(op) and opview.has_trait(op, "elementwise") and len(op.results) == 1
 
 
 def _is_end(op: mlir.Operation) -> bool:
@@ -115,15 +123,27 @@ def _operands(op: mlir.Operation) -> list[mlir.Value]:
 # --- creation of the region ---------------------------------------------------------------------------
 
 
-def _fuse(block: mlir.Block, members: list[mlir.Operation], note: str) -> None:
+def fuse_region(
+    block: mlir.Block, members: list[mlir.Operation], note: str, *, copies_constants: bool = True
+) -> mlir.Operation | None:
+    """Replace ops of a block by one region, and return it; None if that is not possible.
+
+    Args:
+        block: The block.
+        members: A group of `clusters`.
+        note: The name of the pass.
+        copies_constants: Whether the region has constants of its own, instead of inputs.
+    """
     inside = {op.results[0] for op in members}
     outputs = [op.results[0] for op in members if any(_outside(block, op.results[0], inside))]
-    inputs = {v: None for op in members for v in op.operands if v not in inside and not _is_constant(v)}
+    inputs = {
+        v: None for op in members for v in op.operands if v not in inside and not (copies_constants and _is_constant(v))
+    }
     if len({str(v.type) for v in inputs}) > _MOST_TYPES or len({str(v.type) for v in outputs}) > _MOST_TYPES:
-        return
+        return None
     place = _place(block, outputs, inside)
     if not all(_is_before(block, value, place) for value in inputs):
-        return  # an op that reads an output comes before an input is computed
+        return None  # an op that reads an output comes before an input is computed
     builder = Builder(mlir.ir.InsertionPoint(place), within(members[-1].location, note))
     sources = sorted(inputs, key=lambda v: str(v.type))
     outputs.sort(key=lambda v: str(v.type))
@@ -136,6 +156,7 @@ def _fuse(block: mlir.Block, members: list[mlir.Operation], note: str) -> None:
         old.replace_all_uses_with(new.value)
     for op in reversed(members):
         op.erase()
+    return made[0].value.owner.operation
 
 
 def _body(builder: Builder, known: dict[Any, Tensor], members: Iterable[Any], outputs: Iterable[Any]) -> list[Tensor]:

@@ -67,7 +67,9 @@ def _outline(function: mlir.FuncOp, growth: float) -> None:
 
 
 def _is_movable(op: mlir.Operation) -> bool:
-    if not registry.is_ours(op) or len(op.regions) or undoes_transpose(op):
+    if not registry.is_ours(op) or undoes_transpose(op):
+        return False
+    if len(op.regions) and opview.name_of(op) != "elementwise_region":  # others may read values from outside
         return False
     return all(shape_of(r).is_static for r in op.results)
 

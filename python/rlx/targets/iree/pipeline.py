@@ -7,6 +7,7 @@ from functools import cache
 from rlx.kernels.cpu_model import cpu_models
 from rlx.passes.base import Pass
 from rlx.passes.check_lir import CheckLir
+from rlx.passes.simplification.constant_fold import ConstantFold
 from rlx.targets.iree.targets import Target
 from rlx.targets.stages import to_lir
 
@@ -14,6 +15,7 @@ from rlx.targets.stages import to_lir
 @cache
 def passes_to_lir(target: Target) -> str:
     """The passes from MIR to LIR, as pipeline text."""
+    from rlx.targets.iree.passes.elementwise_kernels import ElementwiseKernels
     from rlx.targets.iree.passes.kernels import ChooseKernels
 
     legal = CheckLir(
@@ -26,7 +28,9 @@ def passes_to_lir(target: Target) -> str:
     )
     # Again after decomposition: a recurrent layer becomes a loop and products, for which there are kernels.
     chosen = [ChooseKernels(target.kernel_cpu)] if _has_kernels(target) else []
-    return to_lir(legal, before=chosen, after=chosen)
+    regions = [ElementwiseKernels(target.kernel_cpu)] if _has_kernels(target) else []
+    # Batch norms with constant weights decompose into computations on constants.
+    return to_lir(legal, before=chosen, after=[ConstantFold(), *chosen, *regions])
 
 
 def _has_kernels(target: Target) -> bool:

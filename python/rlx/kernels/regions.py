@@ -1,0 +1,86 @@
+"""Regions of elementwise ops that become kernels: which ops they have, and how they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.graph.builder import Builder
+from rlx.ir.op import opview, registry
+from rlx.ir.shape import shape_of
+from rlx.kernels.elementwise import has_code
+from rlx.passes.fusion.fuse_elementwise_regions import clusters, fuse_region, is_fusable
+
+REGION = "elementwise_region"
+# Ops that IREE does not fuse with elementwise ops that read or compute their values, or that cost nothing.
+_APART = ("reshape", "matmul", "dot_general", "conv", "elementwise_region")
+_APART_IF_READ = ("concat", "constant")
+
+
+def make_regions(block: mlir.Block, note: str) -> Iterator[mlir.Operation]:
+    """Join elementwise ops of a block that a compiler of tensors would not fuse with others, and yield the regions.
+
+    Args:
+        block: The block.
+        note: The name of the pass.
+    """
+    for members in [*clusters(block, _is_member, with_reductions=False)]:
+        if not _is_apart(members) or all(_is_constant(op.results[0]) for op in members):
+            continue
+        for op in members:
+            _read_numbers(op)
+        region = fuse_region(block, members, note, copies_constants=False)
+        if region is not None:
+            yield region
+
+
+def _is_member(op: mlir.Operation) -> bool:
+    return is_fusable(op) and opview.kernel_of(op) is None and has_code(op)
+
+
+def _read_numbers(op: mlir.Operation) -> None:
+    """Make the constants that an op reads tensors without axes, so that regions with other numbers share code."""
+    for i, value in enumerate(op.operands):
+        if isinstance(value, mlir.ir.OpResult) and _is_number(value.owner.operation) and shape_of(value).rank:
+            builder = Builder(mlir.ir.InsertionPoint(op), op.location)
+            number = np.asarray(opview.attributes_of(value.owner.operation)["value"]).reshape(-1)[0]
+            op.operands[i] = builder.emit("constant", (), value=number.reshape(())).value
+
+
+def _is_apart(members: Iterable[mlir.Operation]) -> bool:
+    """Whether IREE would not fuse a group of ops with others: all that is around it are kernels, products, and parameters."""
+    inside = {op.results[0] for op in members}
+    for op in members:
+        if any(type(d) is not int for d in shape_of(op.results[0]).dims):
+            return False
+        makers = [v.owner for v in op.operands if v not in inside]
+        users = [use.owner for v in op.results for use in v.uses]
+        outside = [user for user in users if not (user.results and user.results[0] in inside)]
+        if not all(_is_apart_from(m, _APART_IF_READ) for m in makers) or not all(map(_is_apart_from, outside)):
+            return False
+    return True
+
+
+def _is_apart_from(owner: Any, more: tuple[str, ...] = ()) -> bool:
+    """Whether IREE would not fuse elementwise ops with what computes or reads a value."""
+    if isinstance(owner, mlir.ir.Block):
+        return True
+    op = owner.operation
+    if not registry.is_ours(op):
+        return False
+    is_apart = opview.kernel_of(op) is not None or opview.name_of(op) in (*_APART, *more)
+    return is_apart or _is_number(op) or _is_member(op)
+
+
+def _is_constant(value: mlir.Value) -> bool:
+    """Whether a value depends on no argument: IREE computes it once."""
+    if not isinstance(value, mlir.ir.OpResult):
+        return False
+    return not len(value.owner.operation.regions) and all(map(_is_constant, value.owner.operation.operands))
+
+
+def _is_number(op: mlir.Operation) -> bool:
+    return opview.name_of(op) == "constant" and has_code(op)
