@@ -24,7 +24,7 @@ from rlx.kernels.values import Value
 _BLOCK_BYTES = 98304  # of the second matrix in scratch memory
 _FEWEST_ROWS = 48  # that pay for the copies of blocks
 _MOST_OF_FEW = 4  # rows of a product in which each row of the matrix is read once
-_FEWEST_OF_BLOCKS = 2  # rows of f32 for which IREE, which reads blocks of the matrix, is slower
+_FEWER_THAN_BLOCKS, _SMALL_MATRIX = 2, 256  # rows of f32, and elements of a matrix
 _STRIP = 512  # columns of a workgroup of such a product
 _FACTORS = 8  # elements of rows in registers
 _SHORTEST_COLUMN, _ROWS_OF_COLUMN = 64, 4  # whose product with a matrix pays, and the rows that read it together
@@ -102,9 +102,10 @@ def _has_few_rows(case: KernelCase) -> bool:
 
 
 def _reads_matrix_once(case: KernelCase) -> bool:
-    """Whether it is of bf16, or there are too few rows for IREE's blocks of the matrix to be read faster."""
-    rows = _rows_of(case)
-    return case.are_all("bf16") or (rows is not None and rows <= _FEWEST_OF_BLOCKS)
+    """Whether it is of bf16, or IREE's code, which reads blocks of the matrix, is slower: for one or two rows."""
+    rows, matrix = _rows_of(case), case.tensors[1].num_elements
+    is_fast = rows is not None and rows <= _FEWER_THAN_BLOCKS and isinstance(matrix, int) and matrix >= _SMALL_MATRIX
+    return case.are_all("bf16") or is_fast
 
 
 def _axes_of_matrix(case: KernelCase) -> list[Axes]:

@@ -8,6 +8,7 @@ from rlx.kernels.cpu_model import cpu_models
 from rlx.passes.base import Pass
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.simplification.constant_fold import ConstantFold
+from rlx.passes.simplification.conv_products import ConvProducts
 from rlx.targets.iree.targets import Target
 from rlx.targets.stages import to_lir
 
@@ -30,7 +31,8 @@ def passes_to_lir(target: Target) -> str:
     chosen = [ChooseKernels(target.kernel_cpu)] if _has_kernels(target) else []
     regions = [ElementwiseKernels(target.kernel_cpu)] if _has_kernels(target) else []
     # Batch norms with constant weights decompose into computations on constants.
-    return to_lir(legal, before=chosen, after=[ConstantFold(), *chosen, *regions])
+    products = [ConvProducts()] if _has_kernels(target) else []
+    return to_lir(legal, before=[*products, *chosen], after=[ConstantFold(), *chosen, *regions])
 
 
 def _has_kernels(target: Target) -> bool:
