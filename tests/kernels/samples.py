@@ -193,10 +193,11 @@ def _convolutions(**attributes: Any) -> Iterator[OpSample]:
     """Windows with and without padding, stride and dilation, around vectors; and channels around those computed at once."""
     fused = "activation" in attributes
 
-    def of(x: tuple[Any, ...], w: tuple[int, ...], *window: int, groups: int = 1, tolerance: float = 1.0) -> OpSample:
+    def of(x: tuple[Any, ...], w: tuple[int, ...], *window: Any, groups: int = 1, tolerance: float = 1.0) -> OpSample:
         (stride, padding, dilation), axes = window, len(w) - 2
         shapes = (x, w, (w[0],)) if fused else (x, w)
-        geometry: Any = {"stride": (stride,) * axes, "padding": (padding,) * (2 * axes), "dilation": (dilation,) * axes}
+        pads = padding if isinstance(padding, tuple) else (padding,) * (2 * axes)
+        geometry: Any = {"stride": (stride,) * axes, "padding": pads, "dilation": (dilation,) * axes}
         return sample(*shapes, **geometry, groups=groups, **attributes, dtypes=_FLOATS, tolerance=tolerance)
 
     for columns in (1, 7, 8, 15, 17, 33):
@@ -212,6 +213,12 @@ def _convolutions(**attributes: Any) -> Iterator[OpSample]:
     yield of((2, 4, 6, 9), (6, 2, 3, 3), 2, 1, 1, groups=2)
     yield of((1, 1, 3, 3), (2, 1, 3, 3), 1, 5, 1)  # windows of padding alone
     yield of((0, 2, 5, 8), (3, 2, 3, 3), 1, 1, 1)
+    for before_and_after in ((0, 1, 0, 2), (0, 0, 0, 1), (2, 0, 1, 3)):
+        for stride, taps in ((1, 1), (1, 3), (2, 3)):
+            yield of((1, 3, 6, 12), (5, 3, taps, taps), stride, before_and_after, 1)
+        yield of((1, 4, 6, 12), (4, 1, 3, 3), 1, before_and_after, 1, groups=4)
+    yield of((2, 19, 12, 9), (70, 19, 1, 1), 1, 0, 1)  # rows that are joined
+    yield of((1, 3, 28, 28), (6, 3, 1, 1), 1, 0, 1)
     yield of((0, 2, 5, 8), (2, 1, 3, 3), 1, 1, 1, groups=2)
     # More channels than a workgroup has, or than scratch memory holds; several workgroups of rows; long rows.
     yield of((1, 3, 4, 5), (67, 3, 3, 3), 1, 1, 1)

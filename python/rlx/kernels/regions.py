@@ -15,9 +15,9 @@ from rlx.kernels.elementwise import has_code
 from rlx.passes.fusion.fuse_elementwise_regions import clusters, fuse_region, is_fusable
 
 REGION = "elementwise_region"
-# Ops that IREE does not fuse with elementwise ops that read or compute their values, or that cost nothing.
-_APART = ("reshape", "matmul", "dot_general", "conv", "elementwise_region")
-_APART_IF_READ = ("concat", "constant")
+# Ops whose operands IREE computes before them, and ops whose results it stores.
+_APART_READERS = ("matmul", "dot_general", "conv", "elementwise_region")
+_APART_MAKERS = ("concat", "constant", "elementwise_region")
 
 
 def make_regions(block: mlir.Block, note: str) -> Iterator[mlir.Operation]:
@@ -51,28 +51,40 @@ def _read_numbers(op: mlir.Operation) -> None:
 
 
 def _is_apart(members: Iterable[mlir.Operation]) -> bool:
-    """Whether IREE would not fuse a group of ops with others: all that is around it are kernels, products, and parameters."""
+    """Whether IREE would not fuse a group of ops with others: around it are kernels, products that read it, and arguments."""
     inside = {op.results[0] for op in members}
     for op in members:
         if any(type(d) is not int for d in shape_of(op.results[0]).dims):
             return False
-        makers = [v.owner for v in op.operands if v not in inside]
         users = [use.owner for v in op.results for use in v.uses]
         outside = [user for user in users if not (user.results and user.results[0] in inside)]
-        if not all(_is_apart_from(m, _APART_IF_READ) for m in makers) or not all(map(_is_apart_from, outside)):
+        if not all(map(_is_stored, [v for v in op.operands if v not in inside])) or not all(
+            map(_reads_stored, outside)
+        ):
             return False
     return True
 
 
-def _is_apart_from(owner: Any, more: tuple[str, ...] = ()) -> bool:
-    """Whether IREE would not fuse elementwise ops with what computes or reads a value."""
-    if isinstance(owner, mlir.ir.Block):
+def _is_stored(value: mlir.Value) -> bool:
+    """Whether IREE would store a value, instead of fusing what computes it with elementwise ops that read it."""
+    if not isinstance(value, mlir.ir.OpResult):
         return True
+    op = value.owner.operation
+    if op.name == "rlx.reshape":
+        return _is_stored(op.operands[0])
+    return registry.is_ours(op) and (opview.name_of(op) in _APART_MAKERS or _is_apart_op(op))
+
+
+def _reads_stored(owner: Any) -> bool:
+    """Whether IREE would not fuse an op with elementwise ops that compute its operands."""
     op = owner.operation
-    if not registry.is_ours(op):
-        return False
-    is_apart = opview.kernel_of(op) is not None or opview.name_of(op) in (*_APART, *more)
-    return is_apart or _is_number(op) or _is_member(op)
+    if op.name == "rlx.reshape":
+        return all(_reads_stored(use.owner) for use in op.results[0].uses)
+    return registry.is_ours(op) and (opview.name_of(op) in _APART_READERS or _is_apart_op(op))
+
+
+def _is_apart_op(op: mlir.Operation) -> bool:
+    return opview.kernel_of(op) is not None or _is_member(op)
 
 
 def _is_constant(value: mlir.Value) -> bool:

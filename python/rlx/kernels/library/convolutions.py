@@ -69,7 +69,7 @@ class ConvolutionPlan:
         outputs, lanes = channels // case.attributes["groups"], case.cpu.lanes(f32)
         most, rows = _division(axes, outputs, lanes)
         joined, count = 1, axes[0].count
-        if _is_pointwise(axes) and isinstance(count, int):
+        if _is_pointwise(axes) and isinstance(count, int) and all(axis.size == axis.count for axis in axes):
             joined = max((n for n in range(1, rows + 1) if count % n == 0), default=1)
             axes = _with_joined_rows(axes, joined)
             most, rows = _division(axes, outputs, lanes)
@@ -134,7 +134,7 @@ class ConvolutionPlan:
 
 
 def _is_pointwise(axes: tuple[WindowAxis, WindowAxis]) -> bool:
-    """Whether a window is one element, and all elements are windows."""
+    """Whether a window is one element. There may be more windows than elements: padding after these."""
     return all((axis.taps, axis.stride, axis.before) == (1, 1, 0) for axis in axes)
 
 
