@@ -47,7 +47,7 @@ def convolution_with_bias(op: views.FusedConvBiasAct, rewriter: Rewriter) -> Any
     return windows.channels_first(b, b.emit("fused_matmul_bias_act", operands, activation=op.activation))
 
 
-def _windows(op: views.Conv | views.FusedConvBiasAct) -> _Windows | None:
+def _windows(op: views.Conv | views.FusedConvBiasAct) -> _StridedWindows | None:
     """Return the windows of a convolution that becomes a product; None for others."""
     x, w, y = (shape_of(v) for v in (op.x, op.w, op.result))
     if (
@@ -61,11 +61,15 @@ def _windows(op: views.Conv | views.FusedConvBiasAct) -> _Windows | None:
     if any(d != 1 for d in op.dilation) or max(stride, default=0) < _LEAST_STRIDE or not is_whole:
         return None
     parts = tuple(t // s for t, s in zip(taps, stride, strict=True))
-    return _Windows(op.x, op.w, stride, tuple(op.padding), parts, counts) if math.prod(parts) <= _MOST_PARTS else None
+    return (
+        _StridedWindows(op.x, op.w, stride, tuple(op.padding), parts, counts)
+        if math.prod(parts) <= _MOST_PARTS
+        else None
+    )
 
 
 @dataclass(frozen=True)
-class _Windows:
+class _StridedWindows:
     """The windows of a convolution.
 
     Attributes:
