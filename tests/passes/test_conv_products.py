@@ -18,7 +18,7 @@ def _random(g: rlx.Graph, rng: np.random.Generator, name: str) -> Any:
     stride[0] = rng.integers(5, 9)
     taps = stride * (rng.integers(1, 5 if rank == 1 else 3, rank))
     size = taps + rng.integers(0, 20, rank)
-    padding = [tuple(int(n) for n in rng.integers(0, 3, 2)) for _ in range(rank)]
+    padding = [(int(before), int(after)) for before, after in rng.integers(0, 3, (rank, 2))]
     batch, channels, outputs = (int(n) for n in rng.integers(1, 4, 3))
     x = g.input(f"x{name}", (batch, channels, *map(int, size)))
     w = g.input(f"w{name}", (outputs, channels, *map(int, taps)))
