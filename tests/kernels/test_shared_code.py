@@ -102,3 +102,12 @@ def test_depthwise_convolutions_and_pools_share_code() -> None:
         results += [g.max_pool(x, (3, 3), (2, 2), 1)]
     g.set_outputs(results)
     assert _executables(g, "auto") == 2
+
+
+def test_constants_are_visited_once() -> None:
+    g = rlx.Graph("squares")
+    y = g.constant(np.linspace(0.5, 1.0, 70_000, dtype=np.float32).reshape(7, 10_000))  # too large to be evaluated
+    for _ in range(60):
+        y = y * y
+    g.set_outputs([g.softmax(g.softmax(g.input("x", (7, 10_000)), 1) + g.softmax(y, 1), 1)])
+    assert _executables(g, "auto") >= 1

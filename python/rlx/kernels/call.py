@@ -44,7 +44,7 @@ class Call:
         operands: A buffer for each operand of the op's record; None for a missing one, a list for a variadic one.
         results: The buffers of results.
         workspace: More buffers.
-        attributes: The attributes of the op by name, and the kernel's plan.
+        attributes: The attributes of the op, the kernel's plan and its numbers, by name.
         region: The op and the buffers of its captures, if it has a region.
     """
 

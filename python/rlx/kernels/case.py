@@ -16,6 +16,11 @@ OperandShape = Shape | None | Sequence[Shape]
 Axes = Sequence[tuple[int, int]]
 
 
+def unknown_dims(shapes: Sequence[Shape]) -> list[Dim]:
+    """Return the different sizes of shapes that are not known, in order."""
+    return list(dict.fromkeys(d for shape in shapes for d in shape.dims if type(d) is not int))
+
+
 @dataclass(frozen=True)
 class KernelCase:
     """An op with its shapes and attributes, for a CPU: a kernel's code is emitted once for each case.
@@ -41,8 +46,8 @@ class KernelCase:
     @property
     def unknown(self) -> list[Dim]:
         """The different sizes and numbers that are not known, in order."""
-        sizes = [d for shape in (*self.tensors, *self.results) for d in shape.dims]
-        return list(dict.fromkeys(d for d in (*sizes, *self.numbers.values()) if type(d) is not int))
+        sizes = unknown_dims([*self.tensors, *self.results])
+        return [*sizes, *(number for number in self.numbers.values() if type(number) is not int)]
 
     @property
     def tensors(self) -> list[Shape]:

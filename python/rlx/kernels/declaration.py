@@ -7,14 +7,13 @@ whose sizes have different names share a kernel. An op with a region is also sto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from rlx import mlir
 from rlx.ir.dims.dim import Dim, dim
 from rlx.ir.op import attributes, opview, registry
 from rlx.ir.shape import Shape, shape_of, shape_of_type
-from rlx.kernels.case import KernelCase
+from rlx.kernels.case import KernelCase, unknown_dims
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.looped import LoopOp
 from rlx.kernels.registry import CpuKernel, find_kernel
@@ -29,11 +28,6 @@ def case_of(op: mlir.Operation, cpu: CpuModel) -> KernelCase:
     operands = opview.operands_of(op, [shape_of(v) for v in op.operands])
     results = tuple(shape_of(r) for r in op.results)
     return KernelCase(tuple(operands), results, opview.attributes_of(op), cpu, LoopOp.of(op))
-
-
-def unknown_dims(shapes: Sequence[Shape]) -> list[Dim]:
-    """Return the different sizes of shapes that are not known, in order."""
-    return list(dict.fromkeys(d for shape in shapes for d in shape.dims if type(d) is not int))
 
 
 def encoded_case(op: mlir.Operation) -> mlir.Attribute:

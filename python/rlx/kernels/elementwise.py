@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from rlx import mlir
 from rlx.ir.op import opview
 from rlx.ir.shape import Shape, shape_of
 from rlx.kernels.looped import LoopOp
-from rlx.kernels.pulled import POINTWISE, is_pulled
+from rlx.kernels.pulled import POINTWISE, is_pulled, number_of
 
 # An op, its attributes and dtypes, and the numbers of the values that it reads; those of the region's inputs are the first.
 Step = tuple[str, str, tuple[int, ...]]
@@ -89,7 +87,6 @@ def has_code(op: mlir.Operation) -> bool:
 def _key(op: mlir.Operation) -> str:
     """The dtypes and attributes of an op, on which its code depends."""
     dtypes = [shape_of(v).dtype.name for v in (*op.operands, *op.results)]
-    values = opview.attributes_of(op)
     if opview.name_of(op) == "constant":
-        return f"{dtypes} {np.asarray(values['value']).reshape(-1)[:1].tobytes().hex()}"
-    return f"{dtypes} {sorted(values.items())}"
+        return f"{dtypes} {number_of(op).tobytes().hex()}"
+    return f"{dtypes} {sorted(opview.attributes_of(op).items())}"

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from rlx.ir.dtype import bool_, f32
-from rlx.kernels.buffer import Access, Buffer, Lanes, Size
+from rlx.kernels.buffer import Access, Buffer, Lanes, Size, greatest
 from rlx.kernels.elements import INDEX, Element, Number, element_of, limits, number_of
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine, Scope
@@ -167,8 +167,7 @@ class Kernel:
             yield Value(self.machine, position, INDEX)
 
     def _at_least(self, size: Size, least: int) -> Size:
-        size = size_of(self.machine, size)
-        return max(size, least) if isinstance(size, int) else size.maximum(least)
+        return greatest(size_of(self.machine, size), least)
 
     def vectors(
         self, stop: Size, element: Element | str = f32, *, start: Size = 0, unroll: int = UNROLLED

@@ -134,10 +134,14 @@ def _pointwise(code: Reader, op: mlir.Operation, place: Place) -> Value:
     return combine(*values)
 
 
+def number_of(op: mlir.Operation) -> np.generic:
+    """Return the number of a constant whose elements are all the same."""
+    return np.asarray(opview.attributes_of(op)["value"]).reshape(-1)[0]
+
+
 def _constant(code: Reader, op: mlir.Operation, place: Place) -> Value:
     dtype = shape_of(op.results[0]).dtype
-    number = np.asarray(opview.attributes_of(op)["value"]).reshape(-1)[0].item()
-    return code.k.constant(number, dtype, lanes_of(place))
+    return code.k.constant(number_of(op).item(), dtype, lanes_of(place))
 
 
 def _iota(code: Reader, op: mlir.Operation, place: Place) -> Value:

@@ -12,6 +12,7 @@ from rlx.ir.graph.builder import Builder
 from rlx.ir.op import opview, registry
 from rlx.ir.shape import shape_of
 from rlx.kernels.elementwise import has_code
+from rlx.kernels.pulled import number_of
 from rlx.passes.fusion.fuse_elementwise_regions import clusters, fuse_region, is_fusable
 
 REGION = "elementwise_region"
@@ -27,8 +28,10 @@ def make_regions(block: mlir.Block, note: str) -> Iterator[mlir.Operation]:
         block: The block.
         note: The name of the pass.
     """
-    for members in [*clusters(block, _is_member, with_reductions=False)]:
-        if not _is_apart(members) or all(_is_constant(op.results[0]) for op in members):
+    constants = _constants(block)
+    groups = [*clusters(block, _is_member, with_reductions=False)]
+    for members in [m for m in groups if not all(op.results[0] in constants for op in m)]:
+        if not _is_apart(members):
             continue
         for op in members:
             _read_numbers(op)
@@ -46,8 +49,8 @@ def _read_numbers(op: mlir.Operation) -> None:
     for i, value in enumerate(op.operands):
         if isinstance(value, mlir.ir.OpResult) and _is_number(value.owner.operation) and shape_of(value).rank:
             builder = Builder(mlir.ir.InsertionPoint(op), op.location)
-            number = np.asarray(opview.attributes_of(value.owner.operation)["value"]).reshape(-1)[0]
-            op.operands[i] = builder.emit("constant", (), value=number.reshape(())).value
+            number = np.asarray(number_of(value.owner.operation))
+            op.operands[i] = builder.emit("constant", (), value=number).value
 
 
 def _is_apart(members: Iterable[mlir.Operation]) -> bool:
@@ -87,11 +90,13 @@ def _is_apart_op(op: mlir.Operation) -> bool:
     return opview.kernel_of(op) is not None or _is_member(op)
 
 
-def _is_constant(value: mlir.Value) -> bool:
-    """Whether a value depends on no argument: IREE computes it once."""
-    if not isinstance(value, mlir.ir.OpResult):
-        return False
-    return not len(value.owner.operation.regions) and all(map(_is_constant, value.owner.operation.operands))
+def _constants(block: mlir.Block) -> set[mlir.Value]:
+    """Return the values of a block that depend on no argument: IREE computes them once."""
+    found: set[mlir.Value] = set()
+    for op in (o.operation for o in block.operations):
+        if not len(op.regions) and all(v in found for v in op.operands):
+            found.update(op.results)
+    return found
 
 
 def _is_number(op: mlir.Operation) -> bool:

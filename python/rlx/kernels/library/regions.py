@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from rlx.ir.dtype import f32
 from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
@@ -17,7 +15,7 @@ from rlx.kernels.buffer import Buffer, Lanes, Size, ceil_div, greatest, product
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.elementwise import ElementwisePlan, has_code, joined_axes
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.pulled import POINTWISE
+from rlx.kernels.pulled import POINTWISE, number_of
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
@@ -97,8 +95,7 @@ def _computed(k: Kernel, plan: ElementwisePlan, inputs: Sequence[Value], c: Lane
     values = [*inputs]
     for (name, _, operands), op in zip(plan.steps, plan.ops, strict=True):
         if name == "constant":
-            number = np.asarray(opview.attributes_of(op)["value"]).reshape(-1)[0].item()
-            values.append(k.constant(number, shape_of(op.results[0]).dtype, c.count))
+            values.append(k.constant(number_of(op).item(), shape_of(op.results[0]).dtype, c.count))
             continue
         combine = POINTWISE[name](op)
         assert combine is not None

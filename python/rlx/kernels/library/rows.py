@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx.ir.dtype import f32
-from rlx.kernels.buffer import Buffer, Lanes, Size
+from rlx.kernels.buffer import Buffer, Lanes, Size, ceil_div
 from rlx.kernels.case import KernelCase
 from rlx.kernels.functions import exp_of_nonpositive
 from rlx.kernels.kernel import Kernel
@@ -23,7 +23,7 @@ def rows_per_workgroup(columns: Size) -> int:
 
 def strips(columns: Size, width: int = COLUMNS) -> Size:
     """The number of strips of `width` columns, the last one maybe less."""
-    return (columns + (width - 1)) // width
+    return ceil_div(columns, width)
 
 
 def strip_width(k: Kernel, columns: Size, first: Value, width: int = COLUMNS) -> Size:

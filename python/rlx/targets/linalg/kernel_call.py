@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rlx import mlir
 from rlx.ir.op import opview
 from rlx.ir.shape import Shape
-from rlx.kernels.declaration import CASE, FUNCTION_PREFIX, encoded_case, unknown_dims
+from rlx.kernels.case import unknown_dims
+from rlx.kernels.declaration import CASE, FUNCTION_PREFIX, encoded_case
 
 if TYPE_CHECKING:
     from rlx.targets.linalg.loops import LoopEmitter

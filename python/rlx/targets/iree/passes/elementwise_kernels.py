@@ -9,10 +9,9 @@ from rlx.ir.op import opview
 from rlx.ir.op.signature import functions
 from rlx.kernels.choice import KernelChoice
 from rlx.kernels.cpu_model import cpu_model
-from rlx.kernels.declaration import case_of
 from rlx.kernels.regions import REGION, make_regions
 from rlx.passes.rewrite import decompose_all
-from rlx.targets.iree.passes.kernels import ChooseKernels
+from rlx.targets.iree.passes.kernels import ChooseKernels, mark
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,6 @@ class ElementwiseKernels(ChooseKernels, name="rlx-iree-elementwise-kernels"):
             blocks = [function.entry_block for function in functions(module) if not function.is_external]
             regions = [region for block in blocks for region in make_regions(block, self.name)]
             for region in regions:
-                chosen = choice.kernel_for(REGION, case_of(region, cpu))
-                if chosen is not None:
-                    region.attributes[opview.KERNEL] = mlir.ir.StringAttr.get(chosen.name)
+                mark(region, cpu, choice)
             if any(opview.kernel_of(region) is None for region in regions):
                 decompose_all(module, {REGION})

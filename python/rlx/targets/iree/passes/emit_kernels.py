@@ -11,7 +11,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.op.signature import functions
 from rlx.kernels.case import KernelCase
 from rlx.kernels.cpu_model import CpuModel, cpu_model, cpu_models
-from rlx.kernels.declaration import CASE, decoded_case, unknown_dims
+from rlx.kernels.declaration import CASE, decoded_case
 from rlx.kernels.emit import emit_executable
 from rlx.kernels.registry import CpuKernel
 from rlx.passes.base import option
@@ -84,7 +84,7 @@ class _KernelCode:
         """
         ir, case, workspace = mlir.ir, self.case, self.kernel.workspace_of(self.case)
         tensors, known = operands[: len(case.tensors)], operands[len(case.tensors) :]
-        size_of = dict(zip(unknown_dims([*case.tensors, *case.results]), known, strict=True))
+        size_of = dict(zip(case.unknown, known, strict=True))
         shapes = [*case.results, *workspace]
         argument_dims, result_dims = (
             [size_of[d] for shape in group for d in shape.dims if type(d) is not int]

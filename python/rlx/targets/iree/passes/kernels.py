@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rlx import mlir
 from rlx.ir.op import opview
 from rlx.kernels.choice import KernelChoice
-from rlx.kernels.cpu_model import cpu_model, cpu_models
+from rlx.kernels.cpu_model import CpuModel, cpu_model, cpu_models
 from rlx.kernels.declaration import case_of
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import collect
@@ -27,6 +27,11 @@ class ChooseKernels(Pass, name="rlx-iree-kernels", idempotent=True):
         cpu, choice = cpu_model(self.cpu), KernelChoice.parse(self.choice)
         with mlir.entered():
             for op in collect(module, choice.ops()):
-                chosen = choice.kernel_for(opview.name_of(op), case_of(op, cpu))
-                if chosen is not None:
-                    op.attributes[opview.KERNEL] = mlir.ir.StringAttr.get(chosen.name)
+                mark(op, cpu, choice)
+
+
+def mark(op: mlir.Operation, cpu: CpuModel, choice: KernelChoice) -> None:
+    """Add the name of the kernel that implements an op, if one does."""
+    chosen = choice.kernel_for(opview.name_of(op), case_of(op, cpu))
+    if chosen is not None:
+        op.attributes[opview.KERNEL] = mlir.ir.StringAttr.get(chosen.name)
