@@ -1,4 +1,4 @@
-"""Emission of kernels as executables of IREE: `stream.executable` with a function on bindings."""
+"""Emission of kernels as executables of IREE: `stream.executable` with a function on bindings, and the code on pointers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def emit_executable(name: str, kernel: CpuKernel, case: KernelCase, location: ml
     """Emit a `stream.executable` at the insertion point, with an export of the same name.
 
     The function takes a binding for each operand, result and tensor of the workspace, then an index for each different
-    unknown size of operands and results, and for each unknown number.
+    unknown size of operands and results, and for each unknown number. It calls the kernel's code, which knows nothing of
+    IREE: a function `…_code` that takes a pointer and a distance in bytes for each binding, these indices, and the number of
+    the workgroup.
 
     Raises:
         ShapeError: The kernel's code is wrong, with its line.
@@ -43,17 +45,68 @@ def emit_executable(name: str, kernel: CpuKernel, case: KernelCase, location: ml
     grid = export.regions[0].blocks.append(*[index] * len(sizes), arg_locs=[location] * len(sizes))
     inner = _create("builtin.module", regions=1, ip=ir.InsertionPoint(outer), loc=location).regions[0].blocks.append()
     count = len(case.tensors) + len(case.results) + len(kernel.workspace_of(case))
-    binding = ir.Type.parse("!stream.binding")
-    signature = ir.FunctionType.get([binding] * count + [index] * len(sizes), [])
-    function = mlir.dialect("func").FuncOp(name, signature, ip=ir.InsertionPoint(inner), loc=location)
-    function.attributes["translation_info"] = ir.Attribute.parse(_NO_PIPELINE)
-    block = function.add_entry_block()
-    # The library's kernels are tested; running bodies twice would take time in each compilation.
-    emitter = Emitter(case.cpu, block, location, repeats_bodies=not kernel.is_of_library)
-    _call(kernel, case, emitter, list(block.arguments)).run()
-    mlir.dialect("func").ReturnOp([], ip=emitter.at["ip"], loc=location)
+    code = _emit_code(f"{name}_code", kernel, case, inner, location)
+    function = _function(name, [ir.Type.parse("!stream.binding")] * count + [index] * len(sizes), inner, location)
+    _emit_call(code, function.entry_block, count, location)
     _emit_grid(kernel, case, grid, location)  # after the function, which raises the errors of the code
     _create("stream.executable.end", ip=ir.InsertionPoint(outer), loc=location)
+
+
+def _function(name: str, arguments: Sequence[mlir.Type], block: mlir.Block, location: mlir.Location) -> Any:
+    """Return a new function without results at the end of a module's block, with an entry block."""
+    signature = mlir.ir.FunctionType.get(arguments, [])
+    function = mlir.dialect("func").FuncOp(name, signature, ip=mlir.ir.InsertionPoint(block), loc=location)
+    function.attributes["translation_info"] = mlir.ir.Attribute.parse(_NO_PIPELINE)
+    function.add_entry_block()
+    return function
+
+
+def _emit_code(name: str, kernel: CpuKernel, case: KernelCase, block: mlir.Block, location: mlir.Location) -> Any:
+    """Emit the function with a kernel's code, and return it."""
+    ir, index, sizes = mlir.ir, mlir.ir.IndexType.get(), case.unknown
+    count = len(case.tensors) + len(case.results) + len(kernel.workspace_of(case))
+    pointer = ir.MemRefType.get([], ir.IntegerType.get_signless(8))
+    function = _function(name, [pointer, index] * count + [index] * (len(sizes) + 1), block, location)
+    function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    function.attributes["llvm.bareptr"] = ir.BoolAttr.get(True)
+    entry = function.entry_block
+    # The library's kernels are tested; running bodies twice would take time in each compilation.
+    emitter = Emitter(case.cpu, entry, location, repeats_bodies=not kernel.is_of_library)
+    arguments = list(entry.arguments)
+    memories = zip(arguments[: 2 * count : 2], arguments[1 : 2 * count : 2], strict=True)
+    _call(kernel, case, emitter, [*memories, *arguments[2 * count : -1]]).run()
+    mlir.dialect("func").ReturnOp([], ip=emitter.at["ip"], loc=location)
+    return function
+
+
+def _emit_call(code: Any, block: mlir.Block, count: int, location: mlir.Location) -> None:
+    """Emit the call of a kernel's code in a function on bindings.
+
+    Args:
+        code: The function with the code.
+        block: The entry block of the function.
+        count: The number of bindings.
+        location: The location.
+    """
+    ir, at = mlir.ir, {"ip": mlir.ir.InsertionPoint(block), "loc": location}
+    index, byte = ir.IndexType.get(), ir.IntegerType.get_signless(8)
+    pointer, zero = ir.MemRefType.get([], byte), mlir.dialect("arith").constant(index, 0, **at)
+    operands, arguments = [], list(block.arguments)
+    for binding in arguments[:count]:
+        memory = _create(
+            "stream.binding.subspan", results=[ir.MemRefType.get([1], byte)], operands=[binding, zero], **at
+        )
+        parts = _create(
+            "iree_codegen.extract_strided_metadata",
+            results=[pointer, index, index, index],
+            operands=[memory.result],
+            **at,
+        )
+        operands += list(parts.results)[:2]
+    dimension = {"dimension": ir.IntegerAttr.get(index, 0)}
+    number = _create("stream.dispatch.workgroup.id", results=[index], attributes=dimension, **at)
+    mlir.dialect("func").CallOp(code, [*operands, *arguments[count:], number.result], **at)
+    mlir.dialect("func").ReturnOp([], **at)
 
 
 def _call(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequence[Any]) -> Call:
@@ -63,20 +116,20 @@ def _call(kernel: CpuKernel, case: KernelCase, emitter: Emitter, arguments: Sequ
         kernel: The kernel.
         case: Its case.
         emitter: The emitter.
-        arguments: The binding of each tensor, and an index value for each unknown size.
+        arguments: The memory of each tensor, and an index value for each unknown size.
     """
     shapes = [*case.results, *kernel.workspace_of(case)]
     sizes = case.unknown
     count = len(case.tensors) + len(shapes)
     known = {d: Value(emitter, v, INDEX) for d, v in zip(sizes, arguments[count:], strict=True)}
-    bindings = iter(arguments[:count])
+    memories = iter(arguments[:count])
 
     def buffer(shape: Any, is_writable: bool) -> Any:
         if shape is None or isinstance(shape, list):
             return shape and [buffer(part, is_writable) for part in shape]
         stored = shape_in_memory(shape)
         sizes = [d if type(d) is int else known[d] for d in stored.dims]
-        return Buffer(emitter, next(bindings), sizes, stored.dtype, access=Access(is_writable))
+        return Buffer(emitter, next(memories), sizes, stored.dtype, access=Access(is_writable))
 
     operands = [buffer(shape, False) for shape in case.operands]
     region = None
@@ -120,9 +173,9 @@ class _GridEmitter(Emitter):
 def _emit_grid(kernel: CpuKernel, case: KernelCase, block: mlir.Block, location: mlir.Location) -> None:
     ir = mlir.ir
     emitter = _GridEmitter(case.cpu, block, location)
-    bindings: list[Any] = [None] * (len(case.tensors) + len(case.results) + len(kernel.workspace_of(case)))
+    memories: list[Any] = [None] * (len(case.tensors) + len(case.results) + len(kernel.workspace_of(case)))
     with contextlib.suppress(_GridFound):
-        _call(kernel, case, emitter, [*bindings, *block.arguments]).run_function()
+        _call(kernel, case, emitter, [*memories, *block.arguments]).run_function()
     if emitter.count is None:  # without `k.parallel`, there is one workgroup
         for op in reversed(list(block.operations)):
             op.operation.erase()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.dtype import DType, bool_, dtype, i64
+from rlx.ir.dtype import DType, bool_, dtype, i8, i64
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import INDEX, Element, IndexElement, memory_type, value_type
 from rlx.kernels.errors import kernel_error
@@ -18,6 +18,7 @@ from rlx.kernels.operations import Operation
 from rlx.numerics.functions import FUNCTIONS
 from rlx.numerics.scalars import Scalars, constant
 
+_MOST_BYTES = (1 << 63) - 1  # of memory
 _ALIGNMENT = 64  # bytes, of scratch memory: a cache line, and the largest vector register
 
 
@@ -43,9 +44,11 @@ class Emitter(Machine):
     The insertion point is passed to each builder, and not entered as the bindings' default: a generator of a loop is not
     closed in order when the kernel's code raises an exception.
 
+    Memory is a pair of values: a `memref<i8>`, which is a pointer, and a distance in bytes.
+
     Args:
         cpu: The CPU that the kernel is for.
-        block: The entry block of the function.
+        block: The entry block of the function, whose last argument is the number of the workgroup.
         location: The location of all ops.
         repeats_bodies: Whether the body of each loop is run twice, to find values that are carried in Python's variables.
     """
@@ -58,6 +61,8 @@ class Emitter(Machine):
         self.dialects = {name: mlir.dialect(name) for name in ("arith", "math", "vector", "memref", "scf", "llvm")}
         self.arith, self.vector, self.memref = (self.dialects[name] for name in ("arith", "vector", "memref"))
         self.repeats_bodies = repeats_bodies
+        self.workgroup = block.arguments[-1] if len(block.arguments) else None
+        self._memories: dict[Any, Any] = {}
         self._conditions: list[Any] = []
         self._scratch_bytes = 0
         self._tables: dict[Any, str] = {}
@@ -65,7 +70,6 @@ class Emitter(Machine):
         # Ops of the whole function are emitted before this unused one, so that they dominate the whole kernel.
         with self.at["ip"], self.at["loc"]:
             self._end_of_entry = constant(0, value_type(INDEX, None)).owner
-        self.zero = self.constant(0, INDEX, None)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -157,14 +161,27 @@ class Emitter(Machine):
 
     def view(self, memory: Any, shape: Sequence[Any], element: Element) -> Any:
         sizes = [s for s in shape if not isinstance(s, int)]
-        op = mlir.ir.Operation.create(
-            "stream.binding.subspan",
-            results=[_memref(shape, element)],
-            operands=[memory, self.zero, *sizes],
-            ip=self._entry_point() if not sizes else self.at["ip"],
-            loc=self.at["loc"],
-        )
-        return op.result
+        pointer, offset = memory
+        at = self.at if sizes else self.at | {"ip": self._entry_point()}
+        return self.memref.view(_memref(shape, element), self._bytes(pointer), offset, sizes, **at)
+
+    def _bytes(self, pointer: Any) -> Any:
+        """The memory at a pointer, of any size."""
+        if pointer not in self._memories:
+            ir, unknown = mlir.ir, mlir.ir.ShapedType.get_dynamic_size()
+            parts = {"static_offsets": [0], "static_sizes": [unknown], "static_strides": [1]}
+            attributes = {name: ir.DenseI64ArrayAttr.get(numbers) for name, numbers in parts.items()}
+            attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, 0, 1, 0])
+            op = ir.Operation.create(
+                "memref.reinterpret_cast",
+                results=[_memref([None], i8)],
+                operands=[pointer, self.constant(_MOST_BYTES, INDEX, None)],
+                attributes=attributes,
+                ip=self._entry_point(),
+                loc=self.at["loc"],
+            )
+            self._memories[pointer] = op.result
+        return self._memories[pointer]
 
     def scratch(self, shape: Sequence[int], element: Element) -> Any:
         alignment = mlir.ir.IntegerAttr.get(mlir.ir.IntegerType.get_signless(64), _ALIGNMENT)
@@ -303,12 +320,7 @@ class Emitter(Machine):
         self.at["ip"] = outer
 
     def workgroups(self, count: Any, chunk: Any) -> Iterator[tuple[Any, Any]]:
-        index = mlir.ir.IndexType.get()
-        attributes = {"dimension": mlir.ir.IntegerAttr.get(index, 0)}
-        number = mlir.ir.Operation.create(
-            "stream.dispatch.workgroup.id", results=[index], attributes=attributes, **self.at
-        )
-        start = self.arith.muli(number.result, chunk, **self.at)
+        start = self.arith.muli(self.workgroup, chunk, **self.at)
         yield start, self.arith.minsi(self.arith.addi(start, chunk, **self.at), count, **self.at)
 
 

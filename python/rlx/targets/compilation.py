@@ -51,6 +51,7 @@ class Compilation(Answered):
         target: The target.
         options: The options.
         dispatch_policy: The composite ops that the target lowers with its own rules.
+        cache: The cache of `artifact`, in which back ends may keep parts of programs.
         phases: The seconds that each phase took. An entry `cached_artifact` marks a program from the cache.
     """
 
@@ -69,6 +70,7 @@ class Compilation(Answered):
         )
         self.dispatch_policy = policy_of(options.dispatch)
         self._to_lir = self.dispatch_policy.applied(with_kernels(target, options))
+        self.cache: DiskCache | None = None
         self._artifact: Artifact | None = None
         self._cached_key: str | None = None
         self._observers = dump_from_environment(graph.name)
@@ -224,6 +226,7 @@ class Compilation(Answered):
             CompileError: The graph cannot be expressed or compiled for the target.
         """
         if self._artifact is None:
+            self.cache = cache
             self._artifact = self._compiled(cache, timeout)
         return self._artifact
 

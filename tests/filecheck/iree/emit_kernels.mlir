@@ -13,14 +13,24 @@
 // CHECK: [[ROWS:%.*]] = arith.maxsi %arg0
 // CHECK: [[GROUPS:%.*]] = arith.ceildivui [[ROWS]]
 // CHECK: "stream.return"([[GROUPS]]
-// CHECK: func.func @kernel_row_softmax_0(%arg0: !stream.binding, %arg1: !stream.binding, %arg2: index)
+
+// The code reads memory at pointers: it knows nothing of IREE.
+// CHECK: func.func private @kernel_row_softmax_0_code(%arg0: memref<i8>, %arg1: index, %arg2: memref<i8>, %arg3: index, %arg4: index, %arg5: index)
+// CHECK-SAME: llvm.bareptr = true
 // CHECK-SAME: pipeline = #iree_codegen.no_pipeline
-// CHECK: [[X:%.*]] = "stream.binding.subspan"(%arg0, %{{.*}}, %arg2)
-// CHECK: [[Y:%.*]] = "stream.binding.subspan"(%arg1, %{{.*}}, %arg2)
-// CHECK: "stream.dispatch.workgroup.id"
+// CHECK: [[IN:%.*]] = memref.reinterpret_cast %arg0
+// CHECK: [[OUT:%.*]] = memref.reinterpret_cast %arg2
+// CHECK: [[X:%.*]] = memref.view [[IN]][%arg1][%arg4]
+// CHECK: [[Y:%.*]] = memref.view [[OUT]][%arg3][%arg4]
+// CHECK-NOT: stream.
 // CHECK: scf.for
 // CHECK: vector.load [[X]]
 // CHECK: vector.store %{{.*}}, [[Y]]
+// CHECK: func.func @kernel_row_softmax_0(%arg0: !stream.binding, %arg1: !stream.binding, %arg2: index)
+// CHECK: "stream.binding.subspan"(%arg0
+// CHECK: [[PARTS:%.*]]:4 = "iree_codegen.extract_strided_metadata"
+// CHECK: [[GROUP:%.*]] = "stream.dispatch.workgroup.id"
+// CHECK: call @kernel_row_softmax_0_code([[PARTS]]#0, [[PARTS]]#1, {{.*}}, %arg2, [[GROUP]])
 // CHECK-LABEL: func.func @two
 // CHECK: "flow.dispatch"(%dim, %arg0, %dim, %dim, %dim)
 // CHECK-SAME: entry_points = [@kernel_row_softmax_0::@kernel_row_softmax_0], operandSegmentSizes = array<i32: 1, 2, 1, 1>

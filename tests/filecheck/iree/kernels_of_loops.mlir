@@ -9,8 +9,9 @@
 // WITHOUT-NOT: rlx.kernel
 
 // The whole loop is one kernel. It takes the matrix, which the step uses from outside, and has memory for the product.
-// CHECK: func.func @kernel_scan_0(%arg0: !stream.binding, %arg1: !stream.binding, %arg2: !stream.binding, %arg3: !stream.binding, %arg4: !stream.binding)
+// CHECK: func.func private @kernel_scan_0_code
 // CHECK: math.fma
+// CHECK: func.func @kernel_scan_0(%arg0: !stream.binding, %arg1: !stream.binding, %arg2: !stream.binding, %arg3: !stream.binding, %arg4: !stream.binding)
 // CHECK-LABEL: func.func @loops
 // CHECK: %{{.*}}:3 = "flow.dispatch"(%arg0, %arg1)
 // CHECK-SAME: entry_points = [@kernel_scan_0::@kernel_scan_0]

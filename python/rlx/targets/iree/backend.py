@@ -20,6 +20,7 @@ from rlx.targets.compilation import Compilation
 from rlx.targets.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.targets.iree.cpu import Cpu
 from rlx.targets.iree.cpu_operations import BYTE_PRODUCT_FLAGS
+from rlx.targets.iree.kernel_objects import take_out_kernels
 from rlx.targets.iree.names import exported_name
 from rlx.targets.iree.passes.quantised_products import has_unsigned_products
 from rlx.targets.iree.program import DESCRIPTION_KEY, description, info_fields
@@ -65,9 +66,11 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         target = with_flags_of(lowered, target)
         borrow = only_reads_arguments(lowered)
         _seal(lowered, compilation.signature, description(compilation.signature, borrow, requirements))
-        text = module_text(lowered)
+    with timed(phases, "kernels"):
+        objects = take_out_kernels(lowered, target, cache=compilation.cache, timeout_s=timeout_s)
     with timed(phases, "iree"):
-        compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{lir.name_symbol}.mlir")
+        text, name = module_text(lowered), f"{lir.name_symbol}.mlir"
+        compiled = compile_module(text, target, objects=objects, timeout_s=timeout_s, name=name)
     info = {
         "flops": estimated_flops(lir.module),
         "borrow": borrow,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from typing import Any
 
 from rlx.support.errors import CompileError, Error
 from rlx.support.printable import printable
@@ -28,6 +29,19 @@ _OUT_OF_RESOURCES = re.compile(
     re.IGNORECASE,
 )
 _LOCATED = re.compile(r"(?P<location>[^\n]+?:\d+:\d+|loc\([^\n]*?\)): (?P<text>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ObjectFile:
+    """An object file that is linked into a program.
+
+    Attributes:
+        name: The name by which a module refers to it.
+        data: Its bytes.
+    """
+
+    name: str
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -132,6 +146,7 @@ def compile_module(
     text: str | bytes,
     target: Target,
     *,
+    objects: Sequence[ObjectFile] = (),
     timeout_s: float | None = None,
     worker: WorkerPool | None = None,
     name: str = "module.mlir",
@@ -145,6 +160,7 @@ def compile_module(
     Args:
         text: The module.
         target: The target.
+        objects: The object files that the module refers to.
         timeout_s: The time limit in seconds for each attempt; by default ``RLX_COMPILE_TIMEOUT`` or 600.
         worker: The worker pool; by default the pool shared by all callers.
         name: The name of the text in diagnostics for operations without a location.
@@ -157,11 +173,31 @@ def compile_module(
     timeout_s = default_timeout() if timeout_s is None else timeout_s
     module = text.encode() if isinstance(text, str) else bytes(text)
     attempts: list[Attempt] = []
-    for attempt, vmfb in _attempts(module, target, timeout_s, worker or default_pool, name):
+    source = _Source(module, name, objects)
+    for attempt, vmfb in _attempts(source, target, timeout_s, worker or default_pool):
         attempts.append(attempt)
         if attempt.ok:
             return CompiledModule(vmfb, attempt.flags, time.perf_counter() - started, tuple(attempts))
     raise ModuleCompileError(target, tuple(attempts))
+
+
+def compile_object(text: str, target: Target, *, timeout_s: float | None = None) -> bytes:
+    """Return the object file of a `hal.executable.source`; empty if it does not compile.
+
+    Args:
+        text: A module with the executable.
+        target: A CPU.
+        timeout_s: The time limit in seconds; by default ``RLX_COMPILE_TIMEOUT`` or 600.
+    """
+    flags, timeout_s = target.kernel_flags, default_timeout() if timeout_s is None else timeout_s
+    command, request = (
+        compiler_command(target.process_flags),
+        {"kind": "object", "flags": flags, "name": "kernels.mlir"},
+    )
+    try:
+        return default_pool.request(command, request, text.encode(), timeout_s=timeout_s, affinity=flags).body
+    except (WorkerDied, HandlerFailed):
+        return b""
 
 
 def ir_after(phases: Sequence[str], text: str, target: Target, flags: tuple[str, ...], name: str) -> list[str]:
@@ -224,29 +260,39 @@ def default_timeout() -> float:
     return seconds
 
 
-def _attempts(
-    module: bytes, target: Target, timeout_s: float, pool: WorkerPool, name: str
-) -> Iterator[tuple[Attempt, bytes]]:
+@dataclass(frozen=True)
+class _Source:
+    """The input of the compiler: a module, its name in diagnostics, and its object files."""
+
+    module: bytes
+    name: str
+    objects: Sequence[ObjectFile]
+
+    def request(self, flags: tuple[str, ...]) -> tuple[dict[str, Any], bytes]:
+        """The header and the body of a request."""
+        sizes = [(file.name, len(file.data)) for file in self.objects]
+        header = {"kind": "compile", "flags": flags, "name": self.name, "objects": sizes}
+        return header, b"".join([*(file.data for file in self.objects), self.module])
+
+
+def _attempts(source: _Source, target: Target, timeout_s: float, pool: WorkerPool) -> Iterator[tuple[Attempt, bytes]]:
     """Yield each attempt with the compiled module, until one succeeds or no other attempt can succeed."""
     for flags in target.attempts:
-        attempt, outcome, vmfb = _attempt(module, flags, target, timeout_s, pool, name)
+        attempt, outcome, vmfb = _attempt(source, flags, target, timeout_s, pool)
         yield attempt, vmfb
         if not attempt.repeatable and "was killed" in attempt.outcome:
-            attempt, outcome, vmfb = _attempt(module, flags, target, timeout_s, pool, name)
+            attempt, outcome, vmfb = _attempt(source, flags, target, timeout_s, pool)
             yield attempt, vmfb
         if outcome in ("flags", "parse"):
             return
 
 
 def _attempt(
-    module: bytes, flags: tuple[str, ...], target: Target, timeout_s: float, pool: WorkerPool, name: str
+    source: _Source, flags: tuple[str, ...], target: Target, timeout_s: float, pool: WorkerPool
 ) -> tuple[Attempt, str, bytes]:
-    started = time.perf_counter()
-    request = {"kind": "compile", "flags": flags, "name": name}
+    started, command = time.perf_counter(), compiler_command(target.process_flags_of(flags))
     try:
-        reply = pool.request(
-            compiler_command(target.process_flags_of(flags)), request, module, timeout_s=timeout_s, affinity=flags
-        )
+        reply = pool.request(command, *source.request(flags), timeout_s=timeout_s, affinity=flags)
     except WorkerDied as death:
         seconds = time.perf_counter() - started
         if death.timed_out:

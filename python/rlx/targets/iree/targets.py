@@ -150,6 +150,11 @@ class Target:
         optimisations = self.optimisations if self.level else ()
         return (self.flags + optimisations + best, *(self.flags + rung for rung in others))
 
+    @property
+    def kernel_flags(self) -> tuple[str, ...]:
+        """The flags for kernels, which have been optimised by hand: the best, at every optimisation level."""
+        return self.flags + self.optimisations + self.ladder[0]
+
     def process_flags_of(self, attempt: tuple[str, ...]) -> tuple[str, ...]:
         """The flags of the compiler process for an attempt, one of `attempts`. The user's flags have priority."""
         if self.level < 3 or attempt != self.attempts[0]:

@@ -3,25 +3,34 @@
 IREE's compiler can crash or hang, so it runs in a separate process. This file imports only the standard library, and binds
 only the functions of IREE's C API that it needs.
 
-Requests are ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, the same with ``"phase"``, and
-``{"kind": "warm", "flags": [...]}``. The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``),
-``diagnostics`` (pairs of severity and text), ``seconds`` and ``target`` (IR with the target that the compiler derived from the
-flags). Its body is the compiled module, or its IR after the phase.
+Requests are:
+
+* ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body. The reply's body is the compiled module.
+  With ``"phase"``, it is the IR after this phase. With ``"objects"``, pairs of name and size, the request's body begins with
+  object files, which the module refers to by these names.
+* ``{"kind": "object", "flags": [...], "name": "m.mlir"}`` with an executable as body. The reply's body is its object file.
+* ``{"kind": "warm", "flags": [...]}``.
+
+The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``), ``diagnostics`` (pairs of severity and text),
+``seconds`` and ``target`` (IR with the target that the compiler derived from the flags).
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
 _SEVERITIES = ("note", "warning", "error", "remark")
-_PIPELINE_STANDARD = 0
+_PIPELINE_STANDARD, _PIPELINE_EXECUTABLE = 0, 1
+_OBJECTS_ARE_IN = "--iree-hal-executable-object-search-path="
+_KEEP_OBJECT = "--iree-llvmcpu-keep-linker-artifacts"
 _PHASE_WITH_TARGETS = b"preprocessing"  # the first phase after which the IR has the targets of the devices
 _MAX_SESSIONS = 4
 _WARM_MODULE = b"func.func @warm(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %a : tensor<4xf32>\n}\n"
@@ -43,6 +52,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "InvocationPipeline": (c_bool, [c_void_p, c_int]),
     "InvocationSetCompileToPhase": (None, [c_void_p, c_char_p]),
     "InvocationOutputIR": (c_void_p, [c_void_p, c_void_p]),
+    "InvocationOutputHALExecutable": (c_void_p, [c_void_p, c_void_p]),
     "InvocationOutputVMBytecode": (c_void_p, [c_void_p, c_void_p]),
     "OutputOpenMembuffer": (c_void_p, [c_void_p]),
     "OutputMapMemory": (c_void_p, [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]),
@@ -78,7 +88,12 @@ class IreeCompiler:
         self._call("SetupGlobalCL", len(arguments), self._command_line, b"rlx", False)
 
     def compile(
-        self, flags: tuple[str, ...], name: str, module: bytes, phase: str | None = None
+        self,
+        flags: tuple[str, ...],
+        name: str,
+        module: bytes,
+        phase: str | None = None,
+        pipeline: int = _PIPELINE_STANDARD,
     ) -> tuple[dict[str, Any], bytes]:
         """Compile MLIR text or bytecode, and return the reply's header and the compiled module, or its IR after a phase."""
         diagnostics: list[tuple[str, str]] = []
@@ -91,7 +106,8 @@ class IreeCompiler:
             diagnostics.append(("error", str(error)))
         else:
             target = self._targets[session]
-            outcome, output = self._invoke(session, name, module, diagnostics, phase.encode() if phase else None)
+            after = phase.encode() if phase else None
+            outcome, output = self._invoke(session, name, module, diagnostics, after, pipeline)
         return {
             "outcome": outcome,
             "diagnostics": diagnostics,
@@ -99,8 +115,29 @@ class IreeCompiler:
             "target": target,
         }, output
 
+    def compile_object(self, flags: tuple[str, ...], name: str, module: bytes) -> tuple[dict[str, Any], bytes]:
+        """Compile a `hal.executable.source`, and return the reply's header and the object file of its functions."""
+        folder = tempfile.gettempdir()  # that of this process, which compiles one module at a time
+        before = {*os.listdir(folder)}
+        header, _ = self.compile((*flags, _KEEP_OBJECT), name, module, pipeline=_PIPELINE_EXECUTABLE)
+        new = [os.path.join(folder, file) for file in os.listdir(folder) if file not in before]
+        objects = [path for path in new if path.endswith(".o")]
+        data = b""
+        if header["outcome"] == "ok" and len(objects) == 1:
+            with open(objects[0], "rb") as file:
+                data = file.read()
+        for path in new:
+            os.remove(path)
+        return header, data
+
     def _invoke(
-        self, session: int, name: str, module: bytes, diagnostics: list[tuple[str, str]], phase: bytes | None = None
+        self,
+        session: int,
+        name: str,
+        module: bytes,
+        diagnostics: list[tuple[str, str]],
+        phase: bytes | None = None,
+        pipeline: int = _PIPELINE_STANDARD,
     ) -> tuple[str, bytes]:
         """The outcome, and the compiled module; with a phase, the IR after this phase instead."""
 
@@ -120,9 +157,10 @@ class IreeCompiler:
                 return "parse", b""
             if phase is not None:
                 self._call("InvocationSetCompileToPhase", invocation, phase)
-            if not self._call("InvocationPipeline", invocation, _PIPELINE_STANDARD):
+            if not self._call("InvocationPipeline", invocation, pipeline):
                 return "compile", b""
-            return "ok", self._output(invocation, "VMBytecode" if phase is None else "IR")
+            form = "VMBytecode" if pipeline == _PIPELINE_STANDARD else "HALExecutable"
+            return "ok", self._output(invocation, form if phase is None else "IR")
         except ValueError as error:
             diagnostics.append(("error", str(error)))
             return "compile", b""
@@ -187,11 +225,32 @@ def make(
         link = os.path.join(tempfile.gettempdir(), "iree-lld")  # in the folder of this process, whose name is harmless
         os.symlink(linker, link)
         os.environ["IREE_LLVM_EMBEDDED_LINKER_PATH"] = link
-    compiler = IreeCompiler(library_path, process_flags)
+    compiler = IreeCompiler(library_path, (*process_flags, _OBJECTS_ARE_IN + tempfile.gettempdir()))
 
     def answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         if header["kind"] == "warm":
             return compiler.compile(tuple(header["flags"]), "warm.mlir", _WARM_MODULE)
-        return compiler.compile(tuple(header["flags"]), header["name"], body, header.get("phase"))
+        flags, name = tuple(header["flags"]), header["name"]
+        if header["kind"] == "object":
+            return compiler.compile_object(flags, name, body)
+        with _files(header.get("objects", ()), body) as module:
+            return compiler.compile(flags, name, module, header.get("phase"))
 
     return answer
+
+
+@contextlib.contextmanager
+def _files(objects: Sequence[tuple[str, int]], body: bytes) -> Iterator[bytes]:
+    """A context with object files in the folder of this process, in which their names are found. The value is the module."""
+    paths: list[str] = []
+    start = 0
+    try:
+        for name, size in objects:
+            paths.append(os.path.join(tempfile.gettempdir(), name))
+            with open(paths[-1], "wb") as file:
+                file.write(body[start : start + size])
+            start += size
+        yield body[start:]
+    finally:
+        for path in paths:
+            os.remove(path)
