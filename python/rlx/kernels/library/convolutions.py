@@ -39,6 +39,7 @@ _MOST_TAPS = 256
 _SLACK = 1.03  # of the cost of the best number of channels
 _COSTS = {1: 1.5, 2: 1.2, 5: 1.1}  # of a vector, by the number of vectors in a tile
 _LEAST_SHARE, _LONGEST_STRIDE = 0.65, 4
+_CHEAPEST = "relu"  # activation
 _MOST_AT_ONCE = 8  # channels of the result whose sums are in registers
 
 
@@ -116,7 +117,7 @@ class ConvolutionPlan:
         """The numbers that the code reads when it runs: images of all sizes share it.
 
         `channels` and `rows` of a workgroup, the length of rows in scratch memory and the size of a channel there, the `depth`
-        (the most channels there), the `vectors` of a workgroup, and the rows that are `joined`.
+        (the most channels there), the `vectors` of a workgroup, the rows that are `joined`, and the `lanes` of copies.
         """
         block, lanes = self.block, self.cpu.lanes(f32)
         assert isinstance(block.row_length, int)
@@ -130,6 +131,7 @@ class ConvolutionPlan:
             "depth": depth,
             "vectors": self.vectors,
             "joined": self.joined,
+            "lanes": self.lanes_of_pieces,
         }
 
 
@@ -212,26 +214,35 @@ class _ConvolutionCode:
 
     Attributes:
         tiles: The vectors of tiles.
-        lanes: The lanes of vectors in copies.
+        lanes: Choices for the lanes of vectors in copies: rows with few elements share the code of others.
+        activation: The activation. Fused convolutions without one share the code of those with the cheapest one.
     """
 
     tiles: tuple[int, ...]
-    lanes: int
+    lanes: tuple[int, ...]
+    activation: str
 
     @staticmethod
     def of(case: KernelCase) -> _ConvolutionCode:
         plan = ConvolutionPlan.of(case)
-        return _ConvolutionCode(plan.tiles, plan.lanes_of_pieces)
+        lanes, most = plan.lanes_of_pieces, case.cpu.lanes(f32)
+        choices = tuple(n for n in (16, 8, 4) if n <= most) if lanes >= 4 else (lanes,)
+        return _ConvolutionCode(plan.tiles, choices, case.attributes.get("activation", "") or _CHEAPEST)
 
 
 def _numbers(case: KernelCase) -> dict[str, int]:
     return ConvolutionPlan.of(case).numbers
 
 
+def _numbers_fused(case: KernelCase) -> dict[str, int]:
+    """The numbers, and whether there is an activation: it takes the place of the attribute."""
+    return _numbers(case) | {"activation": int(case.attributes["activation"] is not None)}
+
+
 @kernel("conv", takes=_takes, pays=_pays, plan=_ConvolutionCode.of, numbers=_numbers, open_axes=axes_of_images)
 def convolution(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, plan: _ConvolutionCode, **named: Any) -> None:
     """A convolution."""
-    _Convolution(k, (x, w, y), None, plan, named, None).emit()
+    _Convolution(k, (x, w, y), None, plan, named).emit()
 
 
 @kernel(
@@ -239,7 +250,7 @@ def convolution(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, plan: _Convolutio
     takes=_takes_fused,
     pays=_pays,
     plan=_ConvolutionCode.of,
-    numbers=_numbers,
+    numbers=_numbers_fused,
     open_axes=axes_of_images,
 )
 def convolution_bias_act(
@@ -250,11 +261,10 @@ def convolution_bias_act(
     y: Buffer,
     *,
     plan: _ConvolutionCode,
-    activation: str | None,
     **named: Any,
 ) -> None:
     """An activation of a convolution with a bias."""
-    _Convolution(k, (x, w, y), bias, plan, named, activation).emit()
+    _Convolution(k, (x, w, y), bias, plan, named).emit()
 
 
 class _Convolution:
@@ -266,7 +276,6 @@ class _Convolution:
         bias: A number for each channel of the result, or None.
         choices: The choices that its code depends on.
         named: The attributes of the op, and the numbers of the plan.
-        activation: The activation of the sums.
     """
 
     def __init__(
@@ -276,10 +285,9 @@ class _Convolution:
         bias: Buffer | None,
         choices: _ConvolutionCode,
         named: Mapping[str, Any],
-        activation: str | None,
     ) -> None:
         x, w, y = tensors
-        self.k, self.bias, self.choices, self.function = k, bias, choices, ACTIVATIONS[activation]
+        self.k, self.bias, self.choices = k, bias, choices
         self.groups, self.named = named["groups"], named
         axes = convolution_axes([t.shape for t in tensors], named)
         self.axes = rows, columns = _with_joined_rows(axes, named["joined"]) if _is_pointwise(axes) else axes
@@ -296,7 +304,6 @@ class _Convolution:
         k, inputs, outputs, block = self.k, self.inputs, self.outputs, self.block
         self.offsets = k.scratch(self.taps, element=i32)
         self.elements, self.sums = k.scratch(_MOST_ELEMENTS), k.scratch(_MOST_SUMS)
-        copies = WindowCopies(k, block, self.x, self.elements, lanes=self.choices.lanes)
         strips, parts = ceil_div(self.axes[0].count, block.count), ceil_div(outputs, self.named["channels"])
         channels, depth = ceil_div(outputs, parts), ceil_div(inputs, ceil_div(inputs, self.named["depth"]))
         for i in k.parallel(product([self.batch, self.groups, parts, strips])):
@@ -310,8 +317,10 @@ class _Convolution:
             computed = k.least(channels, outputs - part)
             for start in k.range(0, inputs, depth):
                 count = k.least(depth, inputs - start)
-                for c in k.range(count):
-                    copies.copy(c * self.named["size"], source + start + c, strip)
+                for lanes in self._lanes():
+                    copies = WindowCopies(k, block, self.x, self.elements, lanes=lanes)
+                    for c in k.range(count):
+                        copies.copy(c * self.named["size"], source + start + c, strip)
                 for vectors, many, begin, end in self._loops():
                     for o in k.range(0, computed, many):
                         rows = [k.least(first + o + m, last) for m in range(many)]
@@ -319,6 +328,13 @@ class _Convolution:
                             places = [k.at(p + u * self.lanes) for u in range(vectors)]
                             self._add(o, places, rows, start, count)
             self._store((image * self.groups + group) * outputs + part, computed, strip)
+
+    def _lanes(self) -> Iterator[int]:
+        """Branch to the code for the lanes of vectors in copies."""
+        for lanes in self.choices.lanes:
+            is_chosen = len(self.choices.lanes) == 1 or self.k.index(self.named["lanes"]) == lanes
+            for _ in self.k.when(is_chosen):
+                yield lanes
 
     def _loops(self) -> Iterator[tuple[int, int, Size, Size]]:
         """The loops over tiles: the vectors and channels whose sums are in registers, the first window, and the end."""
@@ -378,8 +394,15 @@ class _Convolution:
             strip: The first row.
         """
         k, (rows, columns) = self.k, self.axes
-        for o in k.range(count):
-            for r in k.range(k.least(self.block.count, rows.count - strip)):
-                start = r * self.block.row_length + o * self.width
-                for at in pieces(k, columns.count, self.choices.lanes):
-                    self.y[target + o, strip + r, at] = self.function(self.sums[at + start])
+        for lanes in self._lanes():
+            for o in k.range(count):
+                for r in k.range(k.least(self.block.count, rows.count - strip)):
+                    start = r * self.block.row_length + o * self.width
+                    for at in pieces(k, columns.count, lanes):
+                        self.y[target + o, strip + r, at] = self._activated(self.sums[at + start])
+
+    def _activated(self, total: Value) -> Value:
+        if self.bias is None:
+            return total
+        is_active = self.k.index(self.named["activation"]) > 0
+        return self.k.where(is_active, ACTIVATIONS[self.choices.activation](total), total)
