@@ -70,6 +70,21 @@ for _size in SIZES:
     _known_vectors(_size)
 
 
+def _first(x: np.ndarray) -> list[np.ndarray]:
+    """Row i with its first i + 1 columns doubled; the others are 0."""
+    return [np.where(np.arange(x.shape[1]) <= np.arange(x.shape[0])[:, None], x + x, 0).astype(x.dtype)]
+
+
+@experiment((floats(3, 40),), results=like_first, expected=_first, name="first_lanes")
+def first_lanes(k: Kernel, xs: Sequence[Buffer], y: Buffer) -> None:
+    (x,) = xs
+    for i in k.parallel(3):
+        for c in k.vectors(40):
+            y[i, c] = 0.0
+        at = k.first_lanes(0, i + 1)
+        y[i, at] = x[i, at] + x[i, at]
+
+
 def _shifted(x: np.ndarray) -> list[np.ndarray]:
     """Rows whose columns from 2 on, except the last, are the left neighbours; the others are 0."""
     y = np.zeros_like(x)

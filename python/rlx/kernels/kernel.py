@@ -225,6 +225,17 @@ class Kernel:
         """The positions of a whole vector, from a position on."""
         return Lanes(position, self.cpu.lanes(element_of(element)))
 
+    def first_lanes(self, position: Size, count: Size, element: Element | str = f32) -> Lanes:
+        """The positions of a vector, from a position on, of which only the first ones belong to the row.
+
+        Args:
+            position: The first position.
+            count: The number of positions, at most the lanes of a vector.
+            element: The dtype of the elements: a vector fills a register.
+        """
+        lanes = self.cpu.lanes(element_of(element))
+        return Lanes(position, lanes, self._mask(count, lanes))
+
     def _mask(self, count: Size, lanes: int) -> Value:
         return Value(self.machine, self.machine.mask(index_data(self.machine, count), lanes), bool_, lanes)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rlx.ir.dtype import bf16, f32, u16
 from rlx.ir.shape import Shape
-from rlx.kernels.buffer import Buffer, Lanes, Position, Size
+from rlx.kernels.buffer import Buffer, Lanes, Position, Size, ceil_div
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import ACTIVATIONS, of_bf16, to_bf16
@@ -89,10 +89,47 @@ def _partial_sums(case: KernelCase) -> list[Shape]:
     return [] if is_exact else [Shape(result.dims, f32)]
 
 
-@kernel("matmul", takes=_is_product, pays=_pays, workspace=_partial_sums)
-def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *sums: Buffer) -> None:
+@dataclass(frozen=True)
+class _LastPanel:
+    """The last panel of columns, if it has fewer than the others: the code depends on it.
+
+    Attributes:
+        vectors: The number of its vectors.
+        is_masked: Whether the last of these is not whole.
+    """
+
+    vectors: int
+    is_masked: bool
+
+    @staticmethod
+    def of(case: KernelCase) -> _LastPanel:
+        lanes, columns = case.cpu.lanes(f32), case.tensors[1].dims[1]
+        assert isinstance(columns, int)
+        rest = columns % (_tile(case.cpu)[1] * lanes)
+        return _LastPanel(-(-rest // lanes), rest % lanes > 0)
+
+
+def _axes_of_product(case: KernelCase) -> list[Axes]:
+    """The axes of the rows, of the columns and, if there are no partial sums, of the terms."""
+    x, matrix, result = case.tensors[0].rank, case.tensors[1], len(case.tensors)
+    like_result = [t for t in range(2, result + 1) if t == result or case.tensors[t].rank == x]
+    rows = [[(t, axis) for t in (0, *like_result)] for axis in range(x - 1)]
+    bias = [(t, 0) for t in range(2, result) if t not in like_result]
+    columns = [(1, 1), *bias, *((t, x - 1) for t in like_result)]
+    return [*rows, columns, *([[(0, x - 1), (1, 0)]] if matrix.dtype is f32 else [])]
+
+
+@kernel(
+    "matmul",
+    takes=_is_product,
+    pays=_pays,
+    workspace=_partial_sums,
+    plan=_LastPanel.of,
+    open_axes=_axes_of_product,
+)
+def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *sums: Buffer, plan: _LastPanel) -> None:
     """The product of the rows of a tensor with a matrix."""
-    _product(k, x.rows(), w, y.rows(), lambda total, i, columns: total, sums)
+    _product(k, (x.rows(), w, y.rows()), lambda total, i, columns: total, sums, plan)
 
 
 def _has_few_rows(case: KernelCase) -> bool:
@@ -209,13 +246,27 @@ def _adds_row(case: KernelCase) -> bool:
     return _is_product(case) and case.tensors[2].rank == 1 and activation in ACTIVATIONS
 
 
-@kernel("fused_matmul_bias_act", takes=_adds_row, pays=_pays, workspace=_partial_sums)
+@kernel(
+    "fused_matmul_bias_act",
+    takes=_adds_row,
+    pays=_pays,
+    workspace=_partial_sums,
+    plan=_LastPanel.of,
+    open_axes=_axes_of_product,
+)
 def matmul_bias_act(
-    k: Kernel, x: Buffer, w: Buffer, bias: Buffer, y: Buffer, *sums: Buffer, activation: str | None
+    k: Kernel,
+    x: Buffer,
+    w: Buffer,
+    bias: Buffer,
+    y: Buffer,
+    *sums: Buffer,
+    plan: _LastPanel,
+    activation: str | None,
 ) -> None:
     """An activation of a product with a bias."""
     function, row = ACTIVATIONS[activation], _floats(bias)
-    _product(k, x.rows(), w, y.rows(), lambda total, i, columns: function(total + row[columns]), sums)
+    _product(k, (x.rows(), w, y.rows()), lambda total, i, columns: function(total + row[columns]), sums, plan)
 
 
 def _adds_residual(case: KernelCase) -> bool:
@@ -224,9 +275,23 @@ def _adds_residual(case: KernelCase) -> bool:
     return _is_product(case) and case.tensors[2] == case.results[0] and has_row
 
 
-@kernel("fused_matmul_residual", takes=_adds_residual, pays=_pays, workspace=_partial_sums)
+@kernel(
+    "fused_matmul_residual",
+    takes=_adds_residual,
+    pays=_pays,
+    workspace=_partial_sums,
+    plan=_LastPanel.of,
+    open_axes=_axes_of_product,
+)
 def matmul_residual(
-    k: Kernel, x: Buffer, w: Buffer, residual: Buffer, bias: Buffer | None, y: Buffer, *sums: Buffer
+    k: Kernel,
+    x: Buffer,
+    w: Buffer,
+    residual: Buffer,
+    bias: Buffer | None,
+    y: Buffer,
+    *sums: Buffer,
+    plan: _LastPanel,
 ) -> None:
     """A product with a bias, plus a tensor of the same shape."""
     other, row = _floats(residual.rows()), None if bias is None else _floats(bias)
@@ -235,7 +300,7 @@ def matmul_residual(
         total = total if row is None else total + row[columns]
         return total + other[i, columns]
 
-    _product(k, x.rows(), w, y.rows(), finished, sums)
+    _product(k, (x.rows(), w, y.rows()), finished, sums, plan)
 
 
 def _depth(cpu: CpuModel) -> int:
@@ -243,25 +308,37 @@ def _depth(cpu: CpuModel) -> int:
     return _BLOCK_BYTES // (4 * _tile(cpu)[1] * cpu.lanes(f32))
 
 
-def _product(k: Kernel, x: Buffer, w: Buffer, y: Buffer, finished: Epilogue, sums: Sequence[Buffer]) -> None:
-    """Compute a product, the rows of x with w, with the tensors of `_partial_sums`. `finished` is applied to each sum."""
-    inner, columns = (s for s in w.shape if isinstance(s, int))
-    lanes = k.cpu.lanes(f32)
+def _product(
+    k: Kernel, tensors: tuple[Buffer, Buffer, Buffer], finished: Epilogue, sums: Sequence[Buffer], last: _LastPanel
+) -> None:
+    """Compute a product.
+
+    Args:
+        k: The kernel.
+        tensors: The rows, the matrix, and the result.
+        finished: The function that is applied to each sum.
+        sums: The tensors of `_partial_sums`.
+        last: The last panel.
+    """
+    x, w, y = tensors
+    columns, lanes, depth = w.shape[1], k.cpu.lanes(f32), _depth(k.cpu)
     rows_at_once, vectors = _tile(k.cpu)
     width = vectors * lanes
-    depth = min(inner, _depth(k.cpu))
     # The elements of bf16 rows are converted in vectors before they are read one after the other.
     rows = None if x.element is f32 else k.scratch(rows_at_once, depth)
     matrices = _floats(x), _floats(w), _floats(y)
     task = _Task(k, *matrices, sums[0].rows() if sums else matrices[2], k.scratch(depth, width), rows, finished)
     whole = columns // width
-    for panel in k.parallel(-(-columns // width)):
+    for panel in k.parallel(ceil_div(columns, width)):
         first = panel * width
-        for _ in k.when(panel < whole) if whole else ():
+        for _ in k.when(panel < whole):
             task.panel([k.at(first + u * lanes) for u in range(vectors)])
-        if columns % width:
+        if last.vectors:
             for _ in k.when(panel == whole):
-                task.panel(list(k.vectors(columns, start=whole * width, unroll=width)))
+                places = [k.at(first + u * lanes) for u in range(last.vectors)]
+                if last.is_masked:
+                    places[-1] = k.first_lanes(places[-1].start, columns % lanes)
+                task.panel(places)
 
 
 @dataclass(frozen=True)
@@ -279,28 +356,29 @@ class _Task:
 
     def panel(self, columns: Sequence[Lanes]) -> None:
         """Compute the columns of a panel: the first block of rows of the second matrix sets sums, the others add to them."""
-        k, count_of_rows = self.k, self.x.shape[0]
-        inner, depth = self.w.shape[0], self.block.shape[0]
-        assert isinstance(inner, int) and isinstance(depth, int)
+        k, rows, (inner, _), depth = self.k, self.x.shape[0], self.w.shape, self.block.shape[0]
         rows_at_once = _tile(k.cpu)[0]
-        for start in range(0, inner, depth):
-            count = min(depth, inner - start)
+        for start in k.range(0, inner, depth):
+            count = k.least(depth, inner - start)
             for d in k.range(count):
                 for u, c in enumerate(columns):
-                    self.block[d, k.at(u * c.count)] = self.w[d + start, c]
-            whole = count_of_rows // rows_at_once * rows_at_once
+                    self.block[d, k.at(u * c.count)] = self.w[start + d, c]
+            whole = rows // rows_at_once * rows_at_once
             for i in k.range(0, whole, rows_at_once):
                 self._tile_of_rows(columns, (i, rows_at_once), (start, count))
-            if not isinstance(whole, int) or whole != count_of_rows:
-                for i in k.range(whole, count_of_rows):
-                    self._tile_of_rows(columns, (i, 1), (start, count))
+            for i in k.range(whole, rows):
+                self._tile_of_rows(columns, (i, 1), (start, count))
 
-    def _tile_of_rows(self, columns: Sequence[Lanes], rows: tuple[Value, int], depths: tuple[int, int]) -> None:
+    def _tile_of_rows(self, columns: Sequence[Lanes], rows: tuple[Value, int], depths: tuple[Value, Value]) -> None:
         """Compute some rows of a panel, for a block of the second matrix."""
         k, (first, many), (start, count) = self.k, rows, depths
-        lanes, is_last = k.cpu.lanes(f32), start + count == self.w.shape[0]
+        lanes, end = k.cpu.lanes(f32), start + count
         zero = k.constant(0.0, f32, lanes)
-        sums = [[k.register(self.partial[first + r, c] if start else zero) for c in columns] for r in range(many)]
+        sums = [[k.register(zero) for _ in columns] for _ in range(many)]
+        for _ in k.when(start > 0):
+            for r, of_row in enumerate(sums):
+                for total, c in zip(of_row, columns, strict=True):
+                    total.value = self.partial[first + r, c]
         if self.rows is not None:
             for r in range(many):
                 for c in k.vectors(count, f32, unroll=1):
@@ -311,9 +389,11 @@ class _Task:
                 element = self.x[first + r, d + start] if self.rows is None else self.rows[r, d]
                 for total, factor in zip(of_row, factors, strict=True):
                     total.value = element.splat(lanes).fma(factor, total.value)
-        for r, of_row in enumerate(sums):
-            for total, c in zip(of_row, columns, strict=True):
-                if is_last:
-                    self.y[first + r, c] = self.finished(total.value, first + r, c)
-                else:
+        for _ in k.when(end < self.w.shape[0]):
+            for r, of_row in enumerate(sums):
+                for total, c in zip(of_row, columns, strict=True):
                     self.partial[first + r, c] = total.value
+        for _ in k.when(end >= self.w.shape[0]):
+            for r, of_row in enumerate(sums):
+                for total, c in zip(of_row, columns, strict=True):
+                    self.y[first + r, c] = self.finished(total.value, first + r, c)
