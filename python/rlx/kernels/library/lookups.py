@@ -9,10 +9,10 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import i64
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Size, product
-from rlx.kernels.case import KernelCase
+from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.elements import DTYPES, INDEX
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.library.rows import rows_per_workgroup
+from rlx.kernels.library.rows import is_short, rows_per_workgroup
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
@@ -40,25 +40,40 @@ def _is_long(dims: Sequence[Dim], shape: Shape) -> bool:
     return math.prod(d for d in dims if type(d) is int) * shape.dtype.itemsize >= _LEAST_BYTES
 
 
-@kernel("gather", name="gather_rows", takes=_takes_rows, pays=_has_long_rows)
-def gather_rows(k: Kernel, table: Buffer, indices: Buffer, y: Buffer, *, axis: int) -> None:
+def _is_one_table(case: KernelCase) -> bool:
+    """Whether there is nothing outside of the axis that the indices are positions of."""
+    return all(d == 1 for d in case.tensors[0].dims[: case.attributes.get("axis", 0)])
+
+
+def _axes_of_rows(case: KernelCase) -> list[Axes]:
+    """All axes, but for those of short rows."""
+    (table, indices), axis, result = case.tensors, case.attributes.get("axis", 0), 2
+    before: list[Axes] = [[(0, i), (result, i)] for i in range(axis)]
+    places: list[Axes] = [[(1, i), (result, axis + i)] for i in range(indices.rank)]
+    after: list[Axes] = [[(0, i), (result, i - 1 + indices.rank)] for i in range(axis + 1, table.rank)]
+    return [*before, [(0, axis)], *places, *([] if is_short(table.dims[axis + 1 :]) else after)]
+
+
+@kernel(
+    "gather", name="gather_rows", takes=_takes_rows, pays=_has_long_rows, plan=_is_one_table, open_axes=_axes_of_rows
+)
+def gather_rows(k: Kernel, table: Buffer, indices: Buffer, y: Buffer, *, plan: bool, axis: int) -> None:
     """The rows of a table at indices, which are clamped."""
     size, outer, inner = table.shape[axis], product(table.shape[:axis]), product(table.shape[axis + 1 :])
     count = product(indices.shape)
     source, places = table.view(product([outer, size]), inner), indices.view(count)
     target = y.view(product([outer, count]), inner)
-    is_one = isinstance(outer, int) and outer == 1
     for r in k.parallel(target.shape[0], rows_per_workgroup(inner)):
-        place = _index(places[r if is_one else r % count]).maximum(0).minimum(size - 1)
-        row = place if is_one else place + r // count * size
+        place = _index(places[r if plan else r % count]).maximum(0).minimum(size - 1)
+        row = place if plan else place + r // count * size
         for c in k.vectors(inner, table.element):
             target[r, c] = source[row, c]
 
 
-@kernel("embedding", name="embedding_rows", takes=_takes_rows, pays=_has_long_rows)
+@kernel("embedding", name="embedding_rows", takes=_takes_rows, pays=_has_long_rows, open_axes=_axes_of_rows)
 def embedding_rows(k: Kernel, table: Buffer, indices: Buffer, y: Buffer) -> None:
     """The rows of a matrix at indices, which are clamped."""
-    gather_rows.function(k, table, indices, y, axis=0)
+    gather_rows.function(k, table, indices, y, plan=True, axis=0)
 
 
 def _adds_rows(case: KernelCase) -> bool:

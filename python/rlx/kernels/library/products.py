@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rlx.ir.dtype import bf16, f32, u16
 from rlx.ir.shape import Shape
-from rlx.kernels.buffer import Buffer, Lanes, Position, Size, ceil_div
+from rlx.kernels.buffer import Buffer, Lanes, Position, Size, ceil_div, greatest
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import ACTIVATIONS, of_bf16, to_bf16
@@ -217,7 +217,7 @@ def matvec(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     inner = w.shape[0]
     matrix, column, result = _floats(x.rows()), _floats(w.view(1, inner)), _floats(y.rows())
     rows = matrix.shape[0]
-    chunk = max(1, rows_per_workgroup(inner) // _ROWS_OF_COLUMN)
+    chunk = greatest(1, rows_per_workgroup(inner) // _ROWS_OF_COLUMN)
     # Several rows at once read the column once, and more memory at a time.
     for block in k.parallel(-(-rows // _ROWS_OF_COLUMN), chunk):
         first = block * _ROWS_OF_COLUMN

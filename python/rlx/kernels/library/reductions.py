@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, f64
 from rlx.kernels.buffer import Buffer, Size, product
-from rlx.kernels.case import KernelCase
+from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.kernel import Accumulator, Kernel, joined_in_pairs
-from rlx.kernels.library.rows import COLUMNS, rows_per_workgroup, strip_width, strips
+from rlx.kernels.library.rows import COLUMNS, is_short, rows_per_workgroup, strip_width, strips
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
@@ -47,27 +47,41 @@ def _are_fewer(dims: Sequence[Dim], number: int) -> bool:
     return all(isinstance(d, int) for d in dims) and math.prod(int(d) for d in dims) < number  # type: ignore[arg-type]
 
 
-@kernel("reduce", takes=_reduces_adjacent_axes, pays=_reduces_long_pieces)
-def reduce(k: Kernel, x: Buffer, y: Buffer, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> None:
+def _is_long(case: KernelCase) -> bool:
+    """Whether a sum of f32 is accumulated in f64."""
+    x, axes = case.tensors[0], _axes(case)
+    is_sum = x.dtype is f32 and _JOINS[case.attributes["kind"]] == "add"
+    return is_sum and not _are_fewer(x.dims[axes[0] : axes[-1] + 1], _LONGEST + 1)
+
+
+def _open_axes(case: KernelCase) -> list[Axes]:
+    """All axes, but for those of short rows."""
+    x, axes, keeps = case.tensors[0], _axes(case), case.attributes["keep_dims"]
+    start_of_row = axes[0] if axes[-1] == x.rank - 1 else axes[-1] + 1
+    open_axes: list[Axes] = []
+    for axis in range(start_of_row if is_short(x.dims[start_of_row:]) else x.rank):
+        kept = [(1, axis if keeps or axis < axes[0] else axis - len(axes))]
+        open_axes.append([(0, axis), *(() if axis in axes else kept)])
+    return open_axes
+
+
+@kernel("reduce", takes=_reduces_adjacent_axes, pays=_reduces_long_pieces, plan=_is_long, open_axes=_open_axes)
+def reduce(k: Kernel, x: Buffer, y: Buffer, *, plan: bool, kind: str, axes: tuple[int, ...], keep_dims: bool) -> None:
     """The sum, mean, product, maximum or minimum over adjacent axes."""
     before, count, after = x.shape[: axes[0]], product(x.shape[axes[0] : axes[-1] + 1]), x.shape[axes[-1] + 1 :]
     outer, inner = product(before), product(after)
     if not after:
-        _reduce_rows(k, x.view(outer, count), y.view(outer), kind)
+        _reduce_rows(k, x.view(outer, count), y.view(outer), kind, is_long=plan)
     else:
-        _reduce_columns(k, x.view(product([outer, count]), inner), y.view(outer, inner), kind, count)
+        tensors = x.view(product([outer, count]), inner), y.view(outer, inner)
+        _reduce_columns(k, tensors, kind, count, is_long=plan)
 
 
-def _is_long(x: Buffer, count: Size, kind: str) -> bool:
-    """Whether a sum of f32 is accumulated in f64."""
-    return x.element is f32 and _JOINS[kind] == "add" and not (isinstance(count, int) and count <= _LONGEST)
-
-
-def _reduce_rows(k: Kernel, x: Buffer, y: Buffer, kind: str) -> None:
+def _reduce_rows(k: Kernel, x: Buffer, y: Buffer, kind: str, *, is_long: bool) -> None:
     rows, columns = x.shape
     for i in k.parallel(rows, rows_per_workgroup(columns)):
         total = k.accumulator(_JOINS[kind], x.element, _SUMS)
-        if _is_long(x, columns, kind):
+        if is_long:
             result = _long_sum(k, x, i, total).to(f32)
         else:
             for c in k.vectors(columns, x.element, unroll=_SUMS):
@@ -90,10 +104,10 @@ def _long_sum(k: Kernel, x: Buffer, i: Value, rest: Accumulator) -> Value:
     return total.value.sum() + rest.result().to(f64)
 
 
-def _reduce_columns(k: Kernel, x: Buffer, y: Buffer, kind: str, count: Size) -> None:
+def _reduce_columns(k: Kernel, tensors: tuple[Buffer, Buffer], kind: str, count: Size, *, is_long: bool) -> None:
+    x, y = tensors
     outer, inner = y.shape
     per_row = strips(inner)
-    is_long = _is_long(x, count, kind)
     totals = k.scratch(COLUMNS, element=f64 if is_long else x.element)
     for n in k.parallel(product([outer, per_row])):
         i, first = n // per_row, n % per_row * COLUMNS

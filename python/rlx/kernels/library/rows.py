@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32
-from rlx.kernels.buffer import Buffer, Lanes, Size, ceil_div
-from rlx.kernels.case import KernelCase
+from rlx.kernels.buffer import Buffer, Lanes, Size, ceil_div, greatest
+from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.functions import exp_of_nonpositive
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
 _BYTES = 65536  # of a workgroup
+_FEW = 256  # elements of a row
 COLUMNS = 1024  # of a workgroup that goes over rows
 
 
-def rows_per_workgroup(columns: Size) -> int:
+def rows_per_workgroup(columns: Size) -> Size:
     """The number of rows of 4-byte elements of a workgroup."""
-    return max(1, _BYTES // max(1, 4 * columns)) if isinstance(columns, int) else 16
+    return greatest(1, _BYTES // 4 // greatest(1, columns))
+
+
+def is_short(dims: Sequence[Dim]) -> bool:
+    """Whether a row with axes of some sizes has few vectors, for which code without loops is faster."""
+    return all(isinstance(d, int) for d in dims) and math.prod(int(d) for d in dims) < _FEW  # type: ignore[arg-type]
 
 
 def strips(columns: Size, width: int = COLUMNS) -> Size:
@@ -44,7 +53,14 @@ def _are_long_rows(case: KernelCase) -> bool:
     return not isinstance(columns, int) or columns >= 8
 
 
-@kernel("softmax", takes=_are_rows, pays=_are_long_rows)
+def _leading_axes(case: KernelCase) -> list[Axes]:
+    """All axes but the last one."""
+    rank = case.tensors[0].rank
+    like_first = [t for t, shape in enumerate([*case.tensors, *case.results]) if shape.rank == rank]
+    return [[(t, axis) for t in like_first] for axis in range(rank - 1)]
+
+
+@kernel("softmax", takes=_are_rows, pays=_are_long_rows, open_axes=_leading_axes)
 def row_softmax(k: Kernel, x: Buffer, y: Buffer, *, axis: int) -> None:
     """The powers of a row over their sum, without overflow: exp(x - max x)."""
     x, y = x.rows(), y.rows()
@@ -123,13 +139,13 @@ def _centred(value: Value, mean: Value | None) -> Value:
     return value if mean is None else value - mean
 
 
-@kernel("layer_norm", takes=_are_rows, pays=_are_long_rows)
+@kernel("layer_norm", takes=_are_rows, pays=_are_long_rows, open_axes=_leading_axes)
 def row_layer_norm(k: Kernel, x: Buffer, scale: Buffer, bias: Buffer, y: Buffer, *, axis: int, eps: float) -> None:
     """Rows with mean 0 and variance 1, weighted."""
     _RowNorm(k, y, scale, bias, eps, is_centred=True).run(x)
 
 
-@kernel("rms_norm", takes=_are_rows, pays=_are_long_rows)
+@kernel("rms_norm", takes=_are_rows, pays=_are_long_rows, open_axes=_leading_axes)
 def row_rms_norm(k: Kernel, x: Buffer, scale: Buffer, bias: Buffer | None, y: Buffer, *, axis: int, eps: float) -> None:
     """Rows with mean square 1, weighted."""
     _RowNorm(k, y, scale, bias, eps, is_centred=False).run(x)
@@ -141,7 +157,7 @@ def _have_equal_rows(case: KernelCase) -> bool:
     return _are_rows(case) and x == residual == case.results[0]
 
 
-@kernel("fused_residual_layer_norm", takes=_have_equal_rows, pays=_are_long_rows)
+@kernel("fused_residual_layer_norm", takes=_have_equal_rows, pays=_are_long_rows, open_axes=_leading_axes)
 def row_residual_layer_norm(
     k: Kernel,
     x: Buffer,
@@ -157,7 +173,7 @@ def row_residual_layer_norm(
     _RowNorm(k, y, scale, shift, eps, is_centred=True).run(x, residual, bias)
 
 
-@kernel("fused_residual_rms_norm", takes=_have_equal_rows, pays=_are_long_rows)
+@kernel("fused_residual_rms_norm", takes=_have_equal_rows, pays=_are_long_rows, open_axes=_leading_axes)
 def row_residual_rms_norm(
     k: Kernel,
     x: Buffer,
