@@ -95,6 +95,7 @@ def _attentions() -> Iterator[OpSample]:
             yield sample(*shapes, mask, num_heads=4, head_dim=width, mask_kind=kind, window=window, dtypes=_FLOATS)
     open_sizes = ("batch", "seq", 16)
     yield sample(*[open_sizes] * 3, None, num_heads=2, head_dim=8, dtypes=_FLOATS)
+    yield sample(*[(1, 1, 65, 256)] * 3, None, num_heads=1, head_dim=256, dtypes=_FLOATS)  # the widest
 
 
 def _sorts() -> Iterator[OpSample]:

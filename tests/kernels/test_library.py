@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx
+from rlx.ir.graph.evaluate import evaluate
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
-from rlx.kernels.cpu_model import cpu_model
+from rlx.kernels.cpu_model import cpu_model, cpu_models
 from rlx.kernels.declaration import case_of
 from rlx.kernels.registry import kernels_of, load
 from rlx.passes import run
 from rlx.passes.rewrite import collect
-from tests.conformance.cases import Case
+from rlx.passes.runner import clone_module, run_on_module
+from tests.conformance.cases import Case, cases
 from tests.conformance.compiled import Program, compile_graphs, contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.judge import judge
@@ -98,6 +101,34 @@ def _run(node: Any, graph: Graph, cpu: str, arrays: Sequence[np.ndarray]) -> lis
         return chosen.run_case(chosen_case, operands, [given[v] for v in chosen_case.loop.captures])
     result: Any = chosen.run(*operands, cpu=cpu, **opview.attributes_of(node))
     return list(result) if isinstance(result, tuple) else [np.asarray(result)]
+
+
+@drawn("cpu", cpu_models())
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), SHARES)
+def test_code_of_each_cpu(op: str, share: int, cpu: str) -> None:
+    """Code can be emitted for each CPU whose vectors and registers kernels take into account, whatever a program has."""
+    failures = Failures()
+    for case in [*_share(op, share), *list(cases(op))[share::_SHARES]]:
+        with failures.of(str(case)):
+            module = clone_module(case.graph().module)
+            run_on_module(module, f"rlx-iree-kernels{{cpu={cpu} choice=all}}")
+            if any(opview.kernel_of(found) for found in collect(module)):
+                run_on_module(module, f"rlx-to-linalg,rlx-iree-emit-kernels{{cpu={cpu}}}", verify_each=False)
+    failures.check()
+
+
+@pytest.mark.parametrize("bias", [(1,), (24,), (1, 24), (24, 1)])
+@pytest.mark.parametrize("activation", ["gelu", None])
+def test_products_with_biases_that_are_repeated(bias: tuple[int, ...], activation: str | None) -> None:
+    g = Graph("product")
+    y: Any = g.input("x", (24, 20)) @ g.input("w", (20, 24)) + g.input("b", bias)
+    y = y + g.input("r", (24, 24)) if activation is None else g.gelu(y)
+    g.set_outputs([y])
+    rng = np.random.default_rng(0)
+    values = {a.name: rng.standard_normal(a.shape.static).astype(np.float32) for a in g.inputs}
+    (result,) = rlx.Session("cpu").compile(g, kernels="all").run(values)
+    np.testing.assert_allclose(result, evaluate(g, values)[0], rtol=1e-5, atol=1e-5)
 
 
 def test_each_kernel_is_in_the_documentation() -> None:

@@ -75,6 +75,44 @@ def test_numbers_and_open_sizes() -> None:
         np.testing.assert_array_equal(rotated.run(array, by=by), result)
 
 
+class Inverse(rlx.CustomOp, name="shared.inverse"):
+    """A number over another, which may be a zero with a sign."""
+
+    def infer(self, x: rlx.Shape, *, divisor: float) -> rlx.Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray, *, divisor: float) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return x / np.float32(divisor)
+
+
+@rlx.kernel(Inverse, name="shared_inverse", plan=lambda case: 1 if case.attributes["divisor"] else True)
+def inverse(k: Kernel, x: Buffer, y: Buffer, *, plan: int, divisor: float) -> None:
+    for i in k.range(x.shape[0]):
+        y[i] = x[i] / k.constant(divisor, rlx.f32)
+
+
+def test_equal_numbers_of_different_meaning_do_not_share_code() -> None:
+    g = rlx.Graph("signs")
+    x = g.input("x", (2,))
+    divisors = (0.0, -0.0, 1.0, 0.0)
+    g.set_outputs([g.custom(Inverse, x, divisor=d) for d in divisors])
+    assert _executables(g, "all") == 3
+    values = {"x": np.ones(2, np.float32)}
+    for result, divisor in zip(rlx.Session("cpu").compile(g, kernels="all").run(values), divisors, strict=True):
+        np.testing.assert_array_equal(result, Inverse().evaluate(values["x"], divisor=divisor))
+
+
+def test_symbols_with_the_names_of_open_sizes() -> None:
+    g = rlx.Graph("names")
+    x = g.input("x", ("open0", 3, "number_rows"))
+    g.set_outputs([g.softmax(x, 2), g.sum(x, 2)])
+    values = {"x": np.linspace(-2, 2, 5 * 3 * 300, dtype=np.float32).reshape(5, 3, 300)}
+    results = rlx.Session("cpu").compile(g, kernels="all").run(values)
+    for result, expected in zip(results, rlx.evaluate(g, values), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
 def _convolutions() -> rlx.Graph:
     """Convolutions of images and channels of many sizes."""
     g = rlx.Graph("network")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, repeat
 from typing import Any
 
-from rlx.ir.dims.dim import Dim, dim
+from rlx.ir.dims.dim import Dim, dim, symbols
 from rlx.ir.shape import Shape
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.looped import LoopOp
@@ -68,6 +69,11 @@ class KernelCase:
             ValueError: Sizes that should be equal are not.
         """
         shapes, sizes = [*self.tensors, *self.results], dict[Dim, int]()
+        used = {name for d in unknown_dims(shapes) for name in symbols(d)}
+
+        def unused(name: str) -> Dim:
+            return dim(next(n for n in accumulate(repeat("_"), initial=name) if n not in used))
+
         dims = [list(shape.dims) for shape in shapes]
         for number, axes in enumerate(open_axes):
             found = {dims[tensor][axis] for tensor, axis in axes}
@@ -75,7 +81,7 @@ class KernelCase:
                 raise ValueError(f"the sizes of {[*axes]} are {', '.join(map(str, found))}")
             (size,) = found
             if type(size) is int:
-                name = dim(f"open{number}")
+                name = unused(f"open{number}")
                 sizes[name] = size
                 for tensor, axis in axes:
                     dims[tensor][axis] = name
@@ -85,7 +91,7 @@ class KernelCase:
         ]
         numbers: dict[str, int | Dim] = {}
         for name, number in self.numbers.items():
-            numbers[name] = symbol = dim(f"number_{name}")
+            numbers[name] = symbol = unused(f"number_{name}")
             assert isinstance(number, int)
             sizes[symbol] = number
         attributes = {name: value for name, value in self.attributes.items() if name not in numbers}

@@ -71,8 +71,9 @@ class KernelChoice:
         for made in kernels_of(op):
             if {made.name, op} & set(self.without):
                 continue
-            is_wanted = bool({made.name, op} & set(self.more)) or self.default == "all"
-            is_wanted = is_wanted or (self.default == "auto" and case.cpu.is_tested and made.is_faster(case))
-            if is_wanted and made.accepts(case):
+            is_named = bool({made.name, op} & set(self.more))
+            if not is_named and (self.default == "off" or (self.default == "auto" and not case.cpu.is_tested)):
+                continue
+            if made.accepts(case) and (is_named or self.default == "all" or made.is_faster(case)):
                 return made
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,6 @@ from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
 from rlx.kernels.operations import Operation
 from rlx.numerics.arithmetic import COMPARISONS
-from rlx.support.caller import caller_place
 
 
 class Interpreter(Machine):
@@ -28,7 +29,8 @@ class Interpreter(Machine):
     def __init__(self, cpu: CpuModel):
         super().__init__(cpu)
         self._conditions: list[bool] = []
-        self._scratch: dict[str, np.ndarray] = {}  # by line: the code of a loop is run again
+        # By the call in the kernel's code, because the code of a loop is run again.
+        self._scratch: dict[tuple[CodeType, int, int], np.ndarray] = {}
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -96,7 +98,9 @@ class Interpreter(Machine):
 
     def scratch(self, shape: Sequence[int], element: Element) -> Any:
         memory = np.full(shape, undefined(element), element.numpy)
-        self._scratch[caller_place()] = memory
+        call = sys._getframe(2)  # of `k.scratch`
+        number = len(self._scratch) if self.scope.name == "the kernel" else 0
+        self._scratch[call.f_code, call.f_lasti, number] = memory
         self.check_scratch(sum(array.nbytes for array in self._scratch.values()))
         return memory
 

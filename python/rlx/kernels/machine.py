@@ -15,7 +15,7 @@ from rlx.kernels.errors import kernel_error
 from rlx.kernels.operations import Operation
 from rlx.support.caller import caller_place
 
-_LARGEST_SCRATCH = 131072  # bytes: IREE's threads have small stacks
+LARGEST_SCRATCH = 131072  # bytes: IREE's threads have small stacks
 
 
 class Scope:
@@ -77,8 +77,8 @@ class Machine(ABC):
         Raises:
             ShapeError: They are too many.
         """
-        if size > _LARGEST_SCRATCH:
-            text = f"scratch memory of {size} bytes: at most {_LARGEST_SCRATCH}"
+        if size > LARGEST_SCRATCH:
+            text = f"scratch memory of {size} bytes: at most {LARGEST_SCRATCH}"
             raise kernel_error(text, "larger memory is a workspace: rlx.kernel(…, workspace=…)")
 
     def note_access(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from rlx.ir.dtype import DType, dtype
 from rlx.ir.op import opview
 from rlx.ir.op import registry as ops
 from rlx.ir.op.attributes import complete
+from rlx.ir.op.custom import CustomOp
 from rlx.ir.op.verify import infer
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Access, Buffer, Size, shape_in_memory
@@ -73,6 +77,7 @@ class CpuKernel(Answered):
         numbers: More integers that the code reads when it runs, by the names of its arguments.
         open_axes: Axes whose sizes the code reads when it runs: cases that differ only in them share an executable.
         place: The file and line of the code.
+        texts: For a user's kernel, hashes of the source files of its functions when it was declared; None for an unknown one.
     """
 
     op: str
@@ -85,6 +90,7 @@ class CpuKernel(Answered):
     numbers: Callable[[KernelCase], Mapping[str, int]] = field(default_factory=lambda: _no_numbers)
     open_axes: Callable[[KernelCase], Sequence[Axes]] = field(default_factory=lambda: _no_axes)
     place: str = field(default="", compare=False)
+    texts: Sequence[str | None] = field(default=(), compare=False, repr=False)
 
     @property
     def functions(self) -> list[Callable[..., Any]]:
@@ -323,7 +329,9 @@ def _register(
     if known is not None and (known.op, _origin(known.function)) != (spec, _origin(function)):
         text = f"there is a kernel '{label}' already, of {known.op} at {known.place}"
         raise kernel_error(text, "name=… renames it", place)
-    made = CpuKernel(spec, label, function, **functions, place=place)
+    made = CpuKernel(spec, label, function, **functions, place=place, texts=())
+    if not made.is_of_library:
+        made = replace(made, texts=[*map(_source, made.functions)])
     _kernels[label] = made
     return made
 
@@ -367,7 +375,10 @@ def kernels_of(op: str) -> list[CpuKernel]:
 
 
 def own_sources(module: mlir.Module) -> list[str] | None:
-    """Return the source code of the user's kernels of the ops in a module, on which a compiled program may depend.
+    """Return hashes of the source code of the user's kernels on which a compiled program may depend.
+
+    These are all: passes and decompositions make other ops of those in the module. Only kernels of custom ops do not count if
+    the module has no custom op.
 
     Returns:
         The texts, or None if one is not available (a kernel defined at a prompt, or one that captures more than numbers and
@@ -376,29 +387,41 @@ def own_sources(module: mlir.Module) -> list[str] | None:
     own = [made for made in _kernels.values() if not made.is_of_library]
     if not own:
         return []
-    names = {opview.name_of(op) for op in opview.operations(module.body) if ops.is_ours(op)}
-    used = [made for made in own if made.op in names]
-    functions = [f for made in used for f in made.functions]
-    texts = [_source(function) for function in functions]
+    has_custom_ops = any(op.name == opview.CUSTOM for op in opview.operations(module.body))
+    used = [made for made in own if has_custom_ops or not isinstance(ops.card(made.op), CustomOp)]
+    texts = [text for made in used for text in made.texts]
+    texts += [_captured_values(function) for made in used for function in made.functions]
     return None if None in texts else [f"{made.op} {made.name}" for made in used] + [t for t in texts if t is not None]
 
 
 def _source(function: Callable[..., Any]) -> str | None:
-    """Return the source file of a function, with the values that the function captures; None if they are unknown.
+    """Return a hash of the source file of a function, and its line there; None if they are unknown, as at a prompt.
 
-    The whole file, because the function may call others in it and read its constants.
+    Of the whole file, because the function may call others in it and read its constants.
     """
-    cells = getattr(function, "__closure__", None) or ()
     try:
-        captured = [cell.cell_contents for cell in cells]
-        values = [*captured, *(getattr(function, "__defaults__", None) or ())]
-        values += (getattr(function, "__kwdefaults__", None) or {}).values()
-        if not all(isinstance(v, (int, float, str, bool, DType, type(None))) for v in values):
-            return None
         path = inspect.getsourcefile(function)
         code: Any = getattr(function, "__code__", None)
         if path is None or code is None:
             return None
-        return f"{Path(path).read_text()}\n{code.co_firstlineno} {values!r}"
-    except (OSError, TypeError, ValueError):  # a kernel defined at a prompt, or an empty cell
+        status = os.stat(path)
+        return f"{_hash_of_file(path, status.st_mtime_ns, status.st_size)} {code.co_firstlineno}"
+    except (OSError, TypeError):
         return None
+
+
+@lru_cache(256)
+def _hash_of_file(path: str, modified_ns: int, size: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _captured_values(function: Callable[..., Any]) -> str | None:
+    """Return the values that a function captures as text; None if they are other than numbers and text."""
+    try:
+        captured = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    except ValueError:  # an empty cell
+        return None
+    values = [*captured, *(getattr(function, "__defaults__", None) or ())]
+    values += (getattr(function, "__kwdefaults__", None) or {}).values()
+    known = all(isinstance(v, (int, float, str, bool, DType, type(None))) for v in values)
+    return repr(values) if known else None

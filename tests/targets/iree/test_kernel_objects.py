@@ -10,7 +10,8 @@ import rlx
 from rlx import mlir
 from rlx.ir.graph.evaluate import evaluate
 from rlx.targets.compilation import Compilation
-from rlx.targets.iree import kernel_objects
+from rlx.targets.iree import backend, kernel_objects
+from rlx.targets.iree.compiler import compile_object
 from rlx.targets.iree.elf import ElfError, with_visible
 from rlx.targets.options import CompileOptions
 from rlx.targets.registry import target_of
@@ -34,6 +35,21 @@ def _graph(*ops: str) -> rlx.Graph:
     return g
 
 
+@pytest.fixture(autouse=True)
+def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """For each program, the number of kernels whose code is left in it."""
+    counts: list[int] = []
+    take_out = kernel_objects.take_out_kernels
+
+    def counted(module: mlir.Module, *args: object, **options: object) -> object:
+        files = take_out(module, *args, **options)  # type: ignore[arg-type]
+        counts.append(str(module).count("memref.reinterpret_cast"))
+        return files
+
+    monkeypatch.setattr(backend, "take_out_kernels", counted)
+    return counts
+
+
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of kernels in each object file that is compiled."""
@@ -55,16 +71,18 @@ def _check(graph: rlx.Graph, cache: object, arch: str | None = None) -> None:
 
 
 @pytest.mark.parametrize("arch", ["x86-64", "x86-64-v2", "x86-64-v3"])
-def test_program_with_object_file_has_the_results_of_the_evaluator(arch: str, compiled: list[int]) -> None:
-    """Two kernels have arguments of the same types, all results lie in one buffer, and one kernel reads a table."""
+def test_program_with_object_file_has_the_results_of_the_evaluator(
+    arch: str, compiled: list[int], left: list[int]
+) -> None:
+    """Two kernels have arguments of the same types, all results are parts of one buffer, and one kernel reads a table."""
     _check(_graph("softmax", "cumsum", "sort", "sum", "topk", "fft"), False, arch)
-    assert len(compiled) == 1
+    assert len(compiled) == 1 and left == [0]
 
 
-def test_programs_for_other_architectures_have_kernels_too(compiled: list[int]) -> None:
+def test_programs_for_other_architectures_have_kernels_too(compiled: list[int], left: list[int]) -> None:
     for arch in ("aarch64", "x86-64-v4", "apple"):
         rlx.Session("cpu", arch=arch).compile(_graph("softmax", "topk"), cache=False, kernels="all")
-    assert [count >= 2 for count in compiled] == [True] * 3
+    assert [count >= 2 for count in compiled] == [True] * 3 and left == [0] * 3
 
 
 def test_cache_has_each_kernel_for_itself(tmp_path: Path, compiled: list[int]) -> None:
@@ -96,10 +114,25 @@ def test_kernels_are_compiled_again_if_a_part_of_the_cache_is_lost(tmp_path: Pat
         assert compiled.pop() == count
 
 
-def test_kernels_stay_in_the_program_if_they_do_not_compile_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for data in (b"", b"\x7fELF", bytes(64)):
-        monkeypatch.setattr(kernel_objects, "compile_object", lambda *_, data=data, **__: data)
-        _check(_graph("softmax", "cumsum"), False)
+def test_kernels_stay_in_the_program_if_they_do_not_compile_alone(
+    monkeypatch: pytest.MonkeyPatch, left: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object, **__: object) -> bytes:
+        raise rlx.CompileError("no such instruction")
+
+    truncated = [lambda *_, data=data, **__: data for data in (b"", b"\x7fELF", bytes(64))]
+    with caplog.at_level("INFO", "rlx"):
+        for answer in (*truncated, refused):
+            monkeypatch.setattr(kernel_objects, "compile_object", answer)
+            _check(_graph("softmax", "cumsum"), False)
+            assert left.pop() > 0
+    assert "no such instruction" in caplog.text
+
+
+def test_diagnostics_of_kernels_are_errors() -> None:
+    text = "hal.executable.source public @kernels { no_such_op }"
+    with pytest.raises(rlx.CompileError, match=r"could not compile kernels: .*no_such_op"):
+        compile_object(text, target_of("cpu"))  # type: ignore[arg-type]
 
 
 def test_kernels_stay_in_programs_of_other_formats(compiled: list[int]) -> None:
@@ -121,6 +154,9 @@ def test_names_of_executables_do_not_matter() -> None:
 def test_damaged_object_files_are_errors() -> None:
     header = struct.pack("<4sBB10xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 1, 0)
     null = bytes(64)
-    for data in (b"", b"\x7fELF", bytes(100), header, header + null, header[:40] + b"\xff" * 24):
+    sections = header[:40] + struct.pack("<Q", 64) + header[48:60] + struct.pack("<HH", 2, 0)
+    table = struct.pack("<IIQQQQIIQQ", 0, 2, 0, 0, 192, 24, 0, 0, 8, 24)
+    endless = sections + null + table + struct.pack("<IBBHQQ", 200, 0, 0, 1, 0, 0) + b"name"
+    for data in (b"", b"\x7fELF", bytes(100), header, header + null, header[:40] + b"\xff" * 24, endless):
         with pytest.raises(ElfError):
             with_visible(data, {"f"})

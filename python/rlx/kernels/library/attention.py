@@ -14,8 +14,10 @@ from rlx.ir.dtype import f32, i32
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.case import KernelCase
+from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import exp2_of_nonpositive, transposed
 from rlx.kernels.kernel import Kernel, KernelRegister
+from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.ops.attention.heads import Heads
@@ -34,14 +36,25 @@ def _heads(case: KernelCase) -> Heads:
 def _takes(case: KernelCase) -> bool:
     heads, mask = _heads(case), case.operands[3]
     is_taken = all(shape.dtype is f32 for shape in case.tensors[:3]) and case.attributes["softcap"] is None
-    widths = heads.head_dim, heads.value_dim
-    if not is_taken or not all(isinstance(w, int) and w <= _WIDEST for w in widths):
+    widths = [w for w in (heads.head_dim, heads.value_dim) if isinstance(w, int)]
+    if not is_taken or len(widths) != 2 or max(widths) > _WIDEST or _vectors(case.cpu, sum(widths)) < 1:
         return False
     if mask is None:
         return True
     assert isinstance(mask, Shape)
     is_for_all_queries = mask.rank < 2 or mask.dims[-2] == 1 or (mask.rank == 2 and _is_custom(case.attributes))
     return mask.dtype.name in _MASK_DTYPES and is_for_all_queries
+
+
+def _vectors(cpu: CpuModel, widths: int) -> int:
+    """The vectors of queries of a workgroup: as many as registers and scratch memory hold.
+
+    Args:
+        cpu: The CPU.
+        widths: The elements of a query and of a value.
+    """
+    floats_of_lane = widths + _KEYS
+    return min(4 if cpu.registers >= 32 else 3, LARGEST_SCRATCH // (4 * cpu.lanes(f32) * floats_of_lane))
 
 
 def _is_custom(attributes: Mapping[str, Any]) -> bool:
@@ -89,7 +102,7 @@ class _Block:
         self.kv_heads, self.value_dim = kv_heads, value_width
         self.q, self.keys, self.values, self.y = (t.rows() for t in tensors)
         self.lanes = k.cpu.lanes(f32)
-        self.vectors = 4 if k.cpu.registers >= 32 else 3
+        self.vectors = _vectors(k.cpu, self.dim + self.value_dim)
         self.width = self.vectors * self.lanes
         self.query_columns = k.scratch(self.dim, self.width)
         self.powers = k.scratch(_KEYS, self.width)

@@ -202,8 +202,6 @@ def _takes_fused(case: KernelCase) -> bool:
 
 def _pays(case: KernelCase) -> bool:
     """Whether most lanes of vectors are windows, and strides are small: there is code for each phase."""
-    if not _takes(case):
-        return False
     plan = ConvolutionPlan.of(case)
     return plan.share >= _LEAST_SHARE and plan.axes[1].stride <= _LONGEST_STRIDE
 

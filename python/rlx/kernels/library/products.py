@@ -15,9 +15,11 @@ from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Lanes, Position, Size, ceil_div, greatest
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.cpu_model import CpuModel
+from rlx.kernels.elements import Element
 from rlx.kernels.functions import ACTIVATIONS, of_bf16, to_bf16
 from rlx.kernels.kernel import UNROLLED, Kernel, joined_in_pairs
 from rlx.kernels.library.rows import rows_per_workgroup, strip_width, strips
+from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
@@ -85,7 +87,7 @@ def _rows_of(case: KernelCase) -> int | None:
 def _partial_sums(case: KernelCase) -> list[Shape]:
     """The tensor of the sums of some terms of a product whose result is less exact."""
     result, inner = case.results[0], case.tensors[1].dims[0]
-    is_exact = result.dtype is f32 or (isinstance(inner, int) and inner <= _depth(case.cpu))
+    is_exact = result.dtype is f32 or (isinstance(inner, int) and inner <= _depth(case.cpu, result.dtype))
     return [] if is_exact else [Shape(result.dims, f32)]
 
 
@@ -241,9 +243,14 @@ def _dot(k: Kernel, buffers: tuple[_Floats, _Floats, _Floats], rows: Sequence[Va
         result[i, 0] = joined_in_pairs([total.value for total in of_row], k.join("add")).sum()
 
 
+def _is_row(bias: Shape, matrix: Shape) -> bool:
+    """Whether a bias has a number for each column."""
+    return bias.dims == matrix.dims[1:]
+
+
 def _adds_row(case: KernelCase) -> bool:
-    activation = case.attributes["activation"]
-    return _is_product(case) and case.tensors[2].rank == 1 and activation in ACTIVATIONS
+    matrix, bias = case.tensors[1:3]
+    return _is_product(case) and _is_row(bias, matrix) and case.attributes["activation"] in ACTIVATIONS
 
 
 @kernel(
@@ -270,8 +277,8 @@ def matmul_bias_act(
 
 
 def _adds_residual(case: KernelCase) -> bool:
-    bias = case.operands[3]
-    has_row = bias is None or (isinstance(bias, Shape) and bias.rank == 1)
+    bias, matrix = case.operands[3], case.tensors[1]
+    has_row = bias is None or (isinstance(bias, Shape) and _is_row(bias, matrix))
     return _is_product(case) and case.tensors[2] == case.results[0] and has_row
 
 
@@ -303,9 +310,12 @@ def matmul_residual(
     _product(k, (x.rows(), w, y.rows()), finished, sums, plan)
 
 
-def _depth(cpu: CpuModel) -> int:
-    """The rows of the second matrix in a block."""
-    return _BLOCK_BYTES // (4 * _tile(cpu)[1] * cpu.lanes(f32))
+def _depth(cpu: CpuModel, element: Element) -> int:
+    """The rows of the second matrix in a block. The rows of the first one, if they are of bf16, are in scratch memory too."""
+    (rows, vectors), lanes = _tile(cpu), cpu.lanes(f32)
+    if element is f32:
+        return _BLOCK_BYTES // (4 * vectors * lanes)
+    return LARGEST_SCRATCH // (4 * (vectors * lanes + rows))
 
 
 def _product(
@@ -321,7 +331,7 @@ def _product(
         last: The last panel.
     """
     x, w, y = tensors
-    columns, lanes, depth = w.shape[1], k.cpu.lanes(f32), _depth(k.cpu)
+    columns, lanes, depth = w.shape[1], k.cpu.lanes(f32), _depth(k.cpu, w.element)
     rows_at_once, vectors = _tile(k.cpu)
     width = vectors * lanes
     # The elements of bf16 rows are converted in vectors before they are read one after the other.

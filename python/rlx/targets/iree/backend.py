@@ -63,12 +63,12 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     requirements = [r.to_json() for r in compilation.requirements]
     with timed(phases, "lower"):
         lowered = compilation.lowered()
-        target = with_flags_of(lowered, target)
         borrow = only_reads_arguments(lowered)
         _seal(lowered, compilation.signature, description(compilation.signature, borrow, requirements))
     with timed(phases, "kernels"):
         objects = take_out_kernels(lowered, target, cache=compilation.cache, timeout_s=timeout_s)
     with timed(phases, "iree"):
+        target = with_flags_of(lowered, target)
         text, name = module_text(lowered), f"{lir.name_symbol}.mlir"
         compiled = compile_module(text, target, objects=objects, timeout_s=timeout_s, name=name)
     info = {

@@ -182,22 +182,31 @@ def compile_module(
 
 
 def compile_object(text: str, target: Target, *, timeout_s: float | None = None) -> bytes:
-    """Return the object file of a `hal.executable.source`; empty if it does not compile.
+    """Return the object file of a `hal.executable.source`.
 
     Args:
         text: A module with the executable.
         target: A CPU.
         timeout_s: The time limit in seconds; by default ``RLX_COMPILE_TIMEOUT`` or 600.
+
+    Raises:
+        CompileError: It does not compile, or the compiler is not installed.
+        Error: ``RLX_COMPILE_TIMEOUT`` is not a positive number.
     """
     flags, timeout_s = target.kernel_flags, default_timeout() if timeout_s is None else timeout_s
-    command, request = (
-        compiler_command(target.process_flags),
-        {"kind": "object", "flags": flags, "name": "kernels.mlir"},
-    )
+    # The process that will compile the program: kernels depend on none of the flags by which processes differ.
+    command = compiler_command(target.process_flags_of(target.attempts[0]))
+    request = {"kind": "object", "flags": flags, "name": "kernels.mlir"}
     try:
-        return default_pool.request(command, request, text.encode(), timeout_s=timeout_s, affinity=flags).body
-    except (WorkerDied, HandlerFailed):
-        return b""
+        reply = default_pool.request(command, request, text.encode(), timeout_s=timeout_s, affinity=flags)
+    except (WorkerDied, HandlerFailed) as failure:
+        raise CompileError(f"IREE's compiler failed: {failure}") from failure
+    if reply.header["outcome"] != "ok":
+        messages = [text for severity, text in reply.header["diagnostics"] if severity == "error"]
+        raise CompileError(
+            "IREE could not compile kernels: " + "; ".join([*messages, reply.header["outcome"]])[:_LONGEST_DIAGNOSTIC]
+        )
+    return reply.body
 
 
 def ir_after(phases: Sequence[str], text: str, target: Target, flags: tuple[str, ...], name: str) -> list[str]:

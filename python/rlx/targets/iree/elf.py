@@ -19,7 +19,7 @@ class ElfError(ValueError):
 
 
 @dataclass(frozen=True)
-class _Section:
+class _ElfSection:
     kind: int
     offset: int
     size: int
@@ -60,18 +60,21 @@ def with_visible(data: bytes, names: Set[str]) -> bytes:
     return bytes(result)
 
 
-def _sections(data: bytes) -> Iterator[_Section]:
+def _sections(data: bytes) -> Iterator[_ElfSection]:
     magic, bits, order, *_, first, _, _, _, _, size, count, _ = _HEADER.unpack_from(data)
     if (magic, bits, order, size) != (b"\x7fELF", 2, 1, _SECTION.size):
         raise ElfError("not an object file of 64 bits with little-endian numbers")
     for position in range(first, first + count * size, size):
         _, kind, _, _, offset, length, link, *_ = _SECTION.unpack_from(data, position)
-        yield _Section(kind, offset, length, link, position)
+        yield _ElfSection(kind, offset, length, link, position)
 
 
-def _name(data: bytes, strings: _Section, start: int) -> str:
+def _name(data: bytes, strings: _ElfSection, start: int) -> str:
     begin = strings.offset + start
-    return data[begin : data.index(b"\0", begin)].decode("utf-8", "replace")
+    end = data.find(b"\0", begin)
+    if end < 0:
+        raise ElfError("the object file is damaged: a name has no end")
+    return data[begin:end].decode("utf-8", "replace")
 
 
 def _rebound(symbol: tuple[int, ...], binding: int) -> tuple[int, ...]:

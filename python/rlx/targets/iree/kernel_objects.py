@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rlx import mlir
+from rlx.support.errors import CompileError
 from rlx.targets.cache import DiskCache
 from rlx.targets.hashes import fingerprint
 from rlx.targets.iree.compiler import ObjectFile, compile_object, compiler_version
@@ -48,7 +49,10 @@ def take_out_kernels(
         module: The input of IREE.
         target: The target.
         cache: A cache of object files.
-        timeout_s: The time limit of the compiler in seconds.
+        timeout_s: The time limit of the compiler in seconds, for this step.
+
+    Raises:
+        Error: ``RLX_COMPILE_TIMEOUT`` is not a positive number.
     """
     if any(flag.startswith(_OTHER_FORMATS) for flag in target.kernel_flags):
         return []
@@ -71,7 +75,7 @@ def take_out_kernels(
 
 
 @dataclass(frozen=True)
-class _Code:
+class _KernelFunction:
     """The code of a kernel in a module.
 
     Attributes:
@@ -114,7 +118,7 @@ def _symbol(key: str) -> str:
     return f"rlx_kernel_{key[:32]}"
 
 
-def _codes(module: mlir.Module, environment: str) -> Iterator[_Code]:
+def _codes(module: mlir.Module, environment: str) -> Iterator[_KernelFunction]:
     """Yield the code of each kernel."""
     for executable in _named("stream.executable", module.operation):
         (inner,) = _named("builtin.module", executable)
@@ -127,7 +131,7 @@ def _codes(module: mlir.Module, environment: str) -> Iterator[_Code]:
         text = "\n".join(op.get_asm(print_generic_op_form=True, use_local_scope=True) for op in (*tables, code))
         own_name = re.compile(rf'(?<=[@"]){re.escape(name)}(?=_table\d|\W)')
         key = fingerprint(environment, own_name.sub("code", text))
-        yield _Code(executable, calls[-1], code, tables, own_name.sub(_symbol(key), text), key)
+        yield _KernelFunction(executable, calls[-1], code, tables, own_name.sub(_symbol(key), text), key)
 
 
 def _named(name: str, op: mlir.Operation) -> list[mlir.Operation]:
@@ -136,7 +140,12 @@ def _named(name: str, op: mlir.Operation) -> list[mlir.Operation]:
 
 
 def _environment(target: Target) -> str:
-    parts = (target.arch, target.host_features, *target.kernel_flags, *target.process_flags)
+    parts = (
+        target.arch,
+        target.host_features,
+        *target.kernel_flags,
+        *target.process_flags,
+    )  # user's flags are among them
     return "\n".join(["kernel objects 1", compiler_version(), *parts])
 
 
@@ -144,7 +153,7 @@ def _format(target: Target) -> str:
     return f"embedded-elf-{'x86_64' if target.kernel_cpu.startswith('x86-64') else 'arm_64'}"
 
 
-def _compiled(codes: Sequence[_Code], target: Target, timeout_s: float | None) -> ObjectFile | None:
+def _compiled(codes: Sequence[_KernelFunction], target: Target, timeout_s: float | None) -> ObjectFile | None:
     """Return an object file of the code of kernels; None if IREE does not compile it."""
     # Of functions that are not public, LLVM may change the arguments.
     functions = "\n".join(code.text.replace(*_TO_PUBLIC) for code in codes)
@@ -152,8 +161,8 @@ def _compiled(codes: Sequence[_Code], target: Target, timeout_s: float | None) -
     try:
         data = compile_object(text, target, timeout_s=timeout_s)
         return _object_file(with_visible(data, {code.symbol for code in codes}))
-    except ElfError as problem:
-        _log.info("kernels stay in the program: %s", problem)
+    except (CompileError, ElfError) as problem:
+        _log.info("kernels are compiled as a part of the program, because they do not compile alone: %s", problem)
         return None
 
 

@@ -33,6 +33,7 @@ from rlx.targets.host import usable_cpus
 from rlx.targets.iree.backend import estimated_flops, leveled, module_text, with_flags_of
 from rlx.targets.iree.compiler import compile_module, ir_after
 from rlx.targets.iree.devices import LOCAL_DRIVERS, worker_flags
+from rlx.targets.iree.kernel_objects import take_out_kernels
 from rlx.targets.iree.memory import allocator_environment
 from rlx.targets.iree.names import PARAMETER_SCOPE, exported_name
 from rlx.targets.iree.program import choose_driver
@@ -73,8 +74,9 @@ def profile(
         )
     lowered = with_op_numbers(compilation.lir).module
     lower(lowered, compilation.lowering)
+    objects = take_out_kernels(lowered, target, cache=compilation.cache, timeout_s=None)
     target, text = with_flags_of(lowered, target), module_text(lowered)
-    compiled = compile_module(text, target, name=f"{name}.mlir")
+    compiled = compile_module(text, target, objects=objects, name=f"{name}.mlir")
     regions, calls = ir_after(("dispatch-creation", "executable-sources"), text, target, compiled.flags_used, name)
     kernels = Kernels.read(regions, calls)
     with tempfile.TemporaryDirectory(prefix="rlx-profile-") as folder:

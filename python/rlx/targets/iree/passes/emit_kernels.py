@@ -32,9 +32,8 @@ class EmitKernels(IreePass, name="rlx-iree-emit-kernels"):
         cpu = cpu_model(self.cpu)
         declarations = {f.name.value: f for f in functions(module) if CASE in f.attributes}
         codes = {name: _KernelCode.of(f.attributes[CASE], cpu) for name, f in declarations.items()}
-        executables = dict[str, str]()  # of functions; those that differ in open sizes only share one
-        for name, code in codes.items():
-            executables[name] = next((e for n, e in executables.items() if codes[n].is_shared_with(code)), name)
+        first = dict[str, str]()  # functions with the same code, which differ in open sizes only
+        executables = {name: first.setdefault(code.key, name) for name, code in codes.items()}
         for call in every(module, lambda op: op.name == "func.call" and op.attributes["callee"].value in codes):
             name = call.attributes["callee"].value
             with call.location, mlir.ir.InsertionPoint(call):
@@ -58,22 +57,28 @@ class _KernelCode:
         case: The case.
         opened: The case whose open axes have unknown sizes.
         open_sizes: These sizes by their names.
+        key: A text that is equal for equal code.
     """
 
     kernel: CpuKernel
     case: KernelCase
     opened: KernelCase
     open_sizes: dict[Dim, int]
+    key: str
 
     @staticmethod
     def of(attribute: mlir.Attribute, cpu: CpuModel) -> _KernelCode:
         """Return the code for the attribute of a case."""
         kernel, case = decoded_case(attribute, cpu)
         case = kernel.planned(case)
-        return _KernelCode(kernel, case, *kernel.opened(case))
-
-    def is_shared_with(self, other: _KernelCode) -> bool:
-        return (self.kernel, self.opened) == (other.kernel, other.opened)
+        opened, sizes = kernel.opened(case)
+        shapes = [[*map(str, group)] for group in (opened.tensors, opened.results)]
+        entries = {entry.name: entry.attr for entry in attribute}
+        # As text: equal numbers, such as 0.0 and -0.0 or 1 and True, may need different code.
+        values = [str(entry) for entry in entries["attributes"] if entry.name not in case.numbers]
+        region = entries["loop"].value if opened.loop is not None else ""
+        key = repr((kernel.name, shapes, entries["groups"], values, opened.plan, [*opened.numbers], region))
+        return _KernelCode(kernel, case, opened, sizes, key)
 
     def dispatch(self, executable: str, operands: list[Any]) -> list[Any]:
         """Emit the dispatch of an executable, and return the results of the op.
