@@ -159,3 +159,69 @@ def shuffle_out_of_range(k: Any, x: Any, n: Any, y: Any) -> None:
 def joined_lanes(k: Any, x: Any, n: Any, y: Any) -> None:
     v = x[0, k.at(0)]
     y[0, 0] = v.shuffle(v, [0, 1, 2]).sum()  # here
+
+
+# --- loops without effect, and what they leave --------------------------------------------------------
+
+
+@misuse("k.when has no effect, because nothing iterates over it", "for … in k.when(…):")
+def branch_without_loop(k: Any, x: Any, n: Any, y: Any) -> None:
+    k.when(x[0, 0] > 5.0)  # here
+    y[0, 0] = 99.0
+
+
+@misuse("k.range has no effect", "for … in k.range(…):")
+def range_without_loop(k: Any, x: Any, n: Any, y: Any) -> None:
+    for _ in k.when(x[0, 0] > 0.0):
+        k.range(4)  # here
+        y[0, 0] = 1.0
+
+
+@misuse("k.when is a loop, not a context", "for … in k.when(…):")
+def branch_as_context(k: Any, x: Any, n: Any, y: Any) -> None:
+    with k.when(x[0, 0] > 5.0):  # here
+        y[0, 0] = 99.0
+
+
+@misuse("k.when is a loop, not a condition", "for … in k.when(…):")
+def branch_as_condition(k: Any, x: Any, n: Any, y: Any) -> None:
+    y[0, 0] = 1.0
+    if k.when(x[0, 0] > 5.0):  # here
+        y[0, 0] = 99.0
+
+
+@misuse("k.vectors, which has ended", "register")
+def value_of_the_last_vector(k: Any, x: Any, n: Any, y: Any) -> None:
+    for c in k.vectors(x.shape[1]):
+        v = x[0, c]
+    y[0, 0] = v.sum()  # here
+
+
+@misuse("this register was made inside a branch, which has ended", "before")
+def register_of_a_branch(k: Any, x: Any, n: Any, y: Any) -> None:
+    for _ in k.when(x[0, 0] > 0.0):
+        r = k.register(5.0)
+    y[0, 0] = r.value  # here
+
+
+@misuse("a workgroup has -6 positions", "k.parallel(n, 16)")
+def negative_chunk(k: Any, x: Any, n: Any, y: Any) -> None:
+    for i in k.parallel(4, -6):  # here
+        y[i, 0] = 1.0
+
+
+@misuse("an accumulator takes the lanes of k.vectors, not 0", "r.value = r.value + x[i, j]")
+def element_in_an_accumulator(k: Any, x: Any, n: Any, y: Any) -> None:
+    total = k.accumulator("add")
+    total.include(0, x[0, 0])  # here
+
+
+@misuse("raised ValueError: not enough values to unpack", "takes=")
+def another_rank(k: Any, x: Any, n: Any, y: Any) -> None:
+    _, _, _last = x.shape  # here
+
+
+@misuse("'add' of a value and", "r.value")
+def register_as_a_value(k: Any, x: Any, n: Any, y: Any) -> None:
+    r = k.register(1.0)
+    y[0, 0] = x[0, 0] + r  # here

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlx.kernels.buffer import Buffer, product
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.kernel import Kernel
+from rlx.kernels.loop import check_all_run
 from rlx.kernels.looped import LoopOp
 from rlx.support.errors import Error
 from rlx.support.traces import place_of
@@ -70,8 +71,11 @@ class Call:
             raise
         except Exception as problem:
             message = f"the kernel '{self.kernel.name}' raised {type(problem).__name__}: {problem}"
-            raise kernel_error(message, place=place_of(problem) or self.kernel.place) from problem
+            is_of_rank = isinstance(problem, ValueError) and "values to unpack" in str(problem)
+            hint = "`takes=` limits the kernel: lambda case: case.tensors[0].rank == 2" if is_of_rank else None
+            raise kernel_error(message, hint, place_of(problem) or self.kernel.place) from problem
         self.k.machine.check_scope(scope)
+        check_all_run(self.k.pending_loops)
         self._check_results()
 
     def run_function(self) -> None:

@@ -11,8 +11,10 @@ from rlx.ir.dtype import bool_, f32
 from rlx.kernels.buffer import Access, Buffer, Lanes, Size, greatest
 from rlx.kernels.elements import INDEX, Element, Number, element_of, limits, number_of
 from rlx.kernels.errors import kernel_error
+from rlx.kernels.loop import KernelLoop, kernel_loop
 from rlx.kernels.machine import Machine, Scope
 from rlx.kernels.values import Operand, Value, index_data, like, size_of, where
+from rlx.support.short import short_repr
 
 Join = Callable[[Value, Value], Value]
 # The numbers that change nothing: of a sum, a product, the greatest and the smallest number.
@@ -32,6 +34,7 @@ class KernelRegister:
     def __init__(self, machine: Machine, initial: Value):
         self._machine, self._model = machine, initial
         machine.note_access()  # each workgroup has registers of its own, so they are made inside of `k.parallel`
+        self._scope = machine.scope
         self._slot = machine.variable(initial.element, initial.lanes)
         machine.assign(self._slot, initial.data, initial.lanes)
 
@@ -39,16 +42,23 @@ class KernelRegister:
     def value(self) -> Value:
         """Its value at this point."""
         self._machine.note_access()
+        self._check_scope()
         element, lanes = self._model.element, self._model.lanes
         return Value(self._machine, self._machine.read(self._slot, element, lanes), element, lanes)
 
     @value.setter
     def value(self, value: Operand) -> None:
+        self._check_scope()
         model = Value(self._machine, None, self._model.element, self._model.lanes)
         stored = like(value, model)
         if stored.lanes != model.lanes:
             raise kernel_error(f"the register is {model.element.name} of {model.lanes or 1} lanes, not {stored!r:.60}")
         self._machine.assign(self._slot, stored.data, stored.lanes)
+
+    def _check_scope(self) -> None:
+        if not self._scope.is_open:
+            text = f"this register was made inside {self._scope.name}, which has ended"
+            raise kernel_error(text, "make it before the loop or branch")
 
     def __bool__(self) -> NoReturn:
         raise kernel_error("a register is not a condition", "r.value is the value of the register r")
@@ -75,7 +85,14 @@ class Accumulator:
         self._vectors = [KernelRegister(machine, initial) for _ in range(slots)]
 
     def include(self, at: Lanes, value: Value) -> None:
-        """Join the values of some positions of a row. Lanes that are not positions of the row are ignored."""
+        """Join the values of some positions of a row. Lanes that are not positions of the row are ignored.
+
+        Raises:
+            ShapeError: The positions are not lanes, or the values are not of the accumulator's dtype.
+        """
+        if not isinstance(at, Lanes):
+            hint = "k.register(…) is a sum of single elements: r.value = r.value + x[i, j]"
+            raise kernel_error(f"an accumulator takes the lanes of k.vectors, not {short_repr(at)}", hint)
         if at.mask is not None:
             value = where(at.mask, value, self._neutral)
         vector = self._vectors[at.slot % len(self._vectors)]
@@ -127,15 +144,18 @@ class Kernel:
 
     Attributes:
         cpu: The registers and instructions of the CPU. Code may depend on them.
+        pending_loops: The loops that Python has not iterated over yet, by `id`.
     """
 
     def __init__(self, machine: Machine):
         self.machine, self.cpu = machine, machine.cpu
         self._is_parallel = False
         self._repeats: list[Scope] = []
+        self.pending_loops: dict[int, KernelLoop[Any]] = {}
 
     # --- loops and branches -----------------------------------------------------------------------
 
+    @kernel_loop
     def parallel(self, count: Size, chunk: Size = 1) -> Iterator[Value]:
         """Loop over positions that threads may share. It is called once, outside of other loops.
 
@@ -146,6 +166,8 @@ class Kernel:
         """
         if self._is_parallel or self.machine.scope.name != "the kernel":
             raise kernel_error("k.parallel is called once, outside of other loops", "k.range loops inside of it")
+        if isinstance(chunk, int) and chunk < 1:
+            raise kernel_error(f"k.parallel: a workgroup has {chunk} positions", "k.parallel(n, 16) has 16 in each")
         self._is_parallel = True
         machine = self.machine
         machine.begin_parallel()
@@ -154,6 +176,7 @@ class Kernel:
             yield from self._range(start, stop, 1)
         machine.end_parallel()
 
+    @kernel_loop
     def range(self, start: Size, stop: Size | None = None, step: Size = 1) -> Iterator[Value]:
         """Loop over positions, as Python's `range`; the step is positive. The body is emitted once, as a loop."""
         if isinstance(step, int) and step < 1:
@@ -169,6 +192,7 @@ class Kernel:
     def _at_least(self, size: Size, least: int) -> Size:
         return greatest(size_of(self.machine, size), least)
 
+    @kernel_loop
     def vectors(
         self, stop: Size, element: Element | str = f32, *, start: Size = 0, unroll: int = UNROLLED
     ) -> Iterator[Lanes]:
@@ -201,10 +225,12 @@ class Kernel:
             for position in self.range(start, start + looped * lanes, unroll * lanes):
                 for slot in range(unroll):
                     yield Lanes(position + slot * lanes if slot else position, lanes, slot=slot)
-        for i in range(looped, whole):
-            yield Lanes(start + i * lanes, lanes, slot=i % unroll)
+        pieces = [Lanes(start + i * lanes, lanes, slot=i % unroll) for i in range(looped, whole)]
         if rest:
-            yield Lanes(start + whole * lanes, lanes, self._mask(rest, lanes), slot=whole % unroll)
+            pieces.append(Lanes(start + whole * lanes, lanes, self._mask(rest, lanes), slot=whole % unroll))
+        for piece in pieces:
+            for _ in self.machine.body("k.vectors"):  # as if it were a loop: for other sizes, it is one
+                yield piece
 
     def _vectors_of_unknown(self, start: Size, size: Size, lanes: int, unroll: int) -> Iterator[Lanes]:
         step = unroll * lanes
@@ -239,6 +265,7 @@ class Kernel:
     def _mask(self, count: Size, lanes: int) -> Value:
         return Value(self.machine, self.machine.mask(index_data(self.machine, count), lanes), bool_, lanes)
 
+    @kernel_loop
     def when(self, condition: Value | bool) -> Iterator[None]:
         """Run code if a condition holds: `for _ in k.when(i < n):`."""
         if not isinstance(condition, Value):
@@ -246,6 +273,7 @@ class Kernel:
             return
         yield from self.machine.when(_condition_data("k.when", condition))
 
+    @kernel_loop
     def repeat(self) -> Iterator[None]:
         """Run code again and again: `for _ in k.repeat():`, until `k.stop_unless(condition)` in it stops it."""
         for _ in self.machine.repeat():
@@ -301,8 +329,8 @@ class Kernel:
         """A position as a value."""
         return Value(self.machine, index_data(self.machine, position), INDEX)
 
-    def where(self, condition: Value, a: Operand, b: Operand) -> Value:
-        """`a` where a condition holds, else `b`. Both are computed."""
+    def where(self, condition: Value | None, a: Operand, b: Operand) -> Value:
+        """`a` where a condition holds, else `b`. Both are computed. None, the mask of a whole vector, holds everywhere."""
         return where(condition, a, b)
 
     def any_lane(self, condition: Value) -> Value:
@@ -311,6 +339,7 @@ class Kernel:
             raise kernel_error(f"k.any_lane takes conditions, not {condition.element.name}", "compare it: v != 0")
         return condition.lane_bits() != 0
 
+    @kernel_loop
     def lanes_where(self, condition: Value) -> Iterator[Value]:
         """Loop over the lanes in which a condition holds, in order."""
         rest = self.register(condition.lane_bits())

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +15,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.calls import Answered, with_call_errors
 from rlx.ir.dims.dim import Dim
-from rlx.ir.dtype import DType, dtype
+from rlx.ir.dtype import dtype
 from rlx.ir.op import opview
 from rlx.ir.op import registry as ops
 from rlx.ir.op.attributes import complete
@@ -30,6 +26,7 @@ from rlx.kernels.buffer import Access, Buffer, Size, shape_in_memory
 from rlx.kernels.call import Call, RegionCode
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.cpu_model import cpu_model
+from rlx.kernels.dependencies import source_of, values_from_outside
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.interpreter import Interpreter, undefined
 from rlx.kernels.kernel import Kernel
@@ -96,6 +93,11 @@ class CpuKernel(Answered):
     def functions(self) -> list[Callable[..., Any]]:
         """The functions that its author wrote."""
         return [self.function, self.takes, self.pays, self.workspace, self.plan, self.numbers, self.open_axes]
+
+    @property
+    def own_functions(self) -> list[Callable[..., Any]]:
+        """Those of these functions that are not RLX's."""
+        return [f for f in self.functions if not (getattr(f, "__module__", None) or "").startswith("rlx.")]
 
     @property
     def is_of_library(self) -> bool:
@@ -331,7 +333,7 @@ def _register(
         raise kernel_error(text, "name=… renames it", place)
     made = CpuKernel(spec, label, function, **functions, place=place, texts=())
     if not made.is_of_library:
-        made = replace(made, texts=[*map(_source, made.functions)])
+        made = replace(made, texts=[*map(source_of, made.own_functions)])
     _kernels[label] = made
     return made
 
@@ -381,8 +383,8 @@ def own_sources(module: mlir.Module) -> list[str] | None:
     the module has no custom op.
 
     Returns:
-        The texts, or None if one is not available (a kernel defined at a prompt, or one that captures more than numbers and
-        text). Then nothing may be cached.
+        The texts, or None if one is not available (a kernel defined at a prompt, or one that reads objects from outside whose
+        changes cannot be seen). Then nothing may be cached.
     """
     own = [made for made in _kernels.values() if not made.is_of_library]
     if not own:
@@ -390,38 +392,5 @@ def own_sources(module: mlir.Module) -> list[str] | None:
     has_custom_ops = any(op.name == opview.CUSTOM for op in opview.operations(module.body))
     used = [made for made in own if has_custom_ops or not isinstance(ops.card(made.op), CustomOp)]
     texts = [text for made in used for text in made.texts]
-    texts += [_captured_values(function) for made in used for function in made.functions]
+    texts += [values_from_outside(function) for made in used for function in made.own_functions]
     return None if None in texts else [f"{made.op} {made.name}" for made in used] + [t for t in texts if t is not None]
-
-
-def _source(function: Callable[..., Any]) -> str | None:
-    """Return a hash of the source file of a function, and its line there; None if they are unknown, as at a prompt.
-
-    Of the whole file, because the function may call others in it and read its constants.
-    """
-    try:
-        path = inspect.getsourcefile(function)
-        code: Any = getattr(function, "__code__", None)
-        if path is None or code is None:
-            return None
-        status = os.stat(path)
-        return f"{_hash_of_file(path, status.st_mtime_ns, status.st_size)} {code.co_firstlineno}"
-    except (OSError, TypeError):
-        return None
-
-
-@lru_cache(256)
-def _hash_of_file(path: str, modified_ns: int, size: int) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def _captured_values(function: Callable[..., Any]) -> str | None:
-    """Return the values that a function captures as text; None if they are other than numbers and text."""
-    try:
-        captured = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    except ValueError:  # an empty cell
-        return None
-    values = [*captured, *(getattr(function, "__defaults__", None) or ())]
-    values += (getattr(function, "__kwdefaults__", None) or {}).values()
-    known = all(isinstance(v, (int, float, str, bool, DType, type(None))) for v in values)
-    return repr(values) if known else None

@@ -230,12 +230,14 @@ def unified(*operands: object) -> list[Value]:
     return result
 
 
-def where(condition: Value, a: Operand, b: Operand) -> Value:
-    """`a` where a condition holds, else `b`.
+def where(condition: Value | None, a: Operand, b: Operand) -> Value:
+    """`a` where a condition holds, else `b`. The condition None, the mask of a whole vector, holds everywhere.
 
     Raises:
         ShapeError: The condition is not of `bool`, or the values do not mix.
     """
+    if condition is None:
+        return unified(a, b)[0]
     if not isinstance(condition, Value):
         raise kernel_error(f"where: expected a condition, got {short_repr(condition)}", "Python's `if` chooses now")
     if condition.element is not bool_:
@@ -269,7 +271,8 @@ def operation_for(name: str, element: Element) -> Operation:
 def binary(name: str, a: object, b: object) -> Value:
     """Apply an operation of two values."""
     if not isinstance(b, (Value, int, float, np.generic)):
-        raise kernel_error(f"'{name}' of a value and {short_repr(b)}")
+        hint = "r.value is the value of a register" if hasattr(b, "value") else None
+        raise kernel_error(f"'{name}' of a value and {short_repr(b)}", hint)
     first, second = unified(a, b)
     operation_for(name, first.element)
     if name == "floordiv" and not (isinstance(b, int) and b > 0):
