@@ -162,8 +162,9 @@ def targets_page() -> str:
             lines.append(f"| {' | '.join(cells)} |")
             lowering = backend.compiler.target(name, _ARCHS.get(name)).lowering(DEFAULT_LEVEL)
             of = f", for `{_ARCHS[name]}`" if name in _ARCHS else ""
-            pipelines += ["", f"## `{name}`", "", "```pipeline", target.pipeline, "```", "", f"From LIR on{of}:", ""]
-            pipelines += ["```pipeline", lowering, "```"]
+            pipelines += ["", f"## `{name}`", "", "```pipeline", target.pipeline, "```", ""]
+            own = [f"From LIR on{of}:", "", "```pipeline", lowering, "```"]
+            pipelines += own if lowering else ["From LIR on, there are no passes: LIR is evaluated."]
     return "\n".join([*lines, *pipelines, ""])
 
 

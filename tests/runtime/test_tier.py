@@ -20,7 +20,11 @@ import rlx
 from rlx.runtime import tier
 from rlx.runtime.build import Build
 from rlx.runtime.shared_data import SharedData
+from rlx.runtime.tier import first_entries
+from rlx.targets.options import CompileOptions
+from rlx.targets.registry import target_of
 
+QUICK = ("numpy", "xla")
 _X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -67,6 +71,35 @@ def test_results_and_tiers(gate: threading.Event) -> None:
     program.wait_for_best()
     assert program.tier == "best" and program.artifact.target == "cpu"
     np.testing.assert_allclose(program.run({"x": _X})[0], np.tanh(_X @ w), rtol=1e-5)
+
+
+def _product(rows: int) -> Any:
+    g: Any = rlx.Graph("product")
+    g.set_outputs([g.input("x", (rows, 2048)) @ g.input("w", (2048, 2048))])
+    return g
+
+
+def _loop() -> Any:
+    g: Any = rlx.Graph("loop")
+    last, _ = g.scan(lambda carry, _: (carry * 2.0, carry), g.input("x", (2, 3)), length=1000)
+    g.set_outputs([last])
+    return g
+
+
+@pytest.mark.parametrize(
+    ("graph", "target"),
+    [(_linear, "numpy"), (lambda: _product(8), "numpy"), (lambda: _product(2048), "xla"), (_loop, "xla")],
+)
+def test_graphs_with_few_operations_are_evaluated_first(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch, graph: Callable[[], Any], target: str
+) -> None:
+    entries, improve = first_entries(_build(graph()))[::2]
+    (entry,) = entries.values()
+    assert entry.function is not None and entry.function.artifact.target == target and improve is not None
+
+
+def _build(graph: Any) -> Build:
+    return Build(graph, target_of("cpu"), CompileOptions())
 
 
 def test_best_is_ready_at_once() -> None:
@@ -203,11 +236,11 @@ def test_a_cached_program_is_the_best_at_once() -> None:
     assert session.compile(_linear(2.0), tier="auto").tier == "best"
 
 
-def _fail_to_compile(monkeypatch: pytest.MonkeyPatch, target: str, error: rlx.Error) -> None:
+def _fail_to_compile(monkeypatch: pytest.MonkeyPatch, targets: tuple[str, ...], error: rlx.Error) -> None:
     entries = Build.entries
 
     def failing(self: Build) -> Any:
-        if self.target.name == target:
+        if self.target.name in targets:
             raise error
         return entries(self)
 
@@ -219,7 +252,7 @@ def _fail_to_load(monkeypatch: pytest.MonkeyPatch, error: rlx.Error) -> None:
     loaded = SharedData.loaded
 
     def failing(self: SharedData, function: Any, weights: Any) -> Any:
-        if function.artifact.target == "xla":
+        if function.artifact.target in QUICK:
             raise error
         return loaded(self, function, weights)
 
@@ -228,7 +261,7 @@ def _fail_to_load(monkeypatch: pytest.MonkeyPatch, error: rlx.Error) -> None:
 
 def test_a_substitute_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the quick program cannot be compiled or loaded, the optimised one is used from the start."""
-    _fail_to_compile(monkeypatch, "xla", rlx.Error("broken"))
+    _fail_to_compile(monkeypatch, QUICK, rlx.Error("broken"))
     assert _auto(_linear()).tier == "best"
 
 
@@ -240,7 +273,7 @@ def test_a_substitute_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_optimised_program_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    _fail_to_compile(monkeypatch, "cpu", rlx.CompileError("broken"))
+    _fail_to_compile(monkeypatch, ("cpu",), rlx.CompileError("broken"))
     with caplog.at_level(logging.WARNING, "rlx"):
         program = _auto(_counter())
         with pytest.raises(rlx.CompileError, match="broken"):

@@ -101,7 +101,7 @@ def called(command: Callable[[list[str]], int], *words: str) -> tuple[int, str]:
 
 
 # The form of `--emit` that is what the compiler of a target is given, by back end.
-INPUTS = {"iree": "linalg", "xla": "stablehlo", "tpu": "stablehlo", "c": "emitc", "fpga": "hw"}
+INPUTS = {"iree": "linalg", "xla": "stablehlo", "tpu": "stablehlo", "c": "emitc", "fpga": "hw", "evaluator": "lir"}
 
 
 def same(file: Path, emit: str, *options: str) -> bool:

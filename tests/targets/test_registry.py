@@ -171,7 +171,7 @@ def test_what_is_broken_or_clashes_is_left_out(tmp_path: Path) -> None:
     good = toy.replace('"toy"', '"good"') + "\n\ndef devices():\n    raise OSError('the cable is out')\n"
     install(tmp_path, "good-backend", "good", good)
     out = python(tmp_path, _BROKEN)
-    assert "unknown device 'twin'; known: cpu, cuda, rocm, vulkan, metal, vmvx, xla, c, fpga-sim, good" in out
+    assert "unknown device 'twin'; known: cpu, cuda, rocm, vulkan, metal, vmvx, xla, c, fpga-sim, numpy, good" in out
     for line in (
         "back end 'absent' of absent-backend 1.0 is left out: ModuleNotFoundError: No module named 'no_such_module'",
         "back end 'half' of half-backend 1.0 is left out: it has no target, ",

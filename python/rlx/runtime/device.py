@@ -26,6 +26,7 @@ class Device(Enum):
     XLA = "xla"
     C = "c"
     FPGA_SIM = "fpga-sim"
+    NUMPY = "numpy"
 
     @classmethod
     def of(cls, value: Any) -> Device:

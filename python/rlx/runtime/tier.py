@@ -5,20 +5,24 @@ from __future__ import annotations
 import atexit
 import ctypes
 import logging
+import math
 import os
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview
+from rlx.ir.op.signature import bodies
 from rlx.runtime.build import Build, NotCachedError
 from rlx.runtime.entry_point import EntryPoint
 from rlx.support.errors import Error
 from rlx.support.short import short_repr
-from rlx.targets.protocol import Substituted
+from rlx.targets.building import estimated_flops
+from rlx.targets.protocol import Substitute, Substituted
 from rlx.targets.registry import target_of
 from rlx.targets.stages import graph_of
 
@@ -58,27 +62,42 @@ def first_entries(build: Build) -> tuple[Entries, Mapping[str, Any], Build | Non
         CompileError: A graph cannot be expressed or compiled for the target.
         Error: As for `Build.entries`.
     """
-    substitute = build.target.quick if isinstance(build.target, Substituted) else None
-    if substitute is None:
+    substitutes = build.target.quick if isinstance(build.target, Substituted) else ()
+    if not substitutes:
         return *build.entries(), None
     if build.cache is not None:
         try:
             return *replace(build, only_cached=True).entries(), None
         except NotCachedError:
             pass
-    made = _quick_entries(build, *substitute)
-    return (*build.entries(), None) if made is None else (*made, replace(build, graph=_copy(build.graph)))
+    for substitute in substitutes:
+        if (quick := _quick_entries(build, substitute)) is not None:
+            return *quick, replace(build, graph=_copy(build.graph))
+    return *build.entries(), None
 
 
-def _quick_entries(build: Build, name: str, flags: Sequence[str]) -> tuple[Entries, Mapping[str, Any]] | None:
-    """Return the result of a build for another target; None if that is not possible, as for a graph that it cannot express."""
+def _quick_entries(build: Build, substitute: Substitute) -> tuple[Entries, Mapping[str, Any]] | None:
+    """Return the result of a build for another target; None if that is not possible, or the graph has too many operations."""
     options = replace(build.options, kernels="auto", dispatch=None)
+    most = substitute.most_operations
+    if most is not None:
+        options = replace(options, opt=0)  # it is not worth the time to optimise a program that runs a few times
     try:
-        target = target_of(name, None, flags)
-        return replace(build, target=target, options=options, threads=None).entries()
+        target = target_of(substitute.name, None, substitute.flags)
+        entries, weights = replace(build, target=target, options=options, threads=None).entries()
     except Error as problem:
-        _log.info("the optimised program is compiled at once, because there is no quick one for %s: %s", name, problem)
+        _log.info("there is no quick program for %s: %s", substitute.name, problem)
         return None
+    return (entries, weights) if most is None or _operations(entries) <= most else None
+
+
+def _operations(entries: Entries) -> float:
+    """Return the estimated operations of the largest function. A loop counts as infinitely many."""
+    modules = [f.checked_compilation().lir.module for entry in entries.values() for f in entry.functions.values()]
+    has_loops = any(
+        len(op.regions) for module in modules for f in bodies(module) for op in opview.operations(f.entry_block)
+    )
+    return math.inf if has_loops else max(map(estimated_flops, modules), default=0)
 
 
 def _copy(graph: Graph | Mapping[str, Any]) -> Graph | dict[str, Graph]:

@@ -75,13 +75,28 @@ class Target(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Substitute:
+    """A target of this machine whose programs are ready sooner than those of another one. Results differ only by rounding.
+
+    Attributes:
+        name: Its name.
+        flags: Flags for its compiler.
+        most_operations: The most operations of a graph, without loops, for which it is used; None for all graphs.
+    """
+
+    name: str
+    flags: Sequence[str] = ()
+    most_operations: int | None = None
+
+
 @runtime_checkable
 class Substituted(Protocol):
-    """A target that names another one, whose program is used while its own is being compiled. Most targets name none."""
+    """A target that names others, whose programs are used while its own is being compiled. Most targets name none."""
 
     @property
-    def quick(self) -> tuple[str, Sequence[str]] | None:
-        """The name of a target of this machine whose compiler is fast, and flags for it. Results differ only by rounding."""
+    def quick(self) -> Sequence[Substitute]:
+        """The substitutes, the quickest first."""
         ...
 
 

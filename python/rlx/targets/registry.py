@@ -35,6 +35,7 @@ _BUILT_IN = {
     "tpu": "rlx.targets.tpu",
     "c": "rlx.targets.c",
     "fpga": "rlx.targets.fpga",
+    "evaluator": "rlx.targets.evaluator",
 }
 _RUNS_ALONE = ("iree",)
 _log = logging.getLogger("rlx")

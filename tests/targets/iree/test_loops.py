@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.targets.building import estimated_flops
 from rlx.targets.iree import targets
-from rlx.targets.iree.backend import estimated_flops
 from rlx.targets.iree.program import choose_driver
 from tests.drawing import drawn
 from tests.ops.references import agree, random

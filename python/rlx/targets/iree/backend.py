@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.dims.dim import estimate
-from rlx.ir.op import opview
-from rlx.ir.op.signature import bodies, find_function
+from rlx.ir.op.signature import find_function
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import Signature
-from rlx.targets.building import timed
+from rlx.targets.building import estimated_flops, timed
 from rlx.targets.compilation import Compilation
 from rlx.targets.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.targets.iree.cpu import Cpu
@@ -26,20 +24,6 @@ from rlx.targets.iree.passes.quantised_products import has_unsigned_products
 from rlx.targets.iree.program import DESCRIPTION_KEY, description, info_fields
 from rlx.targets.iree.targets import Target, target, target_names
 from rlx.targets.protocol import Compiled, Measurement
-
-
-def estimated_flops(module: Any) -> int:
-    """Return the number of operations of each function, with a typical size for each symbol. Each op is counted once.
-
-    The body of a loop is also counted once, because threads cost time in every step and must pay in every step. With
-    threads, 1,000 steps of `tanh(h @ w + x)` for 256 numbers (134 million operations) took 36 ms on two cores instead of 9.
-    """
-    total = 0
-    for function in bodies(module):
-        for op in opview.operations(function.entry_block):
-            if op.name not in opview.TERMINATORS:
-                total += max(0, estimate(opview.own_cost_of(op).flops))  # a size may be n - 100
-    return total
 
 
 def version() -> str:

@@ -28,9 +28,10 @@ from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.packing import pack
 from rlx.kernels.declaration import FUNCTION_PREFIX
 from rlx.support.errors import Error, ExecutionError
+from rlx.targets.building import estimated_flops
 from rlx.targets.compilation import Compilation
 from rlx.targets.host import usable_cpus
-from rlx.targets.iree.backend import estimated_flops, leveled, module_text, with_flags_of
+from rlx.targets.iree.backend import leveled, module_text, with_flags_of
 from rlx.targets.iree.compiler import compile_module, ir_after
 from rlx.targets.iree.devices import LOCAL_DRIVERS, worker_flags
 from rlx.targets.iree.kernel_objects import take_out_kernels

@@ -33,6 +33,7 @@ from rlx.targets.iree.architectures import (
     VULKAN_ARCHS,
 )
 from rlx.targets.iree.cpu_operations import emulated_operations, has_byte_products, kernel_cpu
+from rlx.targets.protocol import Substitute
 
 _COMMON = (
     "--iree-input-type=none",  # detecting the type, and its passes, take a tenth of a compilation
@@ -58,6 +59,7 @@ _PEELED = "--iree-llvmcpu-vector-pproc-strategy=peel"
 # loops whose size is not a multiple of a workgroup's use masks throughout: adding two arrays of a million f32 takes 2.4
 # times as long.
 LARGE = 500_000
+_EVALUATED_OPERATIONS = 3_000_000_000  # of a graph, that NumPy evaluates in a second or two
 _NO_OPTIMISATION: tuple[str, ...] = ()
 # By default transposes are moved into the contraction before them (for example, the heads of attention). On the CPU, the
 # resulting nest of four or five loops does not run on packed tiles: the whole encoder takes 1.5 times as long. For GPUs,
@@ -136,7 +138,7 @@ class Target:
     costs: Costs | None = None
     has_byte_products: bool = False
     kernel_cpu: str = ""
-    quick: tuple[str, tuple[str, ...]] | None = None
+    quick: tuple[Substitute, ...] = ()
 
     @property
     def supports_f64(self) -> bool:
@@ -250,7 +252,10 @@ _FAMILIES = {
             sums_in_order=True,
             fusions=(*_FUSIONS, *_WEIGHED),
             costs=Costs(flops=1.2e11, bytes=3.5e10, kernel_s=1.4e-7),
-            quick=("xla", ("--xla_backend_optimization_level=0",)),
+            quick=(
+                Substitute("numpy", most_operations=_EVALUATED_OPERATIONS),
+                Substitute("xla", ("--xla_backend_optimization_level=0",)),
+            ),
             notes=(
                 "f64 sin, cos, tan, atan and tanh do not link: expand them first",
                 "f16 max and softmax do not link on x86: compute them in f32",
@@ -390,7 +395,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         emulated=emulated_operations(chosen, extra_flags) if name == "cpu" else base.emulated,
         kernel_cpu=kernel_cpu(chosen, extra_flags) if name == "cpu" else "",
         has_byte_products=name == "cpu" and has_byte_products(chosen, extra_flags),
-        quick=base.quick if chosen == family.default_arch else None,
+        quick=base.quick if chosen == family.default_arch else (),
     )
 
 

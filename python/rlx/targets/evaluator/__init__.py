@@ -1,0 +1,1 @@
+"""The target `numpy`: programs that the NumPy evaluator runs, op by op."""

@@ -1,0 +1,102 @@
+"""The back end of the NumPy evaluator: nothing is compiled, and each op of a program runs as its meaning is defined.
+
+It is slow, but ready at once, and has no compiler that could be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rlx.ir.graph.evaluate import evaluate_function
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.parse import parse
+from rlx.ir.interface import bind_symbols
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.artifacts.fields import Check
+from rlx.targets.compilation import Compilation
+from rlx.targets.evaluator.targets import NAME, Target, device_names, target, target_names
+from rlx.targets.protocol import Compiled, DeviceInfo
+
+
+def version() -> str:
+    """Return the version of NumPy."""
+    return np.__version__
+
+
+def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
+    """Return the LIR of a graph as the program."""
+    return Compiled(str(compilation.lir.module).encode())
+
+
+def info_fields() -> dict[str, Check]:
+    """There are no facts about programs."""
+    return {}
+
+
+def emit(kind: str, compilation: Compilation) -> None:
+    """There is no other format."""
+    return None
+
+
+def notes(artifact: Artifact) -> list[str]:
+    """There is nothing to note."""
+    return []
+
+
+class EvaluatedProgram:
+    """A program with its weights and states.
+
+    Args:
+        artifact: The program.
+        parameters: The weights by name.
+    """
+
+    def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray]) -> None:
+        self._graph: Graph = parse(artifact.program.decode())
+        states = artifact.signature.of_kind("state")
+        self._values = {s.name: np.full(s.shape.static, s.init, s.shape.dtype.numpy) for s in states} | dict(parameters)
+
+    def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
+        """Return the outputs for the inputs, and update states."""
+        graph, inputs = self._graph, iter(arrays)
+        values = [next(inputs) if a.kind == "input" else self._values[a.name] for a in graph.arguments]
+        sizes = bind_symbols([(a, value.shape) for a, value in zip(graph.arguments, values, strict=True)])
+        results = evaluate_function(graph.function, values, sizes)
+        named = [(result.updates, value) for result, value in zip(graph.results, results, strict=True)]
+        self._values |= {name: value for name, value in named if name is not None}
+        return [value for name, value in named if name is None]
+
+    def read_state(self, name: str) -> np.ndarray:
+        """Return a copy of a state."""
+        return self._values[name].copy()
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """Set a state."""
+        self._values[name] = np.array(value)
+
+
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> EvaluatedProgram:
+    """Return a program, ready to run. NumPy decides how many threads it uses."""
+    return EvaluatedProgram(artifact, parameters)
+
+
+def devices() -> Sequence[DeviceInfo]:
+    """NumPy, which is always there."""
+    return [DeviceInfo(NAME, NAME, f"NumPy {np.__version__}", available=True)]
+
+
+__all__: Sequence[str] = [
+    "Target",
+    "compile_program",
+    "device_names",
+    "devices",
+    "emit",
+    "info_fields",
+    "load",
+    "notes",
+    "target",
+    "target_names",
+    "version",
+]
