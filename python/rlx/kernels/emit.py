@@ -24,9 +24,9 @@ def emit_executable(name: str, kernel: CpuKernel, case: KernelCase, location: ml
     """Emit a `stream.executable` at the insertion point, with an export of the same name.
 
     The function takes a binding for each operand, result and tensor of the workspace, then an index for each different
-    unknown size of operands and results, and for each unknown number. It calls the kernel's code, which knows nothing of
-    IREE: a function `…_code` that takes a pointer and a distance in bytes for each binding, these indices, and the number of
-    the workgroup.
+    unknown size of operands and results, and for each unknown number. It calls the kernel's code, which does not depend on
+    IREE: a function `…_code` that takes a pointer and a distance in bytes for each binding, these indices, and the number
+    of the workgroup.
 
     Raises:
         ShapeError: The kernel's code is wrong, with its line.

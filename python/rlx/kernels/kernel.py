@@ -1,4 +1,4 @@
-"""`Kernel`: what the code of a kernel calls for loops, registers and functions. It is the kernel's first argument."""
+"""`Kernel`: the loops, registers and functions of the language. It is the first argument of a kernel's code."""
 
 from __future__ import annotations
 

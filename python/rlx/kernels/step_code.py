@@ -213,7 +213,7 @@ class StepCode:
     # --- products ---------------------------------------------------------------------------------
 
     def _pack_matrices(self) -> None:
-        """Copy the matrices of `plan.packed` to buffers of `packed_shape`. The columns behind the last one are 0."""
+        """Copy the matrices of `plan.packed` to buffers of `packed_shape`. The columns after the last one are 0."""
         for value, target in self._packed.items():
             inner, columns = shape_of(value).dims
             width = target.shape[-1]

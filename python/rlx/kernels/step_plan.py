@@ -1,4 +1,4 @@
-"""`StepPlan`: which values of a loop's region are in memory, and in which order a kernel computes them.
+"""`StepPlan`: the values of a loop's region that are in memory, and the order in which a kernel computes them.
 
 The code of a step has no tensors between ops. An elementwise op, and an op that moves elements, is computed at the positions
 where its result is read (`pulled.py` has their code). These are in memory: the carries and other arguments, the results of

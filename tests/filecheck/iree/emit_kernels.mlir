@@ -14,7 +14,7 @@
 // CHECK: [[GROUPS:%.*]] = arith.ceildivui [[ROWS]]
 // CHECK: "stream.return"([[GROUPS]]
 
-// The code reads memory at pointers: it knows nothing of IREE.
+// The code reads memory at pointers, and does not depend on IREE.
 // CHECK: func.func private @kernel_row_softmax_0_code(%arg0: memref<i8>, %arg1: index, %arg2: memref<i8>, %arg3: index, %arg4: index, %arg5: index)
 // CHECK-SAME: llvm.bareptr = true
 // CHECK-SAME: pipeline = #iree_codegen.no_pipeline

@@ -15,8 +15,11 @@ from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.functions import ACTIVATIONS
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.library.windows import (
+    MOST_PLANE_TAPS,
+    WORKGROUP_WINDOWS,
     WindowBlock,
     WindowCopies,
+    are_long_rows,
     convolution_axes,
     piece_lanes,
     pieces,
@@ -26,10 +29,6 @@ from rlx.kernels.library.windows import (
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
-_MOST_TAPS = 49
-_WORKGROUP_WINDOWS = 16384
-_SHORTEST_ROW = 5  # of windows, that pays for the copies
-
 
 def _takes(case: KernelCase) -> bool:
     if not takes_windows(case):
@@ -37,18 +36,12 @@ def _takes(case: KernelCase) -> bool:
     shapes = [s.dims for s in (*case.tensors[:2], *case.results)]
     taps = product([d for d in shapes[1][2:] if isinstance(d, int)])
     is_depthwise = shapes[1][1] == 1 and case.attributes["groups"] == shapes[0][1]
-    is_small = isinstance(taps, int) and taps <= _MOST_TAPS
+    is_small = isinstance(taps, int) and taps <= MOST_PLANE_TAPS
     return is_depthwise and is_small and plane_block(convolution_axes(shapes, case.attributes)) is not None
 
 
 def _takes_fused(case: KernelCase) -> bool:
     return _takes(case) and case.attributes["activation"] in ACTIVATIONS
-
-
-def _pays(case: KernelCase) -> bool:
-    """Whether rows of windows fill a vector of some lanes."""
-    columns = case.results[0].dims[-1]
-    return isinstance(columns, int) and columns >= _SHORTEST_ROW
 
 
 def _open_axes(case: KernelCase) -> list[Axes]:
@@ -61,13 +54,13 @@ def _groups(case: KernelCase) -> dict[str, int]:
     return {"groups": case.attributes["groups"]}
 
 
-@kernel("conv", takes=_takes, pays=_pays, numbers=_groups, open_axes=_open_axes)
+@kernel("conv", takes=_takes, pays=are_long_rows, numbers=_groups, open_axes=_open_axes)
 def depthwise_convolution(k: Kernel, x: Buffer, w: Buffer, y: Buffer, **geometry: Any) -> None:
     """A depthwise convolution."""
     _depthwise(k, (x, w, y), None, geometry, ACTIVATIONS[None])
 
 
-@kernel("fused_conv_bias_act", takes=_takes_fused, pays=_pays, numbers=_groups, open_axes=_open_axes)
+@kernel("fused_conv_bias_act", takes=_takes_fused, pays=are_long_rows, numbers=_groups, open_axes=_open_axes)
 def depthwise_convolution_bias_act(
     k: Kernel, x: Buffer, w: Buffer, bias: Buffer, y: Buffer, *, activation: str | None, **geometry: Any
 ) -> None:
@@ -95,7 +88,7 @@ def _depthwise(
     copies = WindowCopies(k, block, images, elements)
     strips = ceil_div(rows.count, block.count)
     is_whole = rows.count % block.count == 0
-    for i in k.parallel(product([*y.shape[:2], strips]), max(1, _WORKGROUP_WINDOWS // block.windows)):
+    for i in k.parallel(product([*y.shape[:2], strips]), max(1, WORKGROUP_WINDOWS // block.windows)):
         strip, plane = i % strips * block.count, i // strips
         channel = plane % channels
         copies.copy(0, plane // (channels // x.shape[1]), strip)

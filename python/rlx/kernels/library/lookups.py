@@ -152,7 +152,7 @@ def _update(
     Args:
         k: The kernel.
         buffers: The updates, the tuples of indices, and the matrix.
-        columns: The first column, and the one behind the last.
+        columns: The first column, and the end.
         sizes: The sizes that the tuples are indices of. Their product is the number of rows.
         combine: A function of an element and its update.
     """

@@ -46,7 +46,7 @@ def order_key(element: Element, descending: bool = False) -> Key:
     return key
 
 
-def rows_per_workgroup(columns: Size) -> int:
+def rows_sorted_together(columns: Size) -> int:
     """The number of rows of a workgroup."""
     return max(1, _ELEMENTS // max(1, columns)) if isinstance(columns, int) else 1
 
@@ -122,7 +122,7 @@ class RowSort:
     def run(self) -> None:
         """Emit the sort of all rows."""
         rows, columns = self.x.shape
-        for i in self.k.parallel(rows, rows_per_workgroup(columns)):
+        for i in self.k.parallel(rows, rows_sorted_together(columns)):
             self.sort(i)
 
     def sort(self, i: Value) -> None:

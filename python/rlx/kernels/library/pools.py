@@ -13,14 +13,18 @@ from typing import Any
 from rlx.kernels.buffer import Buffer, Size, ceil_div, product
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.kernel import Kernel, joined_in_pairs
-from rlx.kernels.library.windows import WindowAxis, WindowCopies, pieces, plane_block
+from rlx.kernels.library.windows import (
+    MOST_PLANE_TAPS,
+    WORKGROUP_WINDOWS,
+    WindowAxis,
+    WindowCopies,
+    are_long_rows,
+    pieces,
+    plane_block,
+)
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.ops.convolution.geometry import PoolGeometry
-
-_MOST_TAPS = 49
-_WORKGROUP_WINDOWS = 16384
-_SHORTEST_ROW = 5  # of windows, that pays for the copies
 
 
 def _axes(
@@ -49,13 +53,9 @@ def _takes(case: KernelCase) -> bool:
     if not case.are_all("f32") or x.rank not in (3, 4) or not all(isinstance(d, int) and d > 0 for d in sizes):
         return False
     depends = attributes["kind"] == "mean" and not attributes["count_include_pad"] and any(attributes["padding"])
-    return not depends and math.prod(attributes["kernel"]) <= _MOST_TAPS and plane_block(_axes_of(case)) is not None
-
-
-def _pays(case: KernelCase) -> bool:
-    """Whether rows of windows fill a vector of some lanes."""
-    columns = case.results[0].dims[-1]
-    return isinstance(columns, int) and columns >= _SHORTEST_ROW
+    return (
+        not depends and math.prod(attributes["kernel"]) <= MOST_PLANE_TAPS and plane_block(_axes_of(case)) is not None
+    )
 
 
 def _open_axes(case: KernelCase) -> list[Axes]:
@@ -63,7 +63,7 @@ def _open_axes(case: KernelCase) -> list[Axes]:
     return [[(0, axis), (1, axis)] for axis in (0, 1)]
 
 
-@kernel("pool", takes=_takes, pays=_pays, open_axes=_open_axes)
+@kernel("pool", takes=_takes, pays=are_long_rows, open_axes=_open_axes)
 def window_pool(k: Kernel, x: Buffer, y: Buffer, *, kind: str, count_include_pad: bool, **geometry: Any) -> None:
     """Maxima, means or sums over windows."""
     division = plane_block(_axes(x.shape, y.shape, **geometry))
@@ -77,7 +77,7 @@ def window_pool(k: Kernel, x: Buffer, y: Buffer, *, kind: str, count_include_pad
     strips = ceil_div(rows.count, block.count)
     is_whole = rows.count % block.count == 0
     join = k.join("max" if kind == "max" else "add")
-    for i in k.parallel(product([planes, strips]), max(1, _WORKGROUP_WINDOWS // block.windows)):
+    for i in k.parallel(product([planes, strips]), max(1, WORKGROUP_WINDOWS // block.windows)):
         strip, plane = i % strips * block.count, i // strips
         copies.copy(0, plane, strip)
         for r in k.range(0, block.count, at_once):

@@ -14,7 +14,7 @@ from rlx.ir.dtype import i32, i64, u64
 from rlx.kernels.buffer import Buffer, Size
 from rlx.kernels.case import KernelCase
 from rlx.kernels.kernel import UNROLLED, Kernel
-from rlx.kernels.library.order import DTYPES, Key, RowSort, fits_scratch, order_key, rows_per_workgroup, scratch_of
+from rlx.kernels.library.order import DTYPES, Key, RowSort, fits_scratch, order_key, rows_sorted_together, scratch_of
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
@@ -45,7 +45,7 @@ def _sort(k: Kernel, x: Buffer, key: Key, values: Buffer, indices: Buffer) -> No
     rows, columns = x.shape
     order = scratch_of(k, columns, i32)
     whole = RowSort(k, x, key, order, [scratch_of(k, columns, u64) for _ in range(2)], True)
-    for i in k.parallel(rows, rows_per_workgroup(columns)):
+    for i in k.parallel(rows, rows_sorted_together(columns)):
         whole.sort(i)
         for j in k.range(values.shape[1]):
             position = order[0, j]
@@ -75,7 +75,7 @@ class _Search:
     def run(self, values: Buffer, indices: Buffer) -> None:
         """Emit the search, which writes the rows of the results."""
         k, (rows, columns) = self.k, self.x.shape
-        for i in k.parallel(rows, rows_per_workgroup(columns)):
+        for i in k.parallel(rows, rows_sorted_together(columns)):
             for j in k.range(self.count):
                 self.heap[j] = self._entry(i, j)
             for j in k.range(self.count // 2):

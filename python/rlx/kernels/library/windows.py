@@ -20,8 +20,12 @@ from rlx.kernels.values import Value
 from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.support.cached_property import cached_property
 
-_MOST_ELEMENTS = 6144  # of a plane's block: it should stay in the first cache
+_SHORT_BLOCK = 6144  # elements of a plane's block: it should stay in the first cache
 _LONGEST_BLOCK = 24576  # elements, if few rows are longer
+_SHORTEST_ROW = 5  # of windows, that pays for the copies
+# Of kernels that copy a plane of one channel for each plane of the result.
+MOST_PLANE_TAPS = 49
+WORKGROUP_WINDOWS = 16384
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,12 @@ def takes_windows(case: KernelCase) -> bool:
     return case.are_all("f32") and x.rank in (3, 4) and all(isinstance(d, int) and d > 0 for d in sizes)
 
 
+def are_long_rows(case: KernelCase) -> bool:
+    """Whether rows of windows fill a vector of some lanes."""
+    columns = case.results[0].dims[-1]
+    return isinstance(columns, int) and columns >= _SHORTEST_ROW
+
+
 @dataclass(frozen=True)
 class WindowBlock:
     """Elements that the windows of some consecutive rows read.
@@ -181,7 +191,7 @@ def plane_block(axes: tuple[WindowAxis, WindowAxis]) -> tuple[WindowBlock, int] 
     assert isinstance(count, int)
     # Two rows have few sums that are independent.
     at_once = min((4, 5, 3, 2, 1), key=lambda n: -(-count // n) * n * (1 if n > 2 else 1.1 if n == 2 else 2))
-    for most in (_MOST_ELEMENTS, _LONGEST_BLOCK):
+    for most in (_SHORT_BLOCK, _LONGEST_BLOCK):
         for parts in range(1, -(-count // at_once) + 1):
             block = WindowBlock.of(*axes, -(-count // (at_once * parts)) * at_once)
             if block.size(block.windows) <= most:

@@ -1,8 +1,8 @@
 """Object files of kernels: compiled once for a CPU, kept in the cache, and linked into all programs that use the kernels.
 
-The code of a kernel is a function that knows nothing of the program (`kernels.emit`). Here it leaves the program, which then
-only declares it. IREE runs many passes over a whole program, which take less time without this code, and the kernels that the
-cache has are not compiled again.
+The code of a kernel is a function that does not depend on the program (`kernels.emit`). Here it is moved out of the program,
+which then only declares it. IREE runs many passes over a whole program, which take less time without this code, and the
+kernels that the cache has are not compiled again.
 """
 
 from __future__ import annotations
