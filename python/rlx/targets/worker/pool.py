@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from rlx.targets.worker.shielded import ThreadCall
 _RETIRE_ABOVE_MIB = 2048
 # How often a thread that waits for a process checks whether its caller has given up.
 _SLICE_S = 0.25
+# The longest wait for processes that are being started when Python exits, and the pause between two looks.
+_START_S, _PAUSE_S = 5.0, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +51,7 @@ class WorkerPool:
         self._idle: list[Worker] = []
         self._starting: list[_PoolSlot] = []
         self._changed = threading.Condition()
-        weakref.finalize(self, _end_all, self._workers)  # this is called when Python exits as well
+        weakref.finalize(self, _end_all, self._workers, self._starting)  # this is called when Python exits as well
         _pools.add(self)
 
     def request(
@@ -229,8 +232,12 @@ class WorkerPool:
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
-def _end_all(workers: list[Worker]) -> None:
-    for worker in workers:
+def _end_all(workers: list[Worker], starting: list[_PoolSlot]) -> None:
+    # When Python exits, it stops the threads that start processes at any step, and their folders would be left.
+    end = time.monotonic() + _START_S
+    while starting and time.monotonic() < end:
+        time.sleep(_PAUSE_S)
+    for worker in tuple(workers):
         worker.close()
 
 
