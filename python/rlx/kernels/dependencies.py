@@ -1,4 +1,4 @@
-"""What the code of a user's kernel depends on, for the keys of cached programs: source files, and values from outside."""
+"""The source files and the values from outside that a user's kernel depends on, for the keys of cached programs."""
 
 from __future__ import annotations
 

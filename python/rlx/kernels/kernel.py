@@ -252,7 +252,7 @@ class Kernel:
         return Lanes(position, self.cpu.lanes(element_of(element)))
 
     def first_lanes(self, position: Size, count: Size, element: Element | str = f32) -> Lanes:
-        """The positions of a vector, from a position on, of which only the first ones belong to the row.
+        """The positions of a vector, from a position on. Only the first ones belong to the row.
 
         Args:
             position: The first position.

@@ -44,7 +44,7 @@ def check_all_run(pending: dict[int, KernelLoop[Any]]) -> None:
     """Check that Python has iterated over all loops and branches.
 
     Raises:
-        ShapeError: It has not; the error has the line of the first one.
+        ShapeError: There is another one. The error has its line.
     """
     for loop in pending.values():
         hint = f"`for … in {loop.name}(…):` precedes its body"

@@ -47,7 +47,7 @@ def _takes(case: KernelCase) -> bool:
 
 
 def _vectors(cpu: CpuModel, widths: int) -> int:
-    """The vectors of queries of a workgroup: as many as registers and scratch memory hold.
+    """The vectors of queries of a workgroup, for which there are registers and scratch memory.
 
     Args:
         cpu: The CPU.

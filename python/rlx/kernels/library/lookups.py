@@ -46,7 +46,7 @@ def _is_one_table(case: KernelCase) -> bool:
 
 
 def _axes_of_rows(case: KernelCase) -> list[Axes]:
-    """All axes, but for those of short rows."""
+    """All axes except those of short rows."""
     (table, indices), axis, result = case.tensors, case.attributes.get("axis", 0), 2
     before: list[Axes] = [[(0, i), (result, i)] for i in range(axis)]
     places: list[Axes] = [[(1, i), (result, axis + i)] for i in range(indices.rank)]

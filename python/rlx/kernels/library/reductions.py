@@ -55,7 +55,7 @@ def _is_long(case: KernelCase) -> bool:
 
 
 def _open_axes(case: KernelCase) -> list[Axes]:
-    """All axes, but for those of short rows."""
+    """All axes except those of short rows."""
     x, axes, keeps = case.tensors[0], _axes(case), case.attributes["keep_dims"]
     start_of_row = axes[0] if axes[-1] == x.rank - 1 else axes[-1] + 1
     open_axes: list[Axes] = []

@@ -75,7 +75,7 @@ def take_out_kernels(
 
 
 @dataclass(frozen=True)
-class _KernelFunction:
+class _CodeOfKernel:
     """The code of a kernel in a module.
 
     Attributes:
@@ -118,7 +118,7 @@ def _symbol(key: str) -> str:
     return f"rlx_kernel_{key[:32]}"
 
 
-def _codes(module: mlir.Module, environment: str) -> Iterator[_KernelFunction]:
+def _codes(module: mlir.Module, environment: str) -> Iterator[_CodeOfKernel]:
     """Yield the code of each kernel."""
     for executable in _named("stream.executable", module.operation):
         (inner,) = _named("builtin.module", executable)
@@ -131,7 +131,7 @@ def _codes(module: mlir.Module, environment: str) -> Iterator[_KernelFunction]:
         text = "\n".join(op.get_asm(print_generic_op_form=True, use_local_scope=True) for op in (*tables, code))
         own_name = re.compile(rf'(?<=[@"]){re.escape(name)}(?=_table\d|\W)')
         key = fingerprint(environment, own_name.sub("code", text))
-        yield _KernelFunction(executable, calls[-1], code, tables, own_name.sub(_symbol(key), text), key)
+        yield _CodeOfKernel(executable, calls[-1], code, tables, own_name.sub(_symbol(key), text), key)
 
 
 def _named(name: str, op: mlir.Operation) -> list[mlir.Operation]:
@@ -153,7 +153,7 @@ def _format(target: Target) -> str:
     return f"embedded-elf-{'x86_64' if target.kernel_cpu.startswith('x86-64') else 'arm_64'}"
 
 
-def _compiled(codes: Sequence[_KernelFunction], target: Target, timeout_s: float | None) -> ObjectFile | None:
+def _compiled(codes: Sequence[_CodeOfKernel], target: Target, timeout_s: float | None) -> ObjectFile | None:
     """Return an object file of the code of kernels; None if IREE does not compile it."""
     # Of functions that are not public, LLVM may change the arguments.
     functions = "\n".join(code.text.replace(*_TO_PUBLIC) for code in codes)
