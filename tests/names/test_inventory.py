@@ -43,6 +43,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("support/markdown.py", "markdown"): ESCAPES,
     ("targets/c/lower/files.py", "c"): PROGRAMS,
     ("targets/fpga/worker.py", "mlir"): _OF_RLX,
+    ("targets/iree/kernel_objects.py", "mlir"): _OF_RLX,
     ("targets/c/lower/names.py", "c"): _WORDS,
     ("targets/c/lower/products.py", "c"): _OF_RLX,
     ("targets/fpga/lower/design.py", "mlir"): PROGRAMS,

@@ -270,16 +270,16 @@ def test_the_text_of_a_lowering_is_that_of_its_passes(target: str) -> None:
 
 
 def test_iree_is_given_what_the_text_makes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the hash of the program's description."""
+    """Except the hash of the program's description, and that the code of kernels is compiled before."""
     from rlx.targets.iree import backend
 
     texts = []
 
-    def given(text: str, *_: Any, **__: Any) -> Any:
-        texts.append(text)
+    def given(module: mlir.Module, *_: Any, **__: Any) -> Any:
+        texts.append(backend.module_text(module))
         raise rlx.CompileError("that is enough")
 
-    monkeypatch.setattr(backend, "compile_module", given)
+    monkeypatch.setattr(backend, "take_out_kernels", given)
     compilation = Compilation(gradient(), target_of("cpu"))
     with pytest.raises(rlx.CompileError, match="that is enough"):
         compilation.artifact()
