@@ -79,12 +79,12 @@ def first_entries(build: Build) -> tuple[Entries, Mapping[str, Any], Build | Non
 def _quick_entries(build: Build, substitute: Substitute) -> tuple[Entries, Mapping[str, Any]] | None:
     """Return the result of a build for another target; None if that is not possible, or the graph has too many operations."""
     options = replace(build.options, kernels="auto", dispatch=None)
-    most = substitute.most_operations
-    if most is not None:
-        options = replace(options, opt=0)  # it is not worth the time to optimise a program that runs a few times
+    most, cache = substitute.most_operations, build.cache
+    if most is not None:  # a program that runs a few times is not worth the time to optimise and store it
+        options, cache = replace(options, opt=0), None
     try:
         target = target_of(substitute.name, None, substitute.flags)
-        entries, weights = replace(build, target=target, options=options, threads=None).entries()
+        entries, weights = replace(build, target=target, options=options, cache=cache, threads=None).entries()
     except Error as problem:
         _log.info("there is no quick program for %s: %s", substitute.name, problem)
         return None

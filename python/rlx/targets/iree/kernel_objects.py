@@ -140,12 +140,7 @@ def _named(name: str, op: mlir.Operation) -> list[mlir.Operation]:
 
 
 def _environment(target: Target) -> str:
-    parts = (
-        target.arch,
-        target.host_features,
-        *target.kernel_flags,
-        *target.process_flags,
-    )  # user's flags are among them
+    parts = (target.arch, target.host_features, *target.kernel_flags, *target.process_flags)
     return "\n".join(["kernel objects 1", compiler_version(), *parts])
 
 
