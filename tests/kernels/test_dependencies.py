@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.ir.op.dependencies import values_from_outside
 from rlx.kernels import registry
 from rlx.kernels.buffer import Buffer
-from rlx.kernels.dependencies import values_from_outside
 from rlx.kernels.kernel import Kernel
+
+this = sys.modules[__name__]
 
 
 class Scaled(rlx.CustomOp, name="dependencies.scaled"):
@@ -57,15 +59,51 @@ class _Settings:
     factor = 2.0
 
 
-@pytest.mark.parametrize("value", [_Settings(), _Settings, {1, 2}, sys.modules[__name__], object()])
-def test_objects_with_attributes_are_unknown(value: Any) -> None:
+@pytest.mark.parametrize("value", [sys.modules[__name__], object(), np.random.default_rng(0), iter([1])])
+def test_objects_whose_changes_cannot_be_seen_are_unknown(value: Any) -> None:
     def reads() -> Any:
         return value
 
     assert values_from_outside(reads) is None
 
 
-@pytest.mark.parametrize("value", [1.5, "a", (1, [2, {"a": None}]), np.arange(3), rlx.f32, np, _scaled, np.float32(1)])
+_SETTINGS = _Settings()
+
+
+def _reads_attributes() -> Any:
+    return _SETTINGS.factor * _Settings.factor * this.SCALE
+
+
+def test_attributes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [values_from_outside(_reads_attributes)]
+    for target, name in ((_SETTINGS, "factor"), (_Settings, "factor"), (this, "SCALE")):
+        monkeypatch.setattr(target, name, 7.0)
+        texts.append(values_from_outside(_reads_attributes))
+    assert None not in texts and len(set(texts)) == 4
+
+
+class Shifted(rlx.CustomOp, name="dependencies.shifted"):
+    """An op whose decomposition reads a global."""
+
+    def infer(self, x: rlx.Shape) -> rlx.Shape:
+        return x
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        return x + SCALE
+
+
+def test_globals_of_decompositions_select_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    x = np.arange(5, dtype=np.float32)
+    g = rlx.Graph("shifted")
+    g.set_outputs([g.custom(Shifted, g.input("x", (5,)))])
+    for shift in (2.0, 3.0, 2.0):
+        monkeypatch.setitem(globals(), "SCALE", shift)
+        program = rlx.Session("cpu").compile(g, cache=tmp_path)
+        np.testing.assert_array_equal(program.run({"x": x})[0], x + np.float32(shift))
+    assert len([p for p in tmp_path.glob("*/*.rlxc") if b"func @shifted" in p.read_bytes()]) == 2
+
+
+@pytest.mark.parametrize("value", [1.5, "a", (1, [2, {"a": {1}}]), np.arange(3), rlx.f32, np, _scaled, np.float32(1)])
 def test_plain_values_are_known(value: Any) -> None:
     def reads() -> Any:
         return value

@@ -20,13 +20,13 @@ from rlx.ir.op import opview
 from rlx.ir.op import registry as ops
 from rlx.ir.op.attributes import complete
 from rlx.ir.op.custom import CustomOp
+from rlx.ir.op.dependencies import source_of, values_from_outside
 from rlx.ir.op.verify import infer
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Access, Buffer, Size, shape_in_memory
 from rlx.kernels.call import Call, RegionCode
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.cpu_model import cpu_model
-from rlx.kernels.dependencies import source_of, values_from_outside
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.interpreter import Interpreter, undefined
 from rlx.kernels.kernel import Kernel

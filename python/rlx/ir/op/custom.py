@@ -18,6 +18,7 @@ from rlx.dialect.spec import REQUIRED, AttributeKind, AttributeSpec, OpSpec, Tra
 from rlx.ir.dtype import DType
 from rlx.ir.op import opview, registry
 from rlx.ir.op.card import Card, OpSample
+from rlx.ir.op.dependencies import values_from_outside
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 
@@ -179,18 +180,20 @@ def sources(module: mlir.Module, rules: Mapping[str, Any]) -> list[str] | None:
         rules: Lowering rules by op name.
 
     Returns:
-        The texts, or None if some source code is not available (an op defined at a prompt). Then nothing may be cached.
+        The texts, and the values that the code reads from outside. None if some source code is not available (an op defined
+        at a prompt), or if changes of a value cannot be seen. Then nothing may be cached.
     """
     names: set[str] = set()
     for operation in opview.operations(module.body):
         if operation.name == opview.CUSTOM:
             names.add(opview.name_of(operation))
     texts: list[str] = []
+    values: list[str | None] = []
     try:
         for name in sorted(names):
-            texts.append(inspect.getsource(type(registry.card(name))))
-            if name in rules:
-                texts.append(inspect.getsource(rules[name]))
+            defined = [type(registry.card(name)), *([rules[name]] if name in rules else [])]
+            texts += map(inspect.getsource, defined)
+            values += map(values_from_outside, defined)
     except (OSError, TypeError):
         return None
-    return texts
+    return None if None in values else [*texts, *filter(None, values)]

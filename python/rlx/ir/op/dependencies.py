@@ -1,4 +1,4 @@
-"""The source files and the values from outside that a user's kernel depends on, for the keys of cached programs."""
+"""The source files and the values from outside that a user's functions depend on, for the keys of cached programs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import DType
+
+# Attributes that all classes have, or that follow from others.
+_OF_ALL_CLASSES = ("__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "_abc_impl", "spec")
 
 
 class UnknownValueError(ValueError):
@@ -44,37 +47,65 @@ def _hash_of_file(path: str, modified_ns: int, size: int) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def values_from_outside(function: Callable[..., Any]) -> str | None:
-    """Return the values that a function reads from outside, as text: those that it captures, its defaults, and globals.
+def values_from_outside(value: Any) -> str | None:
+    """Return the values that a function or the methods of a class read from outside, as text.
 
-    Also those that functions read which it refers to. None if it refers to objects with attributes, or to modules that are
-    neither installed nor a part of Python: their values may change.
+    These are captured values, defaults and globals, what functions among them read in turn, and attributes of objects and of
+    the user's modules. None if one is an object whose changes cannot be seen, such as an array of another library.
     """
     try:
-        return _text_of(function, {})
+        return _text_of(value, {})
     except UnknownValueError:
         return None
 
 
 def _text_of(value: Any, seen: dict[int, Any]) -> str:
-    if isinstance(value, (int, float, complex, str, bytes, np.generic, DType, type(None))):
+    kind = _class_of(value)
+    if issubclass(kind, (int, float, complex, str, bytes, np.generic, DType, type(None), type(...))):
         return repr(value)
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+    if issubclass(kind, np.ndarray) and not value.dtype.hasobject:
         return f"array {value.dtype.str} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if id(value) in seen:
         return "seen"
     seen[id(value)] = value  # kept alive, so that no other value has its id
-    if isinstance(value, (tuple, list)):
+    if issubclass(kind, (tuple, list)):
         return f"[{', '.join(_text_of(item, seen) for item in value)}]"
-    if isinstance(value, dict):
+    if issubclass(kind, (set, frozenset)):
+        return f"{{{', '.join(sorted(_text_of(item, seen) for item in value))}}}"
+    if issubclass(kind, dict):
         return f"{{{', '.join(f'{_text_of(k, seen)}: {_text_of(v, seen)}' for k, v in value.items())}}}"
-    if isinstance(value, functools.partial):
+    if issubclass(kind, functools.partial):
         return _text_of([value.func, value.args, value.keywords], seen)
-    module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    if isinstance(value, (ModuleType, BuiltinFunctionType, FunctionType, type)) and is_installed(module):
-        return f"{module}.{getattr(value, '__qualname__', '')}"
+    if issubclass(kind, (staticmethod, classmethod)):
+        return _text_of(value.__func__, seen)
+    if issubclass(kind, property):
+        return _text_of(value.fget, seen)
+    if issubclass(kind, (FunctionType, BuiltinFunctionType, ModuleType, type)):
+        return _text_of_code(value, seen)
+    fields: Any = getattr(_class_of(value), "__dataclass_fields__", None)
+    if fields is not None:
+        return _text_of([_class_of(value), [getattr(value, name) for name in fields]], seen)
+    if not is_installed(_class_of(value).__module__) and hasattr(value, "__dict__"):
+        return _text_of([_class_of(value), value.__dict__], seen)
+    raise UnknownValueError
+
+
+def _class_of(value: object) -> Any:
+    """Return the class of a value. As `Any`, because tests with `isinstance` leave types that are partially unknown."""
+    return type(value)
+
+
+def _text_of_code(value: Any, seen: dict[int, Any]) -> str:
+    """Return the text of a function, class or module."""
+    is_module = isinstance(value, ModuleType)
+    module = value.__name__ if is_module else value.__module__
+    if is_installed(module):
+        return f"{module}.{'' if is_module else value.__qualname__}"
     if isinstance(value, FunctionType):
         return f"{value.__qualname__}({_text_of([*_outside(value)], seen)})"
+    if isinstance(value, type):
+        own = {name: v for name, v in vars(value).items() if name not in _OF_ALL_CLASSES}
+        return f"{value.__qualname__}({_text_of([value.__bases__, own], seen)})"
     raise UnknownValueError
 
 
@@ -86,10 +117,14 @@ def _outside(function: FunctionType) -> Iterator[Any]:
         raise UnknownValueError from problem
     yield from function.__defaults__ or ()
     yield function.__kwdefaults__
-    for name in dict.fromkeys(_names(function.__code__)):
+    names = list(dict.fromkeys(_names(function.__code__)))
+    for name in names:
         if name in function.__globals__:
+            value = function.__globals__[name]
+            is_own_module = isinstance(value, ModuleType) and not is_installed(value.__name__)
             yield name
-            yield function.__globals__[name]
+            attributes = {n: v for n in names if not isinstance(v := getattr(value, n, None), ModuleType)}
+            yield attributes if is_own_module else value
 
 
 def _names(code: CodeType) -> Iterator[str]:
