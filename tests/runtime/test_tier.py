@@ -395,7 +395,8 @@ def test_a_process_may_end_before_the_optimised_program_is_ready(end: str, ran: 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     expected = "KeyboardInterrupt" if "Keyboard" in end else ""
     assert done.stderr.strip().splitlines()[-1:] == ([expected] if expected else []), done.stderr
-    assert done.returncode == (0 if not expected else -2)
+    # Python returns 1 instead of ending itself by the signal if C code of the other thread runs `PyRun_String` at that time.
+    assert done.returncode in ((-2, 1) if expected else (0,))
 
 
 _FORK = """

@@ -340,4 +340,4 @@ def test_hardware_without_circt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_these_are_all_targets() -> None:
     assert {name for backend in BACKENDS for name in backend.devices} <= set(TARGETS)
-    assert len(TARGETS) == 13
+    assert len(TARGETS) == 14

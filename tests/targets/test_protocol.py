@@ -8,6 +8,7 @@ import pytest
 
 import rlx
 from rlx.targets.c import backend as c
+from rlx.targets.evaluator import backend as evaluator
 from rlx.targets.fpga import backend as fpga
 from rlx.targets.iree import backend as iree
 from rlx.targets.iree import program as iree_program
@@ -16,8 +17,8 @@ from rlx.targets.registry import RLX, Registered, backend_of, backends, runtime_
 from rlx.targets.tpu import backend as tpu
 from rlx.targets.xla import backend as xla
 
-COMPILERS: list[Compiler] = [iree, xla, tpu, c, fpga]  # checked by the type checker
-RUNTIMES: list[Runtime | None] = [iree_program, xla, None, c, fpga]
+COMPILERS: list[Compiler] = [iree, xla, tpu, c, fpga, evaluator]  # checked by the type checker
+RUNTIMES: list[Runtime | None] = [iree_program, xla, None, c, fpga, evaluator]
 BACKENDS = [backend for backend in backends() if backend.origin == RLX]  # others may be installed as well
 
 
