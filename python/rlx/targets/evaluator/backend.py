@@ -6,6 +6,7 @@ It is slow, but ready at once, and has no compiler that could be wrong.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -17,7 +18,11 @@ from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.fields import Check
 from rlx.targets.compilation import Compilation
 from rlx.targets.evaluator.targets import NAME, Target, device_names, target, target_names
+from rlx.targets.hashes import fingerprint
 from rlx.targets.protocol import Compiled, DeviceInfo
+
+# The graphs of programs that were compiled in this process and are in use: they need not be parsed.
+_graphs: WeakValueDictionary[str, Graph] = WeakValueDictionary()
 
 
 def version() -> str:
@@ -27,7 +32,9 @@ def version() -> str:
 
 def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
     """Return the LIR of a graph as the program."""
-    return Compiled(str(compilation.lir.module).encode())
+    program = str(compilation.lir.module).encode()
+    _graphs[fingerprint(program)] = compilation.lir
+    return Compiled(program)
 
 
 def info_fields() -> dict[str, Check]:
@@ -54,7 +61,8 @@ class EvaluatedProgram:
     """
 
     def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray]) -> None:
-        self._graph: Graph = parse(artifact.program.decode())
+        graph = _graphs.get(fingerprint(artifact.program))
+        self._graph: Graph = parse(artifact.program.decode()) if graph is None else graph
         states = artifact.signature.of_kind("state")
         self._values = {s.name: np.full(s.shape.static, s.init, s.shape.dtype.numpy) for s in states} | dict(parameters)
 
