@@ -44,12 +44,17 @@ def emit_executable(name: str, kernel: CpuKernel, case: KernelCase, location: ml
     index = ir.IndexType.get()
     grid = export.regions[0].blocks.append(*[index] * len(sizes), arg_locs=[location] * len(sizes))
     inner = _create("builtin.module", regions=1, ip=ir.InsertionPoint(outer), loc=location).regions[0].blocks.append()
-    count = len(case.tensors) + len(case.results) + len(kernel.workspace_of(case))
+    count = _number_of_tensors(kernel, case)
     code = _emit_code(f"{name}_code", kernel, case, inner, location)
     function = _function(name, [ir.Type.parse("!stream.binding")] * count + [index] * len(sizes), inner, location)
     _emit_call(code, function.entry_block, count, location)
     _emit_grid(kernel, case, grid, location)  # after the function, which raises the errors of the code
     _create("stream.executable.end", ip=ir.InsertionPoint(outer), loc=location)
+
+
+def _number_of_tensors(kernel: CpuKernel, case: KernelCase) -> int:
+    """The number of operands, results and tensors of the workspace."""
+    return len(case.tensors) + len(case.results) + len(kernel.workspace_of(case))
 
 
 def _function(name: str, arguments: Sequence[mlir.Type], block: mlir.Block, location: mlir.Location) -> Any:
@@ -64,7 +69,7 @@ def _function(name: str, arguments: Sequence[mlir.Type], block: mlir.Block, loca
 def _emit_code(name: str, kernel: CpuKernel, case: KernelCase, block: mlir.Block, location: mlir.Location) -> Any:
     """Emit the function with a kernel's code, and return it."""
     ir, index, sizes = mlir.ir, mlir.ir.IndexType.get(), case.unknown
-    count = len(case.tensors) + len(case.results) + len(kernel.workspace_of(case))
+    count = _number_of_tensors(kernel, case)
     pointer = ir.MemRefType.get([], ir.IntegerType.get_signless(8))
     function = _function(name, [pointer, index] * count + [index] * (len(sizes) + 1), block, location)
     function.attributes["sym_visibility"] = ir.StringAttr.get("private")
@@ -173,7 +178,7 @@ class _GridEmitter(Emitter):
 def _emit_grid(kernel: CpuKernel, case: KernelCase, block: mlir.Block, location: mlir.Location) -> None:
     ir = mlir.ir
     emitter = _GridEmitter(case.cpu, block, location)
-    memories: list[Any] = [None] * (len(case.tensors) + len(case.results) + len(kernel.workspace_of(case)))
+    memories: list[Any] = [None] * _number_of_tensors(kernel, case)
     with contextlib.suppress(_GridFound):
         _call(kernel, case, emitter, [*memories, *block.arguments]).run_function()
     if emitter.count is None:  # without `k.parallel`, there is one workgroup

@@ -23,7 +23,7 @@ _OF_ALL_CLASSES = ("__module__", "__dict__", "__weakref__", "__doc__", "__annota
 
 
 class UnknownValueError(ValueError):
-    """The code depends on a value whose changes cannot be seen, such as an object with attributes."""
+    """The code depends on a value whose changes cannot be seen, such as an object of another library."""
 
 
 def source_of(function: Callable[..., Any]) -> str | None:
@@ -85,7 +85,7 @@ def _text_of(value: Any, seen: dict[int, Any]) -> str:
     fields: Any = getattr(_class_of(value), "__dataclass_fields__", None)
     if fields is not None:
         return _text_of([_class_of(value), [getattr(value, name) for name in fields]], seen)
-    if not is_installed(_class_of(value).__module__) and hasattr(value, "__dict__"):
+    if not _is_installed(_class_of(value).__module__) and hasattr(value, "__dict__"):
         return _text_of([_class_of(value), value.__dict__], seen)
     raise UnknownValueError
 
@@ -99,7 +99,7 @@ def _text_of_code(value: Any, seen: dict[int, Any]) -> str:
     """Return the text of a function, class or module."""
     is_module = isinstance(value, ModuleType)
     module = value.__name__ if is_module else value.__module__
-    if is_installed(module):
+    if _is_installed(module):
         return f"{module}.{'' if is_module else value.__qualname__}"
     if isinstance(value, FunctionType):
         return f"{value.__qualname__}({_text_of([*_outside(value)], seen)})"
@@ -121,10 +121,12 @@ def _outside(function: FunctionType) -> Iterator[Any]:
     for name in names:
         if name in function.__globals__:
             value = function.__globals__[name]
-            is_own_module = isinstance(value, ModuleType) and not is_installed(value.__name__)
             yield name
-            attributes = {n: v for n in names if not isinstance(v := getattr(value, n, None), ModuleType)}
-            yield attributes if is_own_module else value
+            if isinstance(value, ModuleType) and not _is_installed(value.__name__):
+                read = {n: vars(value)[n] for n in names if n in vars(value)}
+                yield {n: v for n, v in read.items() if not isinstance(v, ModuleType)}
+            else:
+                yield value
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -135,7 +137,7 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def is_installed(module: str | None) -> bool:
+def _is_installed(module: str | None) -> bool:
     """Whether a module is RLX's, a part of Python, or in a folder of installed packages."""
     package = (module or "").partition(".")[0]
     if package in ("rlx", "builtins") or package in sys.stdlib_module_names:

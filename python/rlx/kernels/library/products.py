@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rlx.ir.dtype import bf16, f32, u16
 from rlx.ir.shape import Shape
@@ -112,7 +113,7 @@ class _LastPanel:
 
 
 def _axes_of_product(case: KernelCase) -> list[Axes]:
-    """The axes of the rows, of the columns and, if there are no partial sums, of the terms."""
+    """The axes of the rows and columns, and those of the terms if there are no partial sums."""
     x, matrix, result = case.tensors[0].rank, case.tensors[1], len(case.tensors)
     like_result = [t for t in range(2, result + 1) if t == result or case.tensors[t].rank == x]
     rows = [[(t, axis) for t in (0, *like_result)] for axis in range(x - 1)]
@@ -121,14 +122,10 @@ def _axes_of_product(case: KernelCase) -> list[Axes]:
     return [*rows, columns, *([[(0, x - 1), (1, 0)]] if matrix.dtype is f32 else [])]
 
 
-@kernel(
-    "matmul",
-    takes=_is_product,
-    pays=_pays,
-    workspace=_partial_sums,
-    plan=_LastPanel.of,
-    open_axes=_axes_of_product,
-)
+_kernel_of_panels = partial(kernel, pays=_pays, workspace=_partial_sums, plan=_LastPanel.of, open_axes=_axes_of_product)
+
+
+@_kernel_of_panels("matmul", takes=_is_product)
 def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *sums: Buffer, plan: _LastPanel) -> None:
     """The product of the rows of a tensor with a matrix."""
     _product(k, (x.rows(), w, y.rows()), lambda total, i, columns: total, sums, plan)
@@ -253,14 +250,7 @@ def _adds_row(case: KernelCase) -> bool:
     return _is_product(case) and _is_row(bias, matrix) and case.attributes["activation"] in ACTIVATIONS
 
 
-@kernel(
-    "fused_matmul_bias_act",
-    takes=_adds_row,
-    pays=_pays,
-    workspace=_partial_sums,
-    plan=_LastPanel.of,
-    open_axes=_axes_of_product,
-)
+@_kernel_of_panels("fused_matmul_bias_act", takes=_adds_row)
 def matmul_bias_act(
     k: Kernel,
     x: Buffer,
@@ -282,14 +272,7 @@ def _adds_residual(case: KernelCase) -> bool:
     return _is_product(case) and case.tensors[2] == case.results[0] and has_row
 
 
-@kernel(
-    "fused_matmul_residual",
-    takes=_adds_residual,
-    pays=_pays,
-    workspace=_partial_sums,
-    plan=_LastPanel.of,
-    open_axes=_axes_of_product,
-)
+@_kernel_of_panels("fused_matmul_residual", takes=_adds_residual)
 def matmul_residual(
     k: Kernel,
     x: Buffer,

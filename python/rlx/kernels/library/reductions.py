@@ -6,15 +6,11 @@ reduced, else columns, several rows at once, because memory is read in long piec
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
-from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, f64
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.kernel import Accumulator, Kernel, joined_in_pairs
-from rlx.kernels.library.rows import COLUMNS, is_short, rows_per_workgroup, strip_width, strips
+from rlx.kernels.library.rows import COLUMNS, are_fewer, is_short, rows_per_workgroup, strip_width, strips
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
@@ -37,29 +33,29 @@ def _reduces_adjacent_axes(case: KernelCase) -> bool:
 
 def _reduces_long_pieces(case: KernelCase) -> bool:
     """Whether at least 4096 elements are read, in rows of 32 elements or more."""
-    x, axes = case.tensors[0], _axes(case)
-    first = axes[0] if axes[-1] == x.rank - 1 else axes[-1] + 1
-    return not _are_fewer(x.dims[first:], 32) and not _are_fewer(x.dims, 4096)
+    x = case.tensors[0]
+    return not are_fewer(x.dims[_start_of_row(case) :], 32) and not are_fewer(x.dims, 4096)
 
 
-def _are_fewer(dims: Sequence[Dim], number: int) -> bool:
-    """Whether sizes are known, and their product is less than a number."""
-    return all(isinstance(d, int) for d in dims) and math.prod(int(d) for d in dims) < number  # type: ignore[arg-type]
+def _start_of_row(case: KernelCase) -> int:
+    """The first axis of the rows that are read: of what is reduced, or of what is inside of it."""
+    axes = _axes(case)
+    return axes[0] if axes[-1] == case.tensors[0].rank - 1 else axes[-1] + 1
 
 
 def _is_long(case: KernelCase) -> bool:
     """Whether a sum of f32 is accumulated in f64."""
     x, axes = case.tensors[0], _axes(case)
     is_sum = x.dtype is f32 and _JOINS[case.attributes["kind"]] == "add"
-    return is_sum and not _are_fewer(x.dims[axes[0] : axes[-1] + 1], _LONGEST + 1)
+    return is_sum and not are_fewer(x.dims[axes[0] : axes[-1] + 1], _LONGEST + 1)
 
 
 def _open_axes(case: KernelCase) -> list[Axes]:
     """All axes except those of short rows."""
     x, axes, keeps = case.tensors[0], _axes(case), case.attributes["keep_dims"]
-    start_of_row = axes[0] if axes[-1] == x.rank - 1 else axes[-1] + 1
+    start = _start_of_row(case)
     open_axes: list[Axes] = []
-    for axis in range(start_of_row if is_short(x.dims[start_of_row:]) else x.rank):
+    for axis in range(start if is_short(x.dims[start:]) else x.rank):
         kept = [(1, axis if keeps or axis < axes[0] else axis - len(axes))]
         open_axes.append([(0, axis), *(() if axis in axes else kept)])
     return open_axes

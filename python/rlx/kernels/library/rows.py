@@ -25,9 +25,14 @@ def rows_per_workgroup(columns: Size) -> Size:
     return greatest(1, _BYTES // 4 // greatest(1, columns))
 
 
+def are_fewer(dims: Sequence[Dim], number: int) -> bool:
+    """Whether sizes are known, and their product is less than a number."""
+    return all(isinstance(d, int) for d in dims) and math.prod(int(d) for d in dims) < number  # type: ignore[arg-type]
+
+
 def is_short(dims: Sequence[Dim]) -> bool:
     """Whether a row with axes of some sizes has few vectors, for which code without loops is faster."""
-    return all(isinstance(d, int) for d in dims) and math.prod(int(d) for d in dims) < _FEW  # type: ignore[arg-type]
+    return are_fewer(dims, _FEW)
 
 
 def strips(columns: Size, width: int = COLUMNS) -> Size:

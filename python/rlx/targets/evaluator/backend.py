@@ -38,17 +38,17 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
 
 def info_fields() -> dict[str, Check]:
-    """There are no facts about programs."""
+    """Return no fields: a program has no info."""
     return {}
 
 
 def emit(kind: str, compilation: Compilation) -> None:
-    """There is no other format."""
+    """Return None: LIR is the only format."""
     return None
 
 
 def notes(artifact: Artifact) -> list[str]:
-    """There is nothing to note."""
+    """Return no notes."""
     return []
 
 
