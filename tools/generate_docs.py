@@ -157,13 +157,14 @@ def targets_page() -> str:
             target = named[name]
             aliases = [alias for alias, other in named.items() if other.name == name != alias]
             kind = "device" if name in backend.devices else "file"
-            lacks = " ".join(grouped(check_of(target.pipeline).unsupported_dtypes))
+            example = backend.compiler.target(name, _ARCHS.get(name))
+            lacks = " ".join(grouped(check_of(example.pipeline).unsupported_dtypes))
             cells = [f"`{name}`", " ".join(f"`{a}`" for a in aliases), backend.name, kind, f"`{target.arch}`", lacks]
             lines.append(f"| {' | '.join(cells)} |")
-            lowering = backend.compiler.target(name, _ARCHS.get(name)).lowering(DEFAULT_LEVEL)
+            lowering = example.lowering(DEFAULT_LEVEL)
             of = f", for `{_ARCHS[name]}`" if name in _ARCHS else ""
-            pipelines += ["", f"## `{name}`", "", "```pipeline", target.pipeline, "```", ""]
-            own = [f"From LIR on{of}:", "", "```pipeline", lowering, "```"]
+            pipelines += ["", f"## `{name}`", "", f"To LIR{of}:", "", "```pipeline", example.pipeline, "```", ""]
+            own = ["From LIR on:", "", "```pipeline", lowering, "```"]
             pipelines += own if lowering else ["From LIR on, there are no passes: LIR is evaluated."]
     return "\n".join([*lines, *pipelines, ""])
 

@@ -23,7 +23,9 @@ def test_coverage_page_is_current_and_has_no_undeclared_hole() -> None:
     assert (ROOT / generate_docs.PAGE).read_text() == generate_docs.page(), "run `make docs`"
 
 
-def test_the_page_of_targets_is_current() -> None:
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v4", "aarch64"])
+def test_the_page_of_targets_is_current_on_every_machine(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLX_CPU_LEVEL", level)
     assert (ROOT / generate_docs.TARGETS_PAGE).read_text() == generate_docs.targets_page(), "run `make docs`"
 
 
