@@ -17,7 +17,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt python/rlx/version.py $(wildcard c
 .DEFAULT_GOAL := help
 # Two set-ups at once would write into one environment.
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench dialect lint format docs docs-site clean
+.PHONY: help demo test test-ci test-all bench dialect lint format docs docs-site clean
 MAKEFLAGS += --no-print-directory
 # The tests start hundreds of processes: without byte code, each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,7 +34,10 @@ demo: $(VENV)/.installed ## embed sentences with all-MiniLM-L6-v2 (fetches the m
 # With worksteal a worker runs neighbouring tests, and so shares their fixtures, for as long as both are busy.
 PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal --durations 15 $(if $(SEED),--seed=$(SEED))
 
-test: $(VENV)/.installed ## run the tests, a sample of those that are many; SEED=… draws another, ARGS="…" goes to pytest
+test: $(VENV)/.installed ## run a sample of the tests, 10 minutes; SEED=… draws another, ARGS="…" goes to pytest
+	@$(PYTEST) --quick $(ARGS)
+
+test-ci: $(VENV)/.installed ## run the tests that CI runs: the sample, and all tests that are costly
 	@$(PYTEST) $(ARGS)
 
 test-all: $(VENV)/.installed ## run all tests

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from tests.drawing import MARK, SEED, Call, command, draw, is_drawn, number_of_seed
+from tests.drawing import MARK, SEED, Call, command, draw, is_drawn, left_out_of_quick_runs, number_of_seed
 
 # Compiled programs are cached in the build folder of the tree, not in the user's cache. A second run is quicker.
 os.environ.setdefault("RLX_CACHE_DIR", str(Path(__file__).resolve().parents[1] / "build" / "test-cache"))
@@ -33,12 +33,16 @@ settings.load_profile("rlx")
 # Reading the modules takes seconds.
 providers._get_local_constants = lambda: providers._local_constants
 
+# Tests make many objects, and few cycles. With the thresholds of Python, looking for these takes 15 % of the time.
+gc.set_threshold(100_000, 20, 50)
+
 _SEED = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--seed` and `--full`, which control the sample of tests (`tests/drawing.py`)."""
+    """Add `--seed`, `--quick` and `--full`, which control the sample of tests (`tests/drawing.py`)."""
     parser.addoption("--seed", help=f"draw with another seed than {SEED}: a number, or 'random'")
+    parser.addoption("--quick", action="store_true", help="run one in five of the costly tests")
     parser.addoption("--full", action="store_true", help="draw nothing: run all tests")
 
 
@@ -62,7 +66,8 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Report which tests are run."""
-    return f"seed: {config.stash[_SEED]}" + (", all tests" if config.getoption("--full") else "")
+    which = ", all tests" if config.getoption("--full") else ", quick" if config.getoption("--quick") else ""
+    return f"seed: {config.stash[_SEED]}{which}"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -80,6 +85,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
     drawn = draw([Call(definition, callspec) for callspec in calls], config.stash[_SEED])
     config.hook.pytest_deselected(items=[definition] * (len(calls) - len(drawn)))
     calls[:] = [call.callspec for call in drawn]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out most of the costly tests of a quick run, unless tests are named."""
+    if not config.getoption("--quick") or config.getoption("--full") or any("::" in word for word in config.args):
+        return
+    left_out = left_out_of_quick_runs([item.nodeid for item in items], config.stash[_SEED])
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -4,12 +4,15 @@
 another sample, `make test SEED=random` a random one, and prints its seed. `make test-all` (`pytest --full`) runs all
 tests.
 
-Two things are drawn:
+Three things are drawn:
 
 * For a test parametrised with `drawn`, some values of that parameter, for each combination of its other parameters. The
   name of a test includes all parameters, so it has the same meaning under every seed. A test that is named with its
   parameters is always run: `pytest "tests/conformance/test_compiled.py::test_compiled[cast-0-x86-64-v3]"`.
 * The random data of a test: random graphs, by the fixture `seed`, and the examples of hypothesis.
+* With `--quick`, as in `make test`: one in five of the costly tests of each file. `tests/costly.txt` lists them, as
+  `python -m tools.costly_tests` measured them. They are 7 % of the tests and take three quarters of the time. CI runs
+  them all.
 """
 
 from __future__ import annotations
@@ -18,13 +21,16 @@ import hashlib
 import shlex
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, zip_longest
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 SEED = 0
 MARK = "drawn"
+COSTLY = Path(__file__).with_name("costly.txt")
+_COSTLY_SHARE = 5
 _LARGEST_RANDOM_SEED = 10_000
 _MOST_GRAPHS = 100_000
 
@@ -149,6 +155,34 @@ def draw(items: Sequence[Call], seed: int) -> list[Call]:
         undecided = {id(item) for members in cases.values() for item in members}
         kept = [item for item in kept if id(item) in chosen or id(item) not in undecided]
     raise AssertionError
+
+
+def costly_functions() -> frozenset[str]:
+    """Return the names of the test functions that are costly, without parameters."""
+    lines = COSTLY.read_text(encoding="utf-8").splitlines()
+    return frozenset(line.split()[0] for line in lines if not line.startswith("#"))
+
+
+def left_out_of_quick_runs(names: Sequence[str], seed: int) -> set[str]:
+    """Return the costly tests that a quick run leaves out.
+
+    It keeps one in five of each file, rounded up, and different functions rather than several cases of one.
+
+    Args:
+        names: The names of all tests, with parameters.
+        seed: The seed of the run.
+    """
+    costly = costly_functions()
+    files: dict[str, dict[str, list[str]]] = {}
+    for name in sorted(names, key=lambda name: _chance("costly", seed, name)):
+        function = name.partition("[")[0]
+        if function in costly:
+            files.setdefault(function.partition("::")[0], {}).setdefault(function, []).append(name)
+    left_out: set[str] = set()
+    for functions in files.values():
+        dealt = [name for cases in zip_longest(*functions.values()) for name in cases if name is not None]
+        left_out.update(dealt[-(-len(dealt) // _COSTLY_SHARE) :])
+    return left_out
 
 
 def is_drawn(item: pytest.Item) -> bool:

@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from tests.drawing import SEED, command, draw, number_of_seed, of_which, shares
+from tests.drawing import (
+    COSTLY,
+    SEED,
+    command,
+    costly_functions,
+    draw,
+    left_out_of_quick_runs,
+    number_of_seed,
+    of_which,
+    shares,
+)
 
 _ROOT = Path(__file__).resolve().parents[1]
 _LEVELS = ("host", "v2", "v3", "foreign")
@@ -84,6 +94,26 @@ def test_shares_have_some_of_everything() -> None:
     for share in dealt:
         assert Counter(sample for sample, _ in share) == dict.fromkeys(range(10), 2)
         assert len({dtype for _, dtype in share}) >= 6
+
+
+def test_quick_runs_have_some_costly_tests_of_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    costly = {f"tests/test_{file}.py::test_{number}" for file in "abc" for number in range(5)}
+    monkeypatch.setattr("tests.drawing.costly_functions", lambda: costly)
+    names = [f"{name}[{case}]" for name in sorted(costly) for case in range(3)] + ["tests/test_a.py::test_cheap"]
+    left_out = left_out_of_quick_runs(names, SEED)
+    run = [name for name in names if name not in left_out]
+    assert run[-1] == "tests/test_a.py::test_cheap"
+    assert Counter(name.partition("::")[0] for name in run[:-1]) == {f"tests/test_{file}.py": 3 for file in "abc"}
+    assert len({name.partition("[")[0] for name in run[:-1]}) == 9  # different functions before several cases
+    assert left_out_of_quick_runs(names[::-1], SEED) == left_out != left_out_of_quick_runs(names, 1)
+
+
+def test_costly_tests_exist() -> None:
+    texts = {path: path.read_text() for path in (_ROOT / "tests").rglob("test_*.py")}
+    assert len(costly_functions()) > 100
+    for name in costly_functions():
+        file, _, function = name.partition("::")
+        assert f"def {function}(" in texts.get(_ROOT / file, ""), f"{COSTLY.name}: {name} does not exist; remove it"
 
 
 def test_seeds() -> None:

@@ -1,6 +1,7 @@
 """Mutation testing: plant the bugs of `tools/mutations.py`, one at a time, in a copy of the package, and run the tests.
 
 `python -m tools.mutate` runs the tests of `make test` for each bug, under two seeds, and prints the test that found it.
+`--costly` runs all costly tests as well, as in CI.
 `--full` then runs all tests for the bugs that were not found. The work tree is never changed.
 """
 
@@ -53,6 +54,21 @@ class Outcome:
         return f"{self.mutation.name:60} {self.seconds:5.0f} s  {found}"
 
 
+@dataclass(frozen=True)
+class Runs:
+    """The tests to run.
+
+    Attributes:
+        everything: All tests, not only those that should find a bug.
+        costly: All costly tests, instead of one in five.
+        full: At the end, without any sampling.
+    """
+
+    everything: bool
+    costly: bool
+    full: bool
+
+
 def place_of(mutation: Mutation, package: Path) -> Path:
     """Return the file that contains a bug's text.
 
@@ -91,30 +107,29 @@ class Copy:
         if not Path(where).is_relative_to(folder):
             raise RuntimeError(f"the tests would import {where}, and not the copy in {folder}")
 
-    def outcome(self, mutation: Mutation, seeds: Sequence[int], *, everything: bool, full: bool) -> Outcome:
+    def outcome(self, mutation: Mutation, seeds: Sequence[int], runs: Runs) -> Outcome:
         """Plant a bug, run tests until one fails, and remove the bug."""
         file = place_of(mutation, self.folder / _PACKAGE)
         text, began = file.read_text(), time.monotonic()
         file.write_text(text.replace(mutation.old, mutation.new))
         try:
-            for run, words in self._runs(mutation, seeds, everything, full):
+            for run, words in self._runs(mutation, seeds, runs):
                 if (test := self._first_failure(words)) is not None:
                     return Outcome(mutation, test, run, time.monotonic() - began)
         finally:
             file.write_text(text)
         return Outcome(mutation, None, "", time.monotonic() - began)
 
-    def _runs(
-        self, mutation: Mutation, seeds: Sequence[int], everything: bool, full: bool
-    ) -> Iterator[tuple[str, list[str]]]:
+    def _runs(self, mutation: Mutation, seeds: Sequence[int], runs: Runs) -> Iterator[tuple[str, list[str]]]:
         """Yield the name of each run and its arguments for pytest."""
+        quick = [] if runs.costly else ["--quick"]
         for number, seed in enumerate(seeds, 1):
-            yield str(number), [f"--seed={seed}", "-k", mutation.likely]
-            if everything:
-                yield str(number), [f"--seed={seed}", "-k", f"not ({mutation.likely})"]
-        if full:
+            yield str(number), [*quick, f"--seed={seed}", "-k", mutation.likely]
+            if runs.everything:
+                yield str(number), [*quick, f"--seed={seed}", "-k", f"not ({mutation.likely})"]
+        if runs.full:
             yield "of all", ["--full", "-k", mutation.likely]
-            if everything:
+            if runs.everything:
                 yield "of all", ["--full", "-k", f"not ({mutation.likely})"]
 
     def _python(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -149,6 +164,7 @@ def main() -> int:
         "--seeds", default="0,1", help="the seeds of the runs: the default one, and another (default: 0,1)"
     )
     parser.add_argument("--likely", action="store_true", help="run only the tests that should find a bug")
+    parser.add_argument("--costly", action="store_true", help="run all costly tests, as CI does")
     parser.add_argument(
         "--full", action="store_true", help="at the end, run all tests for the bugs that were not found"
     )
@@ -157,12 +173,13 @@ def main() -> int:
     chosen = [m for m in MUTATIONS if not given.names or any(word in m.name for word in given.names)]
     for mutation in chosen:
         place_of(mutation, ROOT / _PACKAGE)
+    runs = Runs(everything=not given.likely, costly=given.costly, full=given.full)
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="rlx-mutate-") as folder:
         copy = Copy(Path(folder), given.pytest.split())
         for mutation in chosen:
             seeds = [int(seed) for seed in given.seeds.split(",")]
-            outcomes.append(copy.outcome(mutation, seeds, everything=not given.likely, full=given.full))
+            outcomes.append(copy.outcome(mutation, seeds, runs))
             print(outcomes[-1], flush=True)
     sampled = sum(outcome.test is not None and outcome.run != "of all" for outcome in outcomes)
     print(f"{sampled} of {len(outcomes)} found by the sample, {sum(o.test is not None for o in outcomes)} in all")
