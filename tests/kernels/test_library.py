@@ -114,7 +114,8 @@ def test_code_of_each_cpu(op: str, share: int, cpu: str) -> None:
             module = clone_module(case.graph().module)
             run_on_module(module, f"rlx-iree-kernels{{cpu={cpu} choice=all}}")
             if any(opview.kernel_of(found) for found in collect(module)):
-                run_on_module(module, f"rlx-to-linalg,rlx-iree-emit-kernels{{cpu={cpu}}}", verify_each=False)
+                passes = f"rlx-decompose{{for=rlx-to-linalg}},rlx-to-linalg,rlx-iree-emit-kernels{{cpu={cpu}}}"
+                run_on_module(module, passes, verify_each=False)
     failures.check()
 
 
