@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.current import builder_of, current_builder
-from rlx.ir.location import caller_location, describe
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 
 
@@ -23,7 +23,7 @@ def builder(*values: object) -> Builder:
     if found is None:
         raise Error(
             "there is no graph to create a tensor in",
-            location=describe(caller_location()),
+            location=caller_place(),
             hint="call it in a function under rlx.jit, or inside of `with rlx.eager():`",
         )
     return found

@@ -7,7 +7,7 @@ import numpy as np
 from rlx.array_api.arrays import builder
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.eager import EAGER, EagerTensor
-from rlx.ir.location import caller_location, describe
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 
 
@@ -31,7 +31,7 @@ def refuse(what: str, reason: str) -> CopyNeeded:
     """Return the error for a tensor that cannot be created without a copy."""
     return CopyNeeded(
         f"{what}: {reason} is a copy, and copy=False was given",
-        location=describe(caller_location()),
+        location=caller_place(),
         hint="leave copy= out: a copy is made where one is needed",
     )
 

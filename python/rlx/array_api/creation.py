@@ -14,7 +14,7 @@ from rlx.ir.dtype import DType, bool_, c64, c128, f32, f64, i32, i64, u64
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import DTypeLike, ShapeLike, TensorLike
-from rlx.ir.location import caller_location, describe
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 from rlx.support.guards import is_array, is_integer, is_sequence, is_truth_value
 
@@ -94,7 +94,7 @@ def asarray(
     try:
         array = as_numbers(obj, "asarray")
     except Error as problem:
-        raise Error(problem.message, location=describe(caller_location()), hint=problem.hint) from None
+        raise Error(problem.message, location=caller_place(), hint=problem.hint) from None
     if dtype is not None:
         kind = dtype_named(dtype)
         array = np.trunc(array) if array.dtype.kind == "f" and kind.is_integer else array
@@ -136,9 +136,7 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = 
     if isinstance(x, Tensor):
         return copied(x) if copy else x
     if not hasattr(x, "__dlpack__"):
-        raise Error(
-            f"from_dlpack needs an object with __dlpack__, got {type(x).__name__}", location=describe(caller_location())
-        )
+        raise Error(f"from_dlpack needs an object with __dlpack__, got {type(x).__name__}", location=caller_place())
     if copy is False:
         return shared("from_dlpack", x if is_array(x) else dlpack.read(x, "from_dlpack", copy=False))
     return asarray(as_array(x, "from_dlpack"))

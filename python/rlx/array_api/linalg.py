@@ -6,8 +6,8 @@ from rlx.array_api.arrays import builder
 from rlx.array_api.linear import matmul, matrix_transpose, tensordot, vecdot
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import Axes, DTypeLike, TensorLike
-from rlx.ir.location import caller_location, describe
 from rlx.ir.op.results import EighResult, QRResult, SlogdetResult, SVDResult
+from rlx.support.caller import caller_place
 from rlx.support.errors import ShapeError
 
 __all__ = [
@@ -88,7 +88,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
     """Orthonormal and triangular factors; the mode is "reduced" or "complete"."""
     if mode not in ("reduced", "complete"):
-        raise ShapeError(f"mode {mode!r} is neither reduced nor complete", location=describe(caller_location()))
+        raise ShapeError(f"mode {mode!r} is neither reduced nor complete", location=caller_place())
     return builder(x).qr(x, full_matrices=mode == "complete")
 
 

@@ -11,7 +11,7 @@ from rlx.array_api.creation import asarray
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.eager import EagerTensor
 from rlx.ir.graph.typing import Axes, TensorLike
-from rlx.ir.location import caller_location, describe
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 
 __all__ = [
@@ -79,7 +79,7 @@ def _value(x: Tensor, name: str) -> np.ndarray:
     own = "nonzero" if name == "nonzero" else "unique"
     raise Error(
         f"{name}: how many there are depends on values, which a tensor has not while it is traced",
-        location=describe(caller_location()),
+        location=caller_place(),
         hint=f"give the size of the result: rlx.ops.{own}(x, size=…)",
     )
 

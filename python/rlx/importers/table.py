@@ -16,8 +16,9 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ir.location import caller_location, describe, location_at
+from rlx.ir.location import location_at
 from rlx.ir.op.argument_groups import groups_of
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_iterable
 from rlx.support.traces import defined_at
@@ -43,7 +44,7 @@ def importer(function: Function) -> Function:
         try:
             return function(*args, **kwargs)
         except Error as problem:
-            raise problem.called_at(describe(caller_location())) from problem.__cause__
+            raise problem.called_at(caller_place()) from problem.__cause__
 
     return cast("Function", call)
 

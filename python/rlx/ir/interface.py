@@ -64,6 +64,10 @@ class Argument(OfShape):
     trainable: bool = True
     bounds: Bounds = ()
 
+    def initial_array(self) -> np.ndarray:
+        """Return the value of a state before the first run."""
+        return np.full(self.shape.static, self.init, self.shape.dtype.numpy)
+
 
 @dataclass(frozen=True)
 class Output(OfShape):

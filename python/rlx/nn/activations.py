@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from rlx.ir.graph.builder import Tensor
-from rlx.ir.location import caller_location, describe
 from rlx.nn.module import Module, expect
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 from rlx.support.short import short_repr
 
@@ -41,7 +41,7 @@ class GELU(Activation):
     def __init__(self, approximate: str = "none"):
         if not isinstance(approximate, str) or approximate not in ("none", "tanh"):
             message = f"GELU: approximate must be 'none' or 'tanh', got {short_repr(approximate)}"
-            raise Error(message, location=describe(caller_location()))
+            raise Error(message, location=caller_place())
         super().__init__("gelu_approx" if approximate == "tanh" else "gelu")
 
 

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import DTypeLike, Padding, Window
-from rlx.ir.location import caller_location, describe
 from rlx.nn import init
 from rlx.nn.init import Initializer
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
 from rlx.nn.sizes import as_tuple, check_sizes
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_real
 from rlx.support.short import short_repr
@@ -139,7 +139,7 @@ class _ConvLayer(Module):
         if len(kernel) not in ((1, 2, 3) if self.dimensions is None else (self.dimensions,)):
             wanted = f"{self.dimensions or '1 to 3'} of them"
             message = f"{type(self).__name__}: kernel_size must be an integer or {wanted}, got {list(kernel)}"
-            raise Error(message, location=describe(caller_location()))
+            raise Error(message, location=caller_place())
         return kernel
 
 
@@ -285,7 +285,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5):
         if not is_real(p) or not 0 <= p <= 1:
-            raise Error(f"p must be in [0, 1], got {short_repr(p)}", location=describe(caller_location()))
+            raise Error(f"p must be in [0, 1], got {short_repr(p)}", location=caller_place())
         self.p = float(p)
 
     @property

@@ -17,13 +17,13 @@ from rlx.ir.calls import Answered
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
-from rlx.ir.location import caller_location, describe
 from rlx.ir.parameters import is_count
 from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter, ParameterName
 from rlx.nn.scope import ModuleCall, Seed
 from rlx.ops.lift import tensor_like
 from rlx.support.answers import answers
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_array, is_dict, is_integer, is_sequence
 from rlx.support.suggestions import suggestion
@@ -47,7 +47,7 @@ class Module(Answered):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result of the module; defined by subclasses."""
-        raise Error(f"{type(self).__name__} has no forward", location=describe(caller_location()))
+        raise Error(f"{type(self).__name__} has no forward", location=caller_place())
 
     # --- attributes -------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Module(Answered):
             Error: The seed is not an integer.
         """
         if not is_integer(seed):
-            raise Error(f"the seed must be an integer, got {seed!r:.60}", location=describe(caller_location()))
+            raise Error(f"the seed must be an integer, got {seed!r:.60}", location=caller_place())
         return {name: parameter.value(seed, name) for name, parameter in self.parameters().items()}
 
     def params_from(self, source: Any) -> dict[str, np.ndarray]:
@@ -179,7 +179,7 @@ class Module(Answered):
             got = "tensors without a graph" if b is not None else "no tensor of a graph"
             hint = "module.apply(params, x) computes with given parameters, under rlx.jit and inside of rlx.eager()"
             problem = f"{self._name('')} was called with {got}, so there is nowhere to declare its parameters"
-            raise Error(problem, location=describe(caller_location()), hint=hint)
+            raise Error(problem, location=caller_place(), hint=hint)
         return self._rooted(b, None, bool(training), seed, args, kwargs)[0]
 
     def apply(
@@ -225,13 +225,13 @@ class Module(Answered):
         if not isinstance(params, Mapping):
             raise Error(
                 f"apply takes the parameters first, arrays or tensors by name, got {type(params).__name__}",
-                location=describe(caller_location()),
+                location=caller_place(),
             )
         b: Builder | None = builder_of((*args, *kwargs.values(), *params.values())) or current_builder()
         if b is None:
             raise Error(
                 f"apply of {type(self).__name__}: none of the arguments is a tensor",
-                location=describe(caller_location()),
+                location=caller_place(),
                 hint="call it in a function under rlx.jit, or inside of `with rlx.eager():`",
             )
         declared, problems = self.parameters(), list[str]()
@@ -279,7 +279,7 @@ class Module(Answered):
         if path is None:
             raise Error(
                 f"{self._name('')} is called by another module, and is not part of it",
-                location=describe(caller_location()),
+                location=caller_place(),
                 hint="make it an attribute of that module, in a list or a dictionary too",
             )
         outer, scope.training = scope.training, training
@@ -298,7 +298,7 @@ class Module(Answered):
                 raise
             reason = str(problem).rpartition("forward() ")[2]
             hint = answers().advice("forward", reason.partition("keyword argument '")[2].rstrip("'"))
-            error = Error(reason, location=describe(caller_location()), hint=hint)
+            error = Error(reason, location=caller_place(), hint=hint)
             raise _in_module(error, self._name(path), path) from None
         finally:
             scope.training, scope.path = outer, around
@@ -317,7 +317,7 @@ class Module(Answered):
         """
         buffer, scope = self.__dict__.get("_declared", {}).get(name), scopes.active()
         if not isinstance(buffer, Buffer) or scope is None:
-            raise Error(f"'{name}' is no buffer of a module that is being called", location=describe(caller_location()))
+            raise Error(f"'{name}' is no buffer of a module that is being called", location=caller_place())
         if value.shape != buffer.shape:
             raise ShapeError(f"buffer '{name}' is {buffer.shape}, its new value {value.shape}")
         scope.update(buffer, value)
@@ -326,7 +326,7 @@ class Module(Answered):
         """Return a seed for random ops, inside `forward` in training. Each call returns a new seed."""
         scope = scopes.active()
         if scope is None:
-            raise Error("a module has a seed only while it is called", location=describe(caller_location()))
+            raise Error("a module has a seed only while it is called", location=caller_place())
         return scope.seed_of(scope.paths[id(self)])
 
     # --- text -------------------------------------------------------------------------------------
@@ -390,12 +390,12 @@ def _raise(problems: list[str], what: str) -> None:
     if problems:
         more = [f"and {len(problems) - _NAMED} more"] if len(problems) > _NAMED else []
         text = "\n  ".join([*problems[:_NAMED], *more])
-        raise Error(f"{what}:\n  {text}", location=describe(caller_location()))
+        raise Error(f"{what}:\n  {text}", location=caller_place())
 
 
 def _in_module(problem: Error, name: str, path: str) -> Error:
     """Return the same error with the name of the module in its message."""
-    location = problem.location or describe(caller_location())
+    location = problem.location or caller_place()
     error = type(problem)(f"{name}: {problem.message}", location=location, hint=problem.hint)
     error.module_path = path  # type: ignore[attr-defined]
     return error

@@ -12,12 +12,12 @@ import numpy as np
 from rlx.ir.calls import Answered
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import DTypeLike
-from rlx.ir.location import caller_location, describe
 from rlx.ir.python_values import type_description
 from rlx.ir.shape import Shape, ShapeLike
 from rlx.nn import init
 from rlx.nn.init import Initializer
 from rlx.support.answers import answers
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_array
 from rlx.support.short import short_repr
@@ -38,17 +38,17 @@ class Parameter(Answered):
         if _has_values(shape):
             raise Error(
                 f"a parameter is declared by its shape, got {type_description(shape)}",
-                location=describe(caller_location()),
+                location=caller_place(),
                 hint="rlx.nn.Parameter((3, 4), init=rlx.nn.init.normal(0.02)); init=lambda key, shape: array for given values",
             )
         self.shape = Shape(shape, dtype)
         if not self.shape.is_static:
-            place = describe(caller_location())
+            place = caller_place()
             raise ShapeError(f"a parameter has sizes that are known, got {self.shape}", location=place)
         if not callable(init):
             raise Error(
                 f"init is a function of a key and a shape, got {short_repr(init)}",
-                location=describe(caller_location()),
+                location=caller_place(),
                 hint="rlx.nn.init.constant(0.5) gives one for a number",
             )
         self.init = init

@@ -14,9 +14,9 @@ import numpy as np
 from rlx.ir.dtype import i64
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ir.location import caller_location, describe
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.ops.random import seed_tensor
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError
 
 # A Python or NumPy integer, or a scalar integer tensor.
@@ -74,7 +74,7 @@ class ModuleCall:
         if name in declared:
             raise Error(
                 f"another module has declared a parameter '{name}' in the graph '{graph.name}'",
-                location=describe(caller_location()),
+                location=caller_place(),
                 hint="make both modules attributes of one, and call them from its forward",
             )
         if isinstance(parameter, Buffer) and self.training:
@@ -94,7 +94,7 @@ class ModuleCall:
         if name not in {a.name for a in graph.states}:
             raise Error(
                 f"buffer '{name}' is a parameter of the graph '{graph.name}', where the module was called without training",
-                location=describe(caller_location()),
+                location=caller_place(),
                 hint="use one graph for training and another for inference",
             )
         graph.update(graph.argument(name), value)
@@ -108,7 +108,7 @@ class ModuleCall:
         if self._values is not None:
             if seed is None:
                 hint = "apply(params, x, training=True, seed=…), another one for each call"
-                raise Error("random layers need a seed in training", location=describe(caller_location()), hint=hint)
+                raise Error("random layers need a seed in training", location=caller_place(), hint=hint)
             self._seed = _as_i64(b, seed) * _MIX_SEED
         elif isinstance(seed, Tensor):
             self._seed = _as_i64(b, seed) * _MIX_SEED

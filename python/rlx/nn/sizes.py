@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.location import caller_location, describe
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 from rlx.support.guards import is_integer, is_sequence
 from rlx.support.short import short_repr
@@ -25,7 +25,7 @@ def check_sizes(least: int = 0, **sizes: int) -> None:
     for name, size in sizes.items():
         if not is_integer(size) or not least <= size <= _MOST:
             message = f"{name} must be an integer of at least {least}, got {short_repr(size)}"
-            raise Error(message, location=describe(caller_location()))
+            raise Error(message, location=caller_place())
 
 
 def as_tuple(name: str, value: Any, count: int = 1) -> tuple[int, ...]:

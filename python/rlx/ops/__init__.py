@@ -15,10 +15,10 @@ from typing import Any
 
 from rlx.ir.graph.builder import Builder
 from rlx.ir.graph.current import builder_of, current_builder
-from rlx.ir.location import caller_location, describe
 from rlx.ops import signatures, surface
 from rlx.parts import FUNCTIONS
 from rlx.support.answers import answers
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 from rlx.support.submodules import import_all
 
@@ -34,7 +34,7 @@ def _function(name: str) -> Callable[..., Any]:
         if builder is None:
             raise Error(
                 f"rlx.ops.{name} takes tensors of a graph; none was given",
-                location=describe(caller_location()),
+                location=caller_place(),
                 hint="call it in a function under rlx.jit, or inside of `with rlx.eager():` to compute with arrays",
             )
         return getattr(builder, name)(*args, **kwargs)

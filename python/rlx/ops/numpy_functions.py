@@ -18,10 +18,10 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.eager import EAGER, EagerTensor
-from rlx.ir.location import caller_location, describe
 from rlx.ops import surface
 from rlx.ops.lift import axis_of, common
 from rlx.support.answers import answers
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 from rlx.support.guards import is_list, is_sequence, is_tuple
 
@@ -130,12 +130,12 @@ def function(b: Builder, function: Callable[..., Any], args: Sequence[Any], kwar
             return own(b, *args, **kwargs)
         except TypeError as problem:
             reason = str(problem).partition("() ")[2] or str(problem)
-            raise Error(f"{shown} of tensors: {reason}", location=describe(caller_location())) from None
+            raise Error(f"{shown} of tensors: {reason}", location=caller_place()) from None
         except Error as problem:
             if problem.location is not None:
                 raise
             message = f"{shown}: {problem.message}"
-            raise problem.moved(message, location=describe(caller_location())) from None
+            raise problem.moved(message, location=caller_place()) from None
     if b is EAGER and METHOD_OF.get(name, name) not in surface.methods():
         return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
     method = METHOD_OF.get(name, name)
@@ -200,7 +200,7 @@ def _norm(
     axes = tuple(range(x.rank)) if axis is None and x.rank == 2 else axis
     if ord is None or not is_sequence(axes) or len(axes) != 2:
         if axis is None and ord is not None and x.rank > 2:
-            raise Error("numpy.linalg.norm: ord= needs one axis or two", location=describe(caller_location()))
+            raise Error("numpy.linalg.norm: ord= needs one axis or two", location=caller_place())
         return b.norm(x, ord, axis, keepdims)
     moved = b.moveaxis(x, tuple(axes), (-2, -1))
     result = b.matrix_norm(moved, ord)
@@ -221,7 +221,7 @@ def _called(b: Builder, shown: str, name: str, args: Sequence[Any], kwargs: dict
     if any(o is not None for o in (out if is_tuple(out) else (out,))):
         raise Error(
             f"{shown}: tensors are values, so that there is no out=",
-            location=describe(caller_location()),
+            location=caller_place(),
             hint="use the result",
         )
     neutral = [key for key, value in kwargs.items() if isinstance(value, _PLAIN) and value in _IGNORED.get(key, ())]
@@ -242,4 +242,4 @@ def _missing(shown: str, call: str) -> Error:
         if call
         else "the functions of rlx.ops take tensors; x.__array_namespace__() lists the standard's"
     )
-    return Error(f"{shown} has no form for tensors", location=describe(caller_location()), hint=hint)
+    return Error(f"{shown} has no form for tensors", location=caller_place(), hint=hint)

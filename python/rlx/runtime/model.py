@@ -15,7 +15,6 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.eager import lifted
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols, check_tensors
-from rlx.ir.location import caller_location, describe
 from rlx.ir.promotion import weak
 from rlx.ir.python_values import given_array
 from rlx.ir.pytree import LEAF, Structure
@@ -24,6 +23,7 @@ from rlx.runtime.program import Program
 from rlx.runtime.session import Session
 from rlx.runtime.traced_function import CallArguments, TracedFunction, Variant
 from rlx.runtime.tracing import place_of
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 from rlx.weights.arrays import keep
 
@@ -142,7 +142,7 @@ class Model(TracedFunction):
             ]
             check_tensors([(a, tensor.shape) for a, tensor in pairs])
         except Error as problem:
-            place = problem.location or describe(caller_location())
+            place = problem.location or caller_place()
             raise problem.moved(f"{self._what}: {problem.message}", location=place) from None
         return [tensor for _, tensor in pairs]
 

@@ -33,8 +33,7 @@ class States:
     def _value(self, name: str) -> np.ndarray:
         holder = self._holders[name]
         if holder is None:
-            argument = self.arguments[name]
-            return np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy)
+            return self.arguments[name].initial_array()
         return holder if isinstance(holder, np.ndarray) else holder.read_state(name)
 
     def write(self, values: Mapping[str, np.ndarray | None]) -> None:

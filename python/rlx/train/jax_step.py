@@ -123,13 +123,8 @@ class JaxStep(Answered):
         first = {n: given.get(n) for n in self._arguments}
         if self.graph.mesh is None:
             return {n: self._function.to_array(self._arguments[n], v) for n, v in first.items()}
-        filled = {n: self._started(n) if v is None else v for n, v in first.items()}
+        filled = {n: self._arguments[n].initial_array() if v is None else v for n, v in first.items()}
         return self.shardings(mesh).put(filled)
-
-    def _started(self, name: str) -> np.ndarray:
-        """Return the initial value of a state."""
-        argument = self._arguments[name]
-        return np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy)
 
     def __repr__(self) -> str:
         return printable(f"<JaxStep {self.graph.name} of {len(self._trained)} parameters>", keep="")

@@ -14,10 +14,10 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
-from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
 from rlx.ops.lift import tensor_like
 from rlx.passes import run
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError
 from rlx.support.suggestions import suggestion
 from rlx.transforms.base import tensor_graph
@@ -43,7 +43,7 @@ def call(graph: Any, /, *inputs: Any, **named: Any) -> Any:
         Error: No argument is a tensor, an input is missing, unknown or passed twice, or a name is taken.
         ShapeError: A tensor does not fit.
     """
-    source, place = tensor_graph(graph), describe(caller_location())
+    source, place = tensor_graph(graph), caller_place()
     b = builder_of((*inputs, *named.values())) or current_builder()
     if b is None:
         hint = "rlx.evaluate and Session.compile run a graph for arrays"

@@ -14,7 +14,7 @@ from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.importers.table import importer
 from rlx.ir.calls import with_call_errors
 from rlx.ir.graph.graph import Graph
-from rlx.ir.location import caller_location, describe
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.support.files import file_name
 from rlx.support.packages import import_package
@@ -101,7 +101,7 @@ def from_bytes(
         return _graph(model, OpenSizes(model, sizes or {}), dict(constants or {}))
     except Error as problem:
         said = f"{name}:" in str(problem) or problem.message.startswith((f"{name} ", "sizes: ", "constants: "))
-        if said or problem.location not in (None, describe(caller_location())):
+        if said or problem.location not in (None, caller_place()):
             raise
         raise problem.moved(location=name) from None
     except UNVERIFIED as problem:  # a name that is not text, or a field of the wrong kind

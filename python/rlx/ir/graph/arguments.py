@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.ir.calls import Answered
 from rlx.ir.interface import Argument, conversion_hint
-from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape, ShapeLike
 from rlx.ir.sharding import Mesh, check_sharding, sharding_of
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def declared(
         check_sharding(spread, given, mesh)
         return Argument(name, kind, given, sharding=spread)
     except Error as problem:
-        location = describe(caller_location())
+        location = caller_place()
         raise problem.moved(f"{kind} '{name}': {problem.message}", location=location) from None
 
 
@@ -71,7 +71,7 @@ def check_fits(argument: Argument, value: Any) -> None:
     described = f"{type(value).__name__ if kind is None else kind}{list(getattr(value, 'shape', ()))}"
     raise ShapeError(
         f"param '{argument.name}' is {argument.shape}, its value {described}",
-        location=describe(caller_location()),
+        location=caller_place(),
         hint=conversion_hint(value.dtype, expected) if hasattr(kind, "isnative") and kind != expected else None,
     )
 

@@ -27,11 +27,12 @@ from rlx.ir.graph.current import current_builder, emitting_into
 from rlx.ir.graph.evaluate import evaluate_block, evaluated
 from rlx.ir.graph.regions import Region
 from rlx.ir.graph.weak import dtypes_of
-from rlx.ir.location import caller_location, describe
+from rlx.ir.location import describe
 from rlx.ir.op import attributes as attributes_module
 from rlx.ir.op import opview, registry, storage_dtypes
 from rlx.ir.op.verify import infer
 from rlx.ir.shape import Shape
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_sequence
 
@@ -99,7 +100,7 @@ class EagerTensor(Tensor):
             Error: The tensor does not have exactly one element.
         """
         if self._array.size != 1:
-            raise Error(f"item needs one element, got {self._shape}", location=describe(caller_location()))
+            raise Error(f"item needs one element, got {self._shape}", location=caller_place())
         return self._array.item()
 
     def numpy(self) -> np.ndarray:
@@ -135,7 +136,7 @@ class EagerTensor(Tensor):
     def __bool__(self) -> bool:
         if self._array.size != 1:
             message = f"the truth value of {self._shape} is not one: there are {self._array.size} elements"
-            raise Error(message, location=describe(caller_location()), hint="x.any(), x.all()")
+            raise Error(message, location=caller_place(), hint="x.any(), x.all()")
         return bool(self._array.item())
 
     def __float__(self) -> float:

@@ -60,7 +60,7 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
         if argument.name in values:
             arrays.append(argument_array(argument, values[argument.name]))
         elif argument.kind == "state":
-            arrays.append(np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy))
+            arrays.append(argument.initial_array())
         else:
             raise Error(f"{argument.kind} '{argument.name}' ({argument.shape}) is missing")
     return arrays

@@ -36,6 +36,7 @@ from rlx.ir.python_values import with_dtype
 from rlx.ir.shape import ShapeLike
 from rlx.ir.sharding import Mesh
 from rlx.parts import BLOCK_MODULES
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError, StageError
 from rlx.support.guards import is_iterable, is_mapping
 
@@ -211,7 +212,7 @@ class Graph(Exports, CarriesValues, Builder):
             ShapeError: A size is a symbol, the dtype cannot hold `init`, or the sharding does not fit the mesh.
         """
         argument = declared("state", name, shape, dtype, sharding, self.mesh)
-        location = describe(caller_location())
+        location = caller_place()
         if not argument.shape.is_static:
             raise ShapeError(
                 f"state '{name}' must have sizes that are known, got {argument.shape}",
@@ -230,7 +231,7 @@ class Graph(Exports, CarriesValues, Builder):
         Raises:
             ShapeError: `state` is not a state of this graph, or shapes or dtypes differ.
         """
-        location = describe(caller_location())
+        location = caller_place()
         name = self.name_of(state.value) if isinstance(state, Tensor) else None
         argument = self._arguments[self._places[name]] if name in self._places else None
         if argument is None or argument.kind != "state" or state.builder is not self:
@@ -250,7 +251,7 @@ class Graph(Exports, CarriesValues, Builder):
         """
         check_name(argument.name, "an argument's name")
         if argument.name in self._places:
-            raise Error(f"the graph has an argument '{argument.name}' already", location=describe(caller_location()))
+            raise Error(f"the graph has an argument '{argument.name}' already", location=caller_place())
         value = self._function.entry_block.add_argument(argument.shape.type, caller_location())
         self._places[argument.name] = len(self._arguments)
         self._arguments.append(argument)
@@ -318,7 +319,7 @@ class Graph(Exports, CarriesValues, Builder):
         if not is_iterable(outputs) or isinstance(outputs, str):
             raise ShapeError(
                 f"set_outputs takes tensors, or tensors by name, got {type(outputs).__name__}",
-                location=describe(caller_location()),
+                location=caller_place(),
             )
         named: list[tuple[Any, Any]] = (
             list(outputs.items()) if is_mapping(outputs) else [(f"output{i}", o) for i, o in enumerate(outputs)]
@@ -328,7 +329,7 @@ class Graph(Exports, CarriesValues, Builder):
             if not isinstance(output, Tensor) or output.builder is not self:
                 raise ShapeError(
                     f"set_outputs: output '{name}' must be a tensor of this graph, got {type(output).__name__}",
-                    location=describe(caller_location()),
+                    location=caller_place(),
                 )
             try:
                 self.check_operand(output, name)

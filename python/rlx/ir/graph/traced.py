@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from rlx.ir.location import caller_location, describe
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 
 _HINT = (
@@ -16,7 +16,7 @@ _HINT = (
 def no_value(tensor: object, consequence: str = "") -> Error:
     """Return the error for code that needs the value of a tensor while it is traced."""
     message = f"{tensor!r} has no value while it is traced{consequence}"
-    return Error(message, location=describe(caller_location()), hint=_HINT)
+    return Error(message, location=caller_place(), hint=_HINT)
 
 
 class NumElements(int):

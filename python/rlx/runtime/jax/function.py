@@ -16,9 +16,9 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.weak import NUMBERS
-from rlx.ir.location import caller_location, describe
 from rlx.runtime.jax.primitive import check_width
 from rlx.runtime.tracing import bound_to, name_of, signature_of, static_key, static_names
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error
 from rlx.support.packages import import_package
 from rlx.transforms.call import call
@@ -90,7 +90,7 @@ class JaxFunction(Answered):
         try:
             graph, results = traced(of_leaves, specs, params={})
         except Error as problem:
-            place = problem.location or describe(caller_location())
+            place = problem.location or caller_place()
             raise problem.moved(f"{self._what}: {problem.message}", location=place) from problem
         graph.name = self.__name__
         return (graph if graph.results else None), results
@@ -100,7 +100,7 @@ class JaxFunction(Answered):
         jax = import_package("jax", _PURPOSE)
         if not isinstance(leaf, Tensor):
             if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
-                raise Error(f"{self._what}: no integer of JAX holds {leaf!r:.60}", location=describe(caller_location()))
+                raise Error(f"{self._what}: no integer of JAX holds {leaf!r:.60}", location=caller_place())
             if isinstance(leaf, (*NUMBERS, jax.Array)):
                 return (
                     jax.ShapeDtypeStruct((), jax.dtypes.canonicalize_dtype(type(leaf)), weak_type=True)
@@ -110,15 +110,13 @@ class JaxFunction(Answered):
             try:
                 leaf = as_array(leaf, f"{self._what}: an argument")
             except Error as problem:
-                raise Error(
-                    problem.message, location=describe(caller_location()), hint=problem.hint or _STATIC
-                ) from None
+                raise Error(problem.message, location=caller_place(), hint=problem.hint or _STATIC) from None
             return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         if not leaf.shape.is_static:
             hint = 'bind its symbols before: rlx.passes.run(g, "rlx-bind{batch=8}"), or build the graph with sizes'
             raise Error(
                 f"{self._what}: JAX traces sizes that are known, got {leaf.shape}",
-                location=describe(caller_location()),
+                location=caller_place(),
                 hint=hint,
             )
         check_width(self._what, leaf.shape)

@@ -64,7 +64,7 @@ class EvaluatedProgram:
         graph = _graphs.get(fingerprint(artifact.program))
         self._graph: Graph = parse(artifact.program.decode()) if graph is None else graph
         states = artifact.signature.of_kind("state")
-        self._values = {s.name: np.full(s.shape.static, s.init, s.shape.dtype.numpy) for s in states} | dict(parameters)
+        self._values = {s.name: s.initial_array() for s in states} | dict(parameters)
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
         """Return the outputs for the inputs, and update states."""

@@ -331,7 +331,7 @@ class FpgaProgram:
         self._inputs = [a.name for a in signature.of_kind("input")]
         self._outputs = [o.name for o in signature.outputs]
         self._shapes = {o.name: o.shape for o in (*signature.outputs, *made)}
-        self._states = {n: np.full(a.shape.static, a.init, a.shape.dtype.numpy) for n, a in states.items()}
+        self._states = {n: a.initial_array() for n, a in states.items()}
         self._limit = _limit(program["predicted_cycles"])
         self._simulator = _simulator(program)
         self.cycles = 0

@@ -247,7 +247,7 @@ class XlaProgram:
         kept = {a.name for a in self._arguments}
         values = {n: self._parameters[n] for n in self._parameters if n in kept or n in taken}
         for state in self.signature.of_kind("state"):
-            values[state.name] = np.full(state.shape.static, state.init, state.shape.dtype.numpy)
+            values[state.name] = state.initial_array()
         on_device = dict(zip(values, client.to_device(list(values.values())), strict=True))
         results = [] if weights is None else weights([on_device[n] for n in taken])
         self._prepared = [value.block_until_ready() for value in results]

@@ -88,7 +88,7 @@ def _values(
     signature = compilation.signature
     values = dict(zip([a.name for a in signature.of_kind("input")], arrays, strict=True)) | dict(parameters)
     for state in signature.of_kind("state"):
-        values[state.name] = np.full(state.shape.static, state.init, state.shape.dtype.numpy)
+        values[state.name] = state.initial_array()
     return values
 
 
