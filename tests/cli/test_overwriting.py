@@ -11,6 +11,7 @@ import pytest
 
 from rlx.cli.files import INPUTS, OUTPUTS
 from rlx.cli.main import COMMANDS, main
+from tests.importers.test_onnx_external import written as model_with_external_weights
 
 CALLS = [
     ("compile", "in.mlir", "--params=w.safetensors", "-o"),
@@ -41,6 +42,34 @@ def test_an_input_is_not_overwritten(
             assert main([*call, output]) == 1
             assert f"={output} is also an input" in capsys.readouterr().err
             assert Path(name).read_text() == "text"
+
+
+def test_a_file_that_an_input_names_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model_with_external_weights(tmp_path)
+    assert main(["compile", "m.onnx", "--target=numpy", "-o", "m.rlxa", "--params-file=m.irpa"]) == 0
+    os.link("m.irpa", "linked.irpa")
+    Path("indirect.bin").symlink_to("weights.bin")
+    before = {name: Path(name).read_bytes() for name in ("weights.bin", "m.irpa")}
+    for call in (
+        ("run", "m.onnx", "--evaluate", "--input=x=2x4xf32=1", "--save=weights.bin"),
+        ("run", "m.onnx", "--evaluate", "--input=x=2x4xf32=1", "--save=indirect.bin"),
+        ("inspect", "m.onnx", "--svg=weights.bin"),
+        ("compile", "m.onnx", "--target=numpy", "--params-file=weights.bin", "-o", "other.rlxa"),
+        ("run", "m.rlxa", "--input=x=2x4xf32=1", "--save=m.irpa"),
+        ("run", "m.rlxa", "--input=x=2x4xf32=1", "--save=linked.irpa"),
+    ):
+        capsys.readouterr()
+        assert main(call) == 1, call
+        assert "is also an input: this command has read it" in capsys.readouterr().err
+        assert {name: Path(name).read_bytes() for name in before} == before
+    assert not Path("other.rlxa").exists()
+    assert main(["run", "m.rlxa", "--input=x=2x4xf32=1", "--save=y.npy"]) == 0
+    assert (
+        main(["run", "m.rlxa", "--input=x=2x4xf32=1", "--save=y.npy"]) == 0
+    )  # outputs of another command are not inputs
 
 
 def test_no_file_is_written_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from rlx.cli.files import check_outputs
 from rlx.cli.parser import Parser
 from rlx.cli.streams import flush, prepare_streams, reader_has_gone, say
 from rlx.report.text import table
+from rlx.support.files import inputs_protected
 from rlx.version import __version__
 
 # Each command is a module here, imported when it is called. It has `add_arguments(parser)` and `run(arguments)`, which
@@ -85,7 +86,8 @@ def _run(argv: Sequence[str]) -> int:
         from rlx.cli.extensions import load
 
         load(arguments.load)
-    code = module.run(arguments)
+    with inputs_protected():
+        code = module.run(arguments)
     flush()
     return code
 

@@ -27,6 +27,8 @@ _CHUNK = 1 << 20
 _POINTER, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1024
 _PARTIAL = ".rlx-partial"
 _LONGEST_NAME = 255  # maximum bytes of a file name on Linux, macOS and Windows
+# The device and inode of each file that was read, while inputs are protected.
+_inputs: set[tuple[int, int]] | None = None
 _LONGEST_PREFIX = 200  # bytes of a file's name that the name of its temporary file repeats
 
 
@@ -69,6 +71,32 @@ def check_length(path: str, hint: str | None = None) -> None:
         raise Error(f"cannot write {short_repr(path)}: {problem}", hint=hint)
 
 
+@contextlib.contextmanager
+def inputs_protected() -> Generator[None]:
+    """Raise an error where a file would be replaced that was read before, also one that another file names.
+
+    Commands run in this context, because their arguments do not name all files that they read: a model may name files
+    with its weights.
+    """
+    global _inputs
+    before, _inputs = _inputs, set()
+    try:
+        yield
+    finally:
+        _inputs = before
+
+
+def note_input(status: os.stat_result) -> None:
+    """Note that a file is read, for `inputs_protected`."""
+    if _inputs is not None:
+        _inputs.add((status.st_dev, status.st_ino))
+
+
+def _check_no_input(name: str, status: os.stat_result | None) -> None:
+    if status is not None and _inputs and (status.st_dev, status.st_ino) in _inputs:
+        raise Error(f"{name} is also an input: this command has read it", hint="name another file")
+
+
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
     """Return the contents of a file.
 
@@ -82,6 +110,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
             if status.st_size > limit:
                 raise Error(f"cannot read {name}: it has {status.st_size} bytes, and at most {limit} are read")
             if stat.S_ISREG(status.st_mode):
+                note_input(status)
                 data = file.read()
                 check_fetched(data, name)
                 return data
@@ -174,7 +203,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generat
         durable: Wait until the data is on the disk, so that a power failure leaves either the old file or the new one.
 
     Raises:
-        Error: The directory cannot be written.
+        Error: The directory cannot be written, or the file is a protected input.
     """
     name = file_name(path)
     try:
@@ -183,6 +212,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generat
             with _passed_on(name) as temporary:
                 yield temporary
             return
+        _check_no_input(name, status)
         with _partial(Path(os.path.realpath(name)), status, durable) as temporary:
             yield temporary
     except OSError as problem:

@@ -8,7 +8,7 @@ import os
 import stat
 
 from rlx.support.errors import Error
-from rlx.support.files import check_fetched, file_name, read_bytes
+from rlx.support.files import check_fetched, file_name, note_input, read_bytes
 
 Content = mmap.mmap | bytes
 
@@ -24,6 +24,7 @@ def content_of(path: str | os.PathLike[str]) -> Content:
         status = os.stat(name)  # a pipe is not opened here: it could not be opened again
         if stat.S_ISREG(status.st_mode) and status.st_size:
             with open(name, "rb") as file:
+                note_input(status)
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             check_fetched(content, name)
             return content
