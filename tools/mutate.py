@@ -1,7 +1,8 @@
 """Mutation testing: plant the bugs of `tools/mutations.py`, one at a time, in a copy of the package, and run the tests.
 
 `python -m tools.mutate` runs the tests of `make test` for each bug, under two seeds, and prints the test that found it.
-`--costly` runs all costly tests as well, as in CI.
+A test that fails without the bug as well has found nothing: the tool stops there. `--costly` runs all costly tests, as
+in CI.
 `--full` then runs all tests for the bugs that were not found. The work tree is never changed.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlx.native import native
 from tools.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,28 +99,34 @@ class Copy:
         self.folder, self.arguments = folder, arguments
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-        natives = [str(path.relative_to(ROOT)) for path in (ROOT / _PACKAGE).glob("_native*")]
-        for name in filter(None, [*names, *natives]):
+        for name in filter(None, names):
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
+        compiled = Path(native().__file__ or "")
+        shutil.copy2(compiled, folder / _PACKAGE / compiled.name)
         (folder / "python" / "sitecustomize.py").write_text(_COPY_FIRST)
         where = self._python("-c", "import rlx; print(rlx.__file__)").stdout.strip()
         if not Path(where).is_relative_to(folder):
             raise RuntimeError(f"the tests would import {where}, and not the copy in {folder}")
 
     def outcome(self, mutation: Mutation, seeds: Sequence[int], runs: Runs) -> Outcome:
-        """Plant a bug, run tests until one fails, and remove the bug."""
+        """Plant a bug, run tests until one fails, and remove the bug.
+
+        Raises:
+            RuntimeError: That test fails without the bug as well.
+        """
         file = place_of(mutation, self.folder / _PACKAGE)
         text, began = file.read_text(), time.monotonic()
         file.write_text(text.replace(mutation.old, mutation.new))
         try:
-            for run, words in self._runs(mutation, seeds, runs):
-                if (test := self._first_failure(words)) is not None:
-                    return Outcome(mutation, test, run, time.monotonic() - began)
+            failures = ((*run, self._first_failure([*run[1], *_JUDGES])) for run in self._runs(mutation, seeds, runs))
+            run, words, test = next((f for f in failures if f[2] is not None), ("", [], None))
         finally:
             file.write_text(text)
-        return Outcome(mutation, None, "", time.monotonic() - began)
+        if test is not None and self._first_failure([*words, test.partition("[")[0]]) is not None:
+            raise RuntimeError(f"{test} fails without the bug {mutation.name!r} as well")
+        return Outcome(mutation, test, run, time.monotonic() - began)
 
     def _runs(self, mutation: Mutation, seeds: Sequence[int], runs: Runs) -> Iterator[tuple[str, list[str]]]:
         """Yield the name of each run and its arguments for pytest."""
@@ -143,7 +151,7 @@ class Copy:
 
     def _first_failure(self, words: Sequence[str]) -> str | None:
         command = ["-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "-rfE", *words]
-        done = self._python(*command, *self.arguments, *_JUDGES)
+        done = self._python(*command, *self.arguments)
         if done.returncode in (_NONE_FAILED, _NONE_COLLECTED):
             return None
         if done.returncode < 0 and (begun := _BEGUN.findall(done.stdout)):
