@@ -208,6 +208,15 @@ def test_what_needs_a_size_says_so() -> None:
             rlx.from_onnx(data, sizes=sizes)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("size", ["?", "", "-", "rows"])
+def test_a_size_that_the_model_does_not_have_is_refused(size: str) -> None:
+    data = model([node("Relu", ["x"], ["y"])], {"x": ["?", None, "seq"]}, ["y"], {})
+    with pytest.raises(rlx.Error, match=r"has no open size(.|\n)*it has 'x_dim0', 'x_dim1', 'seq'"):
+        rlx.from_onnx(data, sizes={size: 2})
+    g = rlx.from_onnx(data, sizes={"x_dim0": 2, "x_dim1": 3, "seq": 4})
+    assert g.outputs[0].shape.static == (2, 3, 4)
+
+
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 def test_quantised_by_onnxruntime(form: str, tmp_path: Path) -> None:
     quantization: Any = pytest.importorskip("onnxruntime.quantization")

@@ -46,7 +46,7 @@ class OpenSizes:
         Raises:
             Error: A given size is not a size of the model.
         """
-        if unknown := self.given.keys() - self.found.keys() - set(self.names):
+        if unknown := self.given.keys() - self.found.keys() - set(filter(_is_name, self.names)):
             known = ", ".join(map(repr, self.found)) or "none"
             raise Error(f"sizes: {self._model.name} has no open size {min(unknown)!r}", hint=f"it has {known}")
 
@@ -59,8 +59,7 @@ class OpenSizes:
         """
         if declared.HasField("dim_value") and declared.dim_value != -1:  # some exporters write -1 for an open size
             return dim.dim(declared.dim_value)
-        has_name = re.search(r"\w", declared.dim_param)  # "?" is not a name
-        name = declared.dim_param if has_name else _unused(place, self.names)
+        name = declared.dim_param if _is_name(declared.dim_param) else _unused(place, self.names)
         if name not in self.found:
             self.found[name] = self._made(name)
         return self.found[name]
@@ -96,6 +95,11 @@ class OpenSizes:
     def open(self) -> list[str]:
         """Return the names, in the model, of sizes without a value."""
         return [n for n, d in self.found.items() if isinstance(d, DimExpr)]
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a model names a size: some exporters write "?" for all that are open."""
+    return re.search(r"\w", text) is not None
 
 
 def _unused(name: str, taken: Collection[str]) -> str:
