@@ -95,9 +95,5 @@ def empty_aligned(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
 
 
 def array_over(array: np.ndarray, *owners: Any) -> np.ndarray:
-    """Return a writable array over the memory of ``array``. This array and all its views keep ``owners`` alive.
-
-    IREE's own arrays do not do this: the memory of ``mapping.asarray(…)`` is freed with the returned array, even
-    if views of it exist.
-    """
+    """Return a writable array over the memory of ``array``. This array and all its views keep ``owners`` alive."""
     return array_at(address(array), array.dtype, array.shape, *owners)

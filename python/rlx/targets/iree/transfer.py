@@ -13,7 +13,7 @@ import numpy as np
 from rlx.targets.iree.abi import ArgumentType, TensorType, element_type
 from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, IMPORT_ALIGNMENT, address, array_over
 from rlx.targets.iree.names import SUBSPAN
-from rlx.targets.memory_block import array_at
+from rlx.targets.memory_block import bytes_at
 
 # The number of calls in which a program gets a copy of a borrowed argument, to check that it does not write to it.
 _TRIALS = 2
@@ -38,7 +38,7 @@ class Loans:
 
     def clashes(self, start: int, nbytes: int, donated: bool) -> bool:
         """Whether these bytes overlap with another argument, so that the program could write to memory that it also reads."""
-        return any(
+        return bool(self._ranges) and any(
             start < stop and first < start + nbytes and (donated or owner is not None)
             for first, stop, owner in self._ranges
         )
@@ -82,8 +82,7 @@ class Stage:
         assert size is not None and shape is not None
         buffer = device.allocator.allocate_buffer(*_host_memory(), size)
         mapping = buffer.map()
-        block = np.ndarray(shape, argument.dtype, mapping)
-        self.array = array_over(block, mapping)
+        self.array = np.ndarray(shape, argument.dtype, mapping)
         self.view = HalBufferView(buffer, list(shape), element_type(argument.dtype))
 
 
@@ -133,7 +132,7 @@ class Lender:
         if not offset or self._subspan is None:
             return self._allocator.import_host_allocation(array, *self._params)
         # The bytes before the array are in the same cache line, and so in the same page. Nothing reads them.
-        block = array_at(start - offset, np.dtype(np.uint8), (offset + array.nbytes,), array)
+        block = bytes_at(start - offset, offset + array.nbytes, array)
         return self._subspan(self._allocator.import_host_allocation(block, *self._params), offset, array.nbytes)
 
     def judge(self, unchanged: bool) -> None:
@@ -190,11 +189,14 @@ def make_taker(device: Any, local: bool, index: int, result: TensorType, always_
     def take(results: Any, loans: Loans | None) -> np.ndarray:
         view = results.get_as_object(index, HalBufferView)
         mapping = view.map()
+        # IREE's own `mapping.asarray` does not keep the mapping alive for views of the array; this does.
         array = ndarray(tuple(view.shape), dtype, mapping)
         if always_copy or array.nbytes <= COPY_LIMIT or loans is None:
             return array.copy()
         is_free, donated = loans.claim(array)
-        return array_over(array, mapping, donated) if is_free else array.copy()
+        if not is_free:
+            return array.copy()
+        return array if donated is None else array_over(array, mapping, donated)
 
     def read_back(results: Any, _: Loans | None) -> np.ndarray:
         return _read_back(device, results.get_as_object(index, HalBufferView), dtype)
