@@ -11,8 +11,8 @@ Three things are drawn:
   parameters is always run: `pytest "tests/conformance/test_compiled.py::test_compiled[cast-0-x86-64-v3]"`.
 * The random data of a test: random graphs, by the fixture `seed`, and the examples of hypothesis.
 * With `--quick`, as in `make test`: one in five of the costly tests of each file. `tests/costly.txt` lists them, as
-  `python -m tools.costly_tests` measured them. They are 7 % of the tests and take three quarters of the time. CI runs
-  them all.
+  `python -m tools.costly_tests` measured them. They are 7 % of the tests and take three quarters of the time; those of
+  `tests/conformance`, which find most bugs, are not on the list. CI runs them all.
 """
 
 from __future__ import annotations
