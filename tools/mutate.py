@@ -124,7 +124,7 @@ class Copy:
             run, words, test = next((f for f in failures if f[2] is not None), ("", [], None))
         finally:
             file.write_text(text)
-        if test is not None and self._first_failure([*words, test.partition("[")[0]]) is not None:
+        if test is not None and self._first_failure([*words, re.split(r"\[| \(signal", test)[0]]) is not None:
             raise RuntimeError(f"{test} fails without the bug {mutation.name!r} as well")
         return Outcome(mutation, test, run, time.monotonic() - began)
 
