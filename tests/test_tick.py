@@ -110,7 +110,8 @@ while not done.is_set(): turns += 1
 thread.join()
 print(turns)
 """
-    assert int(run_python(program)) > 100
+    # On a busy machine, the main thread may get no processor during the 5 ms of a calibration.
+    assert any(int(run_python(program)) > 100 for _ in range(10))
 
 
 def test_cost_per_call() -> None:
