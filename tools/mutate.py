@@ -2,8 +2,7 @@
 
 `python -m tools.mutate` runs the tests of `make test` for each bug, under two seeds, and prints the test that found it.
 A test that fails without the bug as well has found nothing: the tool stops there. `--costly` runs all costly tests, as
-in CI.
-`--full` then runs all tests for the bugs that were not found. The work tree is never changed.
+in CI, and `--full` then runs all tests for the bugs that were not found. The work tree is never changed.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ _CHUNK = 1 << 20
 _POINTER, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1024
 _PARTIAL = ".rlx-partial"
 _LONGEST_NAME = 255  # maximum bytes of a file name on Linux, macOS and Windows
+_LONGEST_PREFIX = 200  # bytes of a file's name that the name of its temporary file repeats
 # The device and inode of each file that was read, while inputs are protected.
 _inputs: set[tuple[int, int]] | None = None
-_LONGEST_PREFIX = 200  # bytes of a file's name that the name of its temporary file repeats
 
 
 def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
