@@ -30,6 +30,7 @@ ORDER = (
         "ir.text",
         "ir.graph",
         "numerics",
+        "schemes",
         "ops",
         "functions",
         "array_api",
@@ -46,7 +47,7 @@ ORDER = (
         "targets.stablehlo",
         "targets",
     ),
-    *("report", "runtime", "deploy", "quantization", "train", "models", "cli", "answers"),
+    *("report", "runtime", "deploy", "quantization", "train", "models", "llm", "cli", "answers"),
 )
 # Modules without a package. They import nothing of RLX, and any module may import them.
 FREE = ("version", "native", "tick", "parts")

@@ -16,7 +16,7 @@ import rlx
 from rlx.cli.options import add_options, first_given, options_of
 from rlx.cli.parser import Parser
 from rlx.ir.op.signature import POLICIES
-from rlx.passes.dtypes.quantization_scheme import Scheme, SchemeKeywords
+from rlx.passes.dtypes.quantization_scheme import QuantizationScheme, SchemeKeywords
 from rlx.support.options import option_help
 from rlx.targets.compilation import Compilation
 from rlx.targets.options import CompileKeywords, CompileOptions
@@ -47,7 +47,7 @@ def graph() -> Any:
 
 
 def test_the_keywords_are_the_fields() -> None:
-    pairs = (CompileOptions, CompileKeywords), (TrainingOptions, TrainingKeywords), (Scheme, SchemeKeywords)
+    pairs = (CompileOptions, CompileKeywords), (TrainingOptions, TrainingKeywords), (QuantizationScheme, SchemeKeywords)
     for options, keywords in pairs:
         annotations: dict[str, Any] = dict(keywords.__annotations__)
         known = {name: t.__forward_arg__ if isinstance(t, ForwardRef) else t for name, t in annotations.items()}
@@ -88,7 +88,7 @@ def test_choices_are_those_that_are_checked() -> None:
     [
         *((call, CompileOptions) for call in (rlx.Session.compile, rlx.Pipeline, rlx.jit, compile_training)),
         *((call, TrainingOptions) for call in (rlx.train.TrainStep, rlx.train.JaxStep)),
-        *((call, Scheme) for call in (rlx.quantize, rlx.quantization_sensitivity)),
+        *((call, QuantizationScheme) for call in (rlx.quantize, rlx.quantization_sensitivity)),
     ],
 )
 def test_calls_name_each_option(call: Any, options: type) -> None:

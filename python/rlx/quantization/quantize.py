@@ -16,7 +16,7 @@ from rlx.ir.parameters import named_values
 from rlx.ir.shape import shape_of
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
-from rlx.passes.dtypes.quantization_scheme import Scheme, SchemeKeywords
+from rlx.passes.dtypes.quantization_scheme import QuantizationScheme, SchemeKeywords
 from rlx.passes.dtypes.quantize_insert import insert
 from rlx.passes.rewrite import erase_dead
 from rlx.passes.simplification.invariants import WeightValues
@@ -31,7 +31,7 @@ _SUFFIX = "quantised"
 
 
 @with_call_errors
-@takes_options(Scheme)
+@takes_options(QuantizationScheme)
 def quantize(
     graph: Any,
     record: CalibrationRecord | None = None,
@@ -56,7 +56,7 @@ def quantize(
     Raises:
         Error: An option is wrong, the record is of another graph, or the graph has no product with weights.
     """
-    scheme = Scheme(**options)
+    scheme = QuantizationScheme(**options)
     if record is None and scheme.activations == "int8":
         hint = "rlx.calibrate(graph, batches) makes one; or give activations='dynamic' or 'none'"
         raise Error("the scales of int8 activations come from a record", hint=hint)

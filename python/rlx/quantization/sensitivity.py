@@ -15,7 +15,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
-from rlx.passes.dtypes.quantization_scheme import Scheme, SchemeKeywords
+from rlx.passes.dtypes.quantization_scheme import QuantizationScheme, SchemeKeywords
 from rlx.passes.dtypes.quantization_sites import QuantizationSite, sites
 from rlx.passes.dtypes.quantize_insert import insert
 from rlx.quantization.calibrate import Runner, check_batch, runner
@@ -97,7 +97,7 @@ class SensitivityReport:
 
 
 @with_call_errors
-@takes_options(Scheme)
+@takes_options(QuantizationScheme)
 def quantization_sensitivity(
     graph: Any,
     record: CalibrationRecord | None,
@@ -124,7 +124,7 @@ def quantization_sensitivity(
     Raises:
         Error: As for `rlx.quantize`; or there is no batch, or no floating-point output.
     """
-    scheme = Scheme(**options)
+    scheme = QuantizationScheme(**options)
     scheme = scheme if record is not None else replace(scheme, smooth=0.0)
     source = graph_of(graph, "quantization_sensitivity")
     switched = run(source, "rlx-lower-blocks")
@@ -148,7 +148,9 @@ def quantization_sensitivity(
     return SensitivityReport(rows, Sensitivity("all together", "", *measure.of(list(places))), measure)
 
 
-def _with_switches(graph: Graph, scheme: Scheme, record: CalibrationRecord | None, names: Sequence[str]) -> None:
+def _with_switches(
+    graph: Graph, scheme: QuantizationScheme, record: CalibrationRecord | None, names: Sequence[str]
+) -> None:
     """Round every product whose switch is on. The switches are the elements of an additional input."""
     if any(a.name == _SWITCHES for a in graph.arguments):
         raise Error(f"the graph has an argument '{_SWITCHES}' already")

@@ -14,7 +14,7 @@ WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
 
 
 @dataclass(frozen=True)
-class Scheme:
+class QuantizationScheme:
     """The dtypes of quantised weights and activations.
 
     A new option is a field here, the same name in `SchemeKeywords`, and a check if not every value is valid.
@@ -88,7 +88,7 @@ class Scheme:
 
 
 class SchemeKeywords(TypedDict, total=False):
-    """The fields of `Scheme` as keywords of a call, for `**options: Unpack[SchemeKeywords]`."""
+    """The fields of `QuantizationScheme` as keywords of a call, for `**options: Unpack[SchemeKeywords]`."""
 
     weights: str
     activations: str

@@ -15,7 +15,7 @@ from rlx.ir.op.signature import functions
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord, scale_of
-from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS, Scheme
+from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS, QuantizationScheme
 from rlx.passes.dtypes.quantization_sites import QuantizationSite, check_products, sites
 from rlx.passes.pattern import has_one_use
 from rlx.passes.rewrite import builder_before, erase_dead
@@ -52,7 +52,7 @@ class QuantizeInsert(Pass, name="rlx-quantize-insert"):
     keep: tuple[str, ...] = option((), "products that stay in f32, by their names in the record")
 
     def run(self, module: mlir.Module) -> None:
-        scheme = Scheme(self.weights, self.activations, self.symmetric, self.smooth, self.group)
+        scheme = QuantizationScheme(self.weights, self.activations, self.symmetric, self.smooth, self.group)
         if self.record is None and scheme.activations == "int8":
             raise PassError(
                 f"{self.name}: the scales of int8 activations come from a record",
@@ -66,7 +66,7 @@ class QuantizeInsert(Pass, name="rlx-quantize-insert"):
 
 def insert(
     function: mlir.FuncOp,
-    scheme: Scheme,
+    scheme: QuantizationScheme,
     record: CalibrationRecord | None,
     *,
     keep: Sequence[str] = (),
@@ -119,7 +119,7 @@ class _SharedActivations:
     """The products that share one activation tensor."""
 
     sites: Sequence[QuantizationSite]
-    scheme: Scheme
+    scheme: QuantizationScheme
     entries: Mapping[str, CalibrationEntry]
     select: Select | None
 
