@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.packing import unpack
+from rlx.schemes import Scheme
 from rlx.support.errors import Error
 
 
@@ -120,6 +121,41 @@ class Packed(Encoding):
 
     def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         return unpack(stored, self.kind, shape)
+
+
+@dataclass(frozen=True)
+class PackedBlocks(Encoding):
+    """Rows of blocks, each with its scales: the packed formats of language models.
+
+    Attributes:
+        scheme: The format.
+    """
+
+    scheme: Scheme
+
+    @property
+    def name(self) -> str:
+        return self.scheme.name
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32)
+
+    def nbytes(self, shape: tuple[int, ...]) -> int:
+        return prod(self.stored_shape(shape))
+
+    def stored_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the stored bytes as an array of u8: that of the tensor, with the bytes of a row at the end.
+
+        Raises:
+            Error: The elements of a row do not divide into blocks.
+        """
+        if not shape:
+            raise Error(f"{self.name} stores rows of blocks, and a scalar has no rows")
+        return (*shape[:-1], self.scheme.row_bytes(shape[-1]))
+
+    def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return self.scheme.decode(stored.reshape(self.stored_shape(shape))).reshape(shape)
 
 
 @dataclass(frozen=True)

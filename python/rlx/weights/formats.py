@@ -9,7 +9,7 @@ from typing import Any
 
 from rlx.support.errors import Error
 from rlx.support.files import file_name
-from rlx.weights import npy, safetensors
+from rlx.weights import gguf, npy, safetensors
 from rlx.weights.mapped import Content, check_regular, content_of
 from rlx.weights.weight import Weights
 
@@ -21,6 +21,7 @@ _BY_BEGINNING: dict[bytes, Callable[[Content, str], Weights]] = {
     _ARCHIVE: npy.read_archive,
     b"PK\x05\x06": npy.read_archive,  # an archive without arrays
     b"\x93NUMPY": npy.read_array,
+    gguf.MAGIC: gguf.read_content,
 }
 
 
@@ -29,7 +30,8 @@ def open(path: str | os.PathLike[str]) -> Weights:
 
     Args:
         path: A safetensors file, the index of several (`model.safetensors.index.json`), a folder with one of these two,
-            or a NumPy file, `.npz` or `.npy`. The content of a file determines its format, not its name.
+            a NumPy file, `.npz` or `.npy`, or a GGUF file (of several parts, the first). The content of a file
+            determines its format, not its name.
 
     Raises:
         Error: The file is missing, damaged or of another format.

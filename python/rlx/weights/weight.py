@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.dtype import dtype as rlx_dtype
+from rlx.ir.dtype import u8
 from rlx.ir.interface import Argument, check_argument
 from rlx.ir.python_values import cast_array
 from rlx.support.errors import Error
 from rlx.support.guards import is_array
 from rlx.support.printable import printable
 from rlx.weights.arrays import check_no_nan, constant_bytes
-from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
+from rlx.weights.encoding import Encoding, PackedBlocks, Plain, Unreadable, Untyped
 
 _NAMED = 10  # the largest number of tensors in a message
 
@@ -47,7 +49,10 @@ class Weight:
         return self.encoding.dtype
 
     def of_dtype(self, dtype: object) -> Weight:
-        """Return the tensor with a dtype that its file does not name: an 8-bit float, or a packed dtype, of NumPy's format.
+        """Return the tensor with a dtype that its file does not name.
+
+        That is an 8-bit float, or a packed dtype, of NumPy's format; or u8 for packed blocks, which are then returned as
+        rows of bytes.
 
         Args:
             dtype: Anything that `rlx.dtype` accepts.
@@ -55,6 +60,8 @@ class Weight:
         Returns:
             The tensor itself, if its file names its dtype or would name `dtype`.
         """
+        if isinstance(self.encoding, PackedBlocks) and rlx_dtype(dtype) is u8:
+            return replace(self, shape=self.encoding.stored_shape(self.shape), encoding=Plain(u8.numpy))
         if not isinstance(self.encoding, Untyped):
             return self
         encoding = self.encoding.of_dtype(rlx_dtype(dtype))
@@ -122,13 +129,14 @@ class Weights(Mapping[str, Weight]):
     Args:
         weights: The tensors.
         origin: Their source, for messages: the name of a file.
+        metadata: Other data of the file by name. Arrays in it are read-only.
 
     Raises:
         Error: Two tensors have the same name.
     """
 
-    def __init__(self, weights: Iterable[Weight], origin: str):
-        self.origin = origin
+    def __init__(self, weights: Iterable[Weight], origin: str, metadata: Mapping[str, Any] = MappingProxyType({})):
+        self.origin, self.metadata = origin, metadata
         self._weights: dict[str, Weight] = {}
         for weight in weights:
             if self._weights.setdefault(weight.name, weight) is not weight:
