@@ -30,6 +30,21 @@ def RLX_AttentionOp : RLX_Op<"attention", "attention", [RLX_IsProduct]> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
+def RLX_CachedAttentionOp : RLX_Op<"cached_attention", "cached", [RLX_IsProduct]> {
+  let summary = "Attention to a cache of keys and values that is partly filled";
+  let description = [{
+    Causal attention of the queries `q [B, S, H·D]` of positions `start[b], start[b] + 1, …` to the keys and values of a
+    cache, `k [B, T, Hkv·D]` and `v [B, T, Hkv·Dv]`: query `i` of entry `b` sees the keys `j <= start[b] + i`, and with
+    `window` only those with `j >= start[b] + i - window`. A query that sees no key is zero. `start [B]` i32. The rest is
+    as in `attention`; the cache may have another dtype than the queries, which is the dtype of the result.
+  }];
+  let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_I32Tensor:$start,
+                       RLX_Count:$num_heads, RLX_Count:$head_dim,
+                       OptionalAttr<RLX_Amount>:$window, OptionalAttr<RLX_Finite>:$score_scale,
+                       OptionalAttr<RLX_Positive>:$softcap);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
 def RLX_RopeOp : RLX_Op<"rope", "rope", [RLX_IsLocal]> {
   let summary = "Rotary position embedding";
   let description = [{

@@ -119,4 +119,10 @@ def RLX_AttentionInput : RLX_Enum<"AttentionInput", "an operand of attention", [
   "mask"  // a mask of kind bias
 ]>;
 
+def RLX_Activations : RLX_Enum<"Activations", "precision of the activations in a product with packed weights", [
+  "f32",
+  "i16",  // each block is rounded to 16-bit integers with one scale
+  "i8"    // each block is rounded to 8-bit integers with one scale
+]>;
+
 #endif // RLX_ENUMS_TD

@@ -56,6 +56,42 @@ def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute", [RLX_IsProduct, AttrSize
   let results = (outs RLX_RequantizedTensor:$result);
 }
 
+def RLX_DequantizePackedOp : RLX_Op<"dequantize_packed", "packed"> {
+  let summary = "Floats from packed blocks of bytes";
+  let description = [{
+    `x […, blocks·nbytes]` u8: rows of blocks in the packed format `scheme`, a key of `rlx.weights.schemes`, for example
+    `"q4_k"`. The result, f32 `[…, blocks·block]`, has the elements of the blocks, computed in f32.
+  }];
+  let arguments = (ins RLX_U8Tensor:$x, StrAttr:$scheme);
+  let results = (outs RLX_F32Tensor:$result);
+}
+
+def RLX_DequantMatmulOp : RLX_Op<"dequant_matmul", "packed", [RLX_IsProduct]> {
+  let summary = "Product with a packed matrix: x·dequantize(w)ᵀ";
+  let description = [{
+    `x […, K]` f32, `w [N, K/block·nbytes]` u8: N packed rows in the format `scheme`, as in `dequantize_packed`. The result
+    is f32 `[…, N]`. With `activations` `"i8"` or `"i16"`, the blocks of `x` (of the scheme's size) are rounded to
+    integers first: with `limit` 127 or 32767 and `top = max|x|` of the block, `x` becomes
+    `round(x·(limit/top))·(top/limit)`, rounded half to even; a block with `top < 1e-30` becomes 0, and one with an
+    infinity or NaN becomes NaN. Derivatives treat the rounding as the identity.
+  }];
+  let arguments = (ins RLX_F32Tensor:$x, RLX_U8Tensor:$w, StrAttr:$scheme,
+                       DefaultValuedAttr<RLX_Activations, "\"f32\"">:$activations);
+  let results = (outs RLX_F32Tensor:$result);
+}
+
+def RLX_DequantGroupedMatmulOp : RLX_Op<"dequant_grouped_matmul", "packed", [RLX_IsProduct]> {
+  let summary = "Each row times the packed matrix of its own group (mixture of experts)";
+  let description = [{
+    `x [M, K]` f32, `w [E, N, K/block·nbytes]` u8: E matrices of packed rows in the format `scheme`, as in
+    `dequant_matmul`; integer `indices [M]`, clamped to `[0, E)`: `result[m] = x[m]·dequantize(w[indices[m]])ᵀ`, f32
+    `[M, N]`. `activations` is as in `dequant_matmul`.
+  }];
+  let arguments = (ins RLX_F32Tensor:$x, RLX_U8Tensor:$w, RLX_IndexTensor:$indices, StrAttr:$scheme,
+                       DefaultValuedAttr<RLX_Activations, "\"f32\"">:$activations);
+  let results = (outs RLX_F32Tensor:$result);
+}
+
 def RLX_RequantizeOp : RLX_Op<"requantize", "requantize", [RLX_IsElementwise]> {
   let summary = "An integer multiplied by a fixed-point number, and saturated to fewer bits";
   let description = [{

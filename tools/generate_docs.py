@@ -32,7 +32,6 @@ ABSENT = {
     "input, param": "arguments of the function, distinguished by the attribute `rlx.kind`",
     "scan_backward, scan_backward_xs": "the gradient of a scan is another scan, whose body a transform derives from the region",
     "gaussian_splat_*": "belong to a separate subsystem",
-    "dequant_matmul, dequant_grouped_matmul, dequant_moe_weights": "belong to packed weights",
 }
 # Ops that the table does not describe: their behaviour depends on a user's card, or they compute nothing.
 _APART = ("custom", "yield")

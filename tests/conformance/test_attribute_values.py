@@ -48,6 +48,7 @@ _MEANT: dict[str, tuple[Any, ...]] = {
     "w_zero_point": (-1, 0),
     "out_zero_point": (-1, 0),
     "batch_dims": (0,),
+    "window": (0,),  # only the key of the query itself
 }
 _AXES = ("axis", "axes", "perm", "contracting", "_batch")
 

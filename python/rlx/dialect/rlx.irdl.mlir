@@ -16,6 +16,18 @@ irdl.dialect @rlx {
     irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
     irdl.results(result: %type_result)
   }
+  irdl.operation @cached_attention {
+    %type_q = irdl.any
+    %type_k = irdl.any
+    %type_v = irdl.any
+    %type_start = irdl.any
+    %type_result = irdl.any
+    %num_heads = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    irdl.operands(q: %type_q, k: %type_k, v: %type_v, start: %type_start)
+    irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @rope {
     %type_x = irdl.any
     %type_cos = irdl.any
@@ -1238,6 +1250,33 @@ irdl.dialect @rlx {
     %dtype = irdl.base "#builtin.type"
     irdl.operands(x: %type_x, w: %type_w, bias: optional %type_bias, multiplier: optional %type_multiplier)
     irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation, "dtype" = %dtype }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @dequantize_packed {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %scheme = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "scheme" = %scheme }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @dequant_matmul {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_result = irdl.any
+    %scheme = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x, w: %type_w)
+    irdl.attributes { "scheme" = %scheme }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @dequant_grouped_matmul {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_indices = irdl.any
+    %type_result = irdl.any
+    %scheme = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x, w: %type_w, indices: %type_indices)
+    irdl.attributes { "scheme" = %scheme }
     irdl.results(result: %type_result)
   }
   irdl.operation @requantize {

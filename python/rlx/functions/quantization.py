@@ -30,6 +30,18 @@ def quantize_per_channel(
 
 
 @helper
+def dequant_moe_weights(b: Builder, w: Tensor, scheme: str) -> Tensor:
+    """`dequantize_packed` of the matrices of experts: u8 `[E, N, bytes]` to f32 `[E, N, K]`.
+
+    Args:
+        b: The graph.
+        w: The packed matrices. `dequant_grouped_matmul` multiplies with the chosen ones only.
+        scheme: Their format.
+    """
+    return b.dequantize_packed(w, scheme=scheme)
+
+
+@helper
 def rescale(
     b: Builder,
     x: Tensor,

@@ -161,6 +161,9 @@ def bitwise_xor(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def broadcast_to(x: TensorLike, shape: ShapeLike) -> Tensor:
     """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
+def cached_attention(q: TensorLike, k: TensorLike, v: TensorLike, start: TensorLike, *, num_heads: int, head_dim: int, window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    """Attention to a cache of keys and values that is partly filled."""
+
 def cast(x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Conversion to another dtype."""
 
@@ -305,8 +308,20 @@ def dense_solve(a: TensorLike, b: TensorLike, *, shape: ShapeLike | None = ...) 
 def depthwise_conv1d_causal(x: TensorLike, w: TensorLike, left_pad: TensorLike, kernel_size: int, *, shape: ShapeLike | None = ...) -> Tensor:
     """Causal convolution of every channel with its own kernel."""
 
+def dequant_grouped_matmul(x: TensorLike, w: TensorLike, indices: TensorLike, scheme: str, activations: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    """Each row times the packed matrix of its own group (mixture of experts)."""
+
+def dequant_matmul(x: TensorLike, w: TensorLike, scheme: str, activations: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    """Product with a packed matrix: x·dequantize(w)ᵀ."""
+
+def dequant_moe_weights(w: TensorLike, scheme: str) -> Tensor:
+    """`dequantize_packed` of the matrices of experts: u8 `[E, N, bytes]` to f32 `[E, N, K]`."""
+
 def dequantize(x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Floats from 8-bit integers."""
+
+def dequantize_packed(x: TensorLike, scheme: str, *, shape: ShapeLike | None = ...) -> Tensor:
+    """Floats from packed blocks of bytes."""
 
 def det(a: TensorLike) -> Tensor:
     """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`."""

@@ -226,8 +226,17 @@ class TensorMethods(Operators):
     def depthwise_conv1d_causal(self, w: TensorLike, left_pad: TensorLike, kernel_size: int, *, shape: ShapeLike | None = ...) -> Tensor:
         """Causal convolution of every channel with its own kernel."""
 
+    def dequant_grouped_matmul(self, w: TensorLike, indices: TensorLike, scheme: str, activations: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Each row times the packed matrix of its own group (mixture of experts)."""
+
+    def dequant_matmul(self, w: TensorLike, scheme: str, activations: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Product with a packed matrix: x·dequantize(w)ᵀ."""
+
     def dequantize(self, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Floats from 8-bit integers."""
+
+    def dequantize_packed(self, scheme: str, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Floats from packed blocks of bytes."""
 
     def diag(self, k: int = ...) -> Tensor:
         """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
@@ -1136,6 +1145,9 @@ class OpMethods:
     def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/functions/shape/arrange.py: broadcast_to
         """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
+    def cached_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, start: TensorLike, *, num_heads: int, head_dim: int, window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: CachedAttention
+        """Attention to a cache of keys and values that is partly filled."""
+
     def cast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Cast
         """Conversion to another dtype."""
 
@@ -1280,8 +1292,20 @@ class OpMethods:
     def depthwise_conv1d_causal(self, x: TensorLike, w: TensorLike, left_pad: TensorLike, kernel_size: int, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/sequence.py: DepthwiseConv1dCausal
         """Causal convolution of every channel with its own kernel."""
 
+    def dequant_grouped_matmul(self, x: TensorLike, w: TensorLike, indices: TensorLike, scheme: str, activations: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/packed.py: DequantGroupedMatmul
+        """Each row times the packed matrix of its own group (mixture of experts)."""
+
+    def dequant_matmul(self, x: TensorLike, w: TensorLike, scheme: str, activations: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/packed.py: DequantMatmul
+        """Product with a packed matrix: x·dequantize(w)ᵀ."""
+
+    def dequant_moe_weights(self, w: TensorLike, scheme: str) -> Tensor:  # rlx/functions/quantization.py: dequant_moe_weights
+        """`dequantize_packed` of the matrices of experts: u8 `[E, N, bytes]` to f32 `[E, N, K]`."""
+
     def dequantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant.py: Dequantize
         """Floats from 8-bit integers."""
+
+    def dequantize_packed(self, x: TensorLike, scheme: str, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/packed.py: DequantizePacked
+        """Floats from packed blocks of bytes."""
 
     def det(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/determinant.py: det
         """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`."""

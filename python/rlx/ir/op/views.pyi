@@ -37,6 +37,20 @@ class Attention(View):
     empty_rows: str
     result: mlir.Value
 
+class CachedAttention(View):
+    """Attention to a cache of keys and values that is partly filled."""
+
+    q: mlir.Value
+    k: mlir.Value
+    v: mlir.Value
+    start: mlir.Value
+    num_heads: int
+    head_dim: int
+    window: int | None
+    score_scale: float | None
+    softcap: float | None
+    result: mlir.Value
+
 class Rope(View):
     """Rotary position embedding."""
 
@@ -1024,6 +1038,32 @@ class QConv2d(View):
     w_zero_point: int
     out_zero_point: int
     dtype: DType
+    result: mlir.Value
+
+class DequantizePacked(View):
+    """Floats from packed blocks of bytes."""
+
+    x: mlir.Value
+    scheme: str
+    result: mlir.Value
+
+class DequantMatmul(View):
+    """Product with a packed matrix: x·dequantize(w)ᵀ."""
+
+    x: mlir.Value
+    w: mlir.Value
+    scheme: str
+    activations: str
+    result: mlir.Value
+
+class DequantGroupedMatmul(View):
+    """Each row times the packed matrix of its own group (mixture of experts)."""
+
+    x: mlir.Value
+    w: mlir.Value
+    indices: mlir.Value
+    scheme: str
+    activations: str
     result: mlir.Value
 
 class Requantize(View):

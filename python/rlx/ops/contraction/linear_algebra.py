@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -41,22 +41,8 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         return result.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, indices: Tensor) -> Tensor:
-        """Group rows that choose the same matrix into blocks. A block is one product.
-
-        The last block of a group may be partly filled. Multiplying all rows with every matrix would multiply the cost
-        by the number of matrices. A product for each row would read one matrix per row.
-        """
-        (rows, _), (groups, _, columns) = x.shape.dims, w.shape.dims
-        if rows == 0:
-            return b.expand(b.constant(0.0, dtype=x.dtype), (0, columns))
-        blocks = _blocks_of(b, indices, rows, groups)
-        gathered = b.reshape(b.gather(x, blocks.sources), (blocks.count, blocks.size, x.shape.dims[1]))
-
-        def product(_: None, step: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
-            return None, b.matmul(step[0], b.gather(w, step[1]))
-
-        products = b.scan(product, None, (gathered, blocks.groups))[1]
-        return b.gather(b.reshape(products, (blocks.count * blocks.size, columns)), blocks.slots)
+        groups, _, columns = w.shape.dims
+        return grouped_products(b, x, indices, (groups, columns), lambda group: b.gather(w, group))
 
     def build(self, b: Builder, x: TensorLike, w: TensorLike, indices: TensorLike) -> Tensor:
         return b.emit("grouped_matmul", (*common(b, x, w), tensor_like(b, indices, i32)))
@@ -103,6 +89,34 @@ class GroupedMatmul(Card, op="grouped_matmul"):
 
 # The block size if the number of rows is symbolic, and the largest block size that is worth its padding.
 _TYPICAL_BLOCK, _LARGEST_BLOCK = 16, 128
+
+
+def grouped_products(
+    b: Builder, x: Tensor, indices: Tensor, sizes: tuple[Dim, Dim], matrix: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Return the product of each row with the matrix of its group: rows of one group are grouped into blocks.
+
+    A block is one product. The last block of a group may be partly filled. Multiplying all rows with every matrix would
+    multiply the cost by the number of matrices. A product for each row would read one matrix per row.
+
+    Args:
+        b: The builder.
+        x: The rows, `[M, K]`.
+        indices: The group of each row, `[M]`.
+        sizes: The number of groups, and the number of columns of a matrix.
+        matrix: Returns the matrix of a group, `[K, N]`, given its number as a scalar.
+    """
+    rows, (groups, columns) = x.shape.dims[0], sizes
+    if rows == 0:
+        return b.expand(b.constant(0.0, dtype=x.dtype), (0, columns))
+    blocks = _blocks_of(b, indices, rows, groups)
+    gathered = b.reshape(b.gather(x, blocks.sources), (blocks.count, blocks.size, x.shape.dims[1]))
+
+    def product(_: None, step: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
+        return None, b.matmul(step[0], matrix(step[1]))
+
+    products = b.scan(product, None, (gathered, blocks.groups))[1]
+    return b.gather(b.reshape(products, (blocks.count * blocks.size, columns)), blocks.slots)
 
 
 def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tensor) -> Tensor:
