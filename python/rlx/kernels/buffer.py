@@ -168,6 +168,10 @@ class Buffer:
         self.access.is_written = True
         self.machine.store(self._checked_array(), indices, stored.data, count, mask)
 
+    def prefetch(self, position: Sequence[Size]) -> None:
+        """Ask the CPU to load the cache line of an element; see `Kernel.prefetch`."""
+        self.machine.prefetch(self._checked_array(), [index_data(self.machine, p) for p in position])
+
     def _check_element(self) -> None:
         if self.element.name in STORED:
             hint = "takes=lambda case: case.are_all('f32') leaves it to the op's lowering; x.bits(rlx.u16) has its bits"

@@ -20,6 +20,8 @@ class CpuModel:
         name: The architecture, as in `Session(arch=…)`.
         vector_bytes: Bytes of a vector register.
         registers: The number of vector registers.
+        pair_bytes: Bytes of a register whose pairs of integers are multiplied and added in one instruction; 0 without one.
+        has_f16: Whether f16 is converted to f32 in one instruction.
         has_fma: Whether a product and a sum are one instruction, rounded once. Elsewhere `math.fma` is a function call for
             each lane.
         is_tested: Whether the tests run kernels on this architecture, on machines that have it. Kernels are chosen
@@ -30,6 +32,8 @@ class CpuModel:
     vector_bytes: int
     registers: int
     has_fma: bool
+    pair_bytes: int = 0
+    has_f16: bool = False
     is_tested: bool = True
 
     @property
@@ -46,11 +50,11 @@ _MODELS = {
     model.name: model
     for model in (
         CpuModel("x86-64", 16, 16, has_fma=False),
-        CpuModel("x86-64-v2", 16, 16, has_fma=False),
-        CpuModel("x86-64-v3", 32, 16, has_fma=True),
-        CpuModel("x86-64-v4", 64, 32, has_fma=True),
+        CpuModel("x86-64-v2", 16, 16, has_fma=False, pair_bytes=16),
+        CpuModel("x86-64-v3", 32, 16, has_fma=True, pair_bytes=32, has_f16=True),
+        CpuModel("x86-64-v4", 64, 32, has_fma=True, pair_bytes=64, has_f16=True),
         *(
-            CpuModel(name, 16, 32, has_fma=True, is_tested=False)
+            CpuModel(name, 16, 32, has_fma=True, has_f16=True, is_tested=False)
             for name in ("aarch64", "aarch64-android", "neoverse-v1", "apple")
         ),
     )

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.dtype import DType, bool_, dtype, i8, i64
+from rlx.ir.dtype import DType, bool_, dtype, f32, i8, i16, i32, i64
 from rlx.kernels.cpu_model import CpuModel
-from rlx.kernels.elements import INDEX, Element, IndexElement, memory_type, value_type
+from rlx.kernels.elements import INDEX, Element, IndexElement, limits, memory_type, value_type
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.machine import Machine
 from rlx.kernels.operations import Operation
@@ -19,6 +19,15 @@ from rlx.numerics.functions import FUNCTIONS
 from rlx.numerics.scalars import Scalars, constant
 
 _MOST_BYTES = (1 << 63) - 1  # of memory
+# Instructions for `pair_products`, by the element type of the first vector and its bytes.
+_PAIR_PRODUCTS = {
+    ("i16", 16): "llvm.x86.sse2.pmadd.wd",
+    ("i16", 32): "llvm.x86.avx2.pmadd.wd",
+    ("i16", 64): "llvm.x86.avx512.pmaddw.d.512",
+    ("u8", 16): "llvm.x86.ssse3.pmadd.ub.sw.128",
+    ("u8", 32): "llvm.x86.avx2.pmadd.ub.sw",
+    ("u8", 64): "llvm.x86.avx512.pmaddubs.w.512",
+}
 _ALIGNMENT = 64  # bytes, of scratch memory: a cache line, and the largest vector register
 
 
@@ -143,6 +152,67 @@ class Emitter(Machine):
 
     def mask(self, count: Any, lanes: int) -> Any:
         return self.vector.create_mask(value_type(bool_, lanes), [count], **self.at)
+
+    def pair_products(self, a: Any, b: Any, element: Element, lanes: int) -> Any:
+        target = i32 if element is i16 else i16
+        size = lanes * element.itemsize
+        if size <= self.cpu.pair_bytes and (element.name, size) in _PAIR_PRODUCTS:
+            return self.intrinsic(_PAIR_PRODUCTS[element.name, size], (a, b), target, lanes // 2)
+        wide, type_ = value_type(i32, lanes // 2), value_type(target, lanes // 2)
+        total = None
+        for first in range(2):
+            indices = range(first, lanes, 2)
+            x, y = self.shuffle(a, a, indices), self.shuffle(b, b, indices)
+            widened = self.arith.extsi if element is i16 else self.arith.extui
+            product = self.arith.muli(widened(wide, x, **self.at), self.arith.extsi(wide, y, **self.at), **self.at)
+            total = product if total is None else self.arith.addi(total, product, **self.at)
+        if target is i32:
+            return total
+        least, greatest = (self.constant(n, i32, lanes // 2) for n in limits(i16))
+        clamped = self.arith.minsi(self.arith.maxsi(total, least, **self.at), greatest, **self.at)
+        return self.arith.trunci(type_, clamped, **self.at)
+
+    def widen_half(self, data: Any, lanes: int | None) -> Any:
+        if not self.cpu.has_f16:
+            return self._widen_half_bits(data, lanes)
+        half = mlir.ir.F16Type.get(mlir.context())
+        type_ = half if lanes is None else mlir.ir.VectorType.get([lanes], half)
+        bits = self.arith.bitcast(type_, data, **self.at)
+        return self.arith.extf(value_type(f32, lanes), bits, **self.at)
+
+    def _widen_half_bits(self, data: Any, lanes: int | None) -> Any:
+        """The same by integer arithmetic, without subnormal numbers of f32, which the CPU may flush to zero."""
+        arith, at = self.arith, self.at
+
+        def number(bits: int) -> Any:
+            return self.constant(bits, i32, lanes)
+
+        word = arith.extui(value_type(i32, lanes), data, **at)
+        size = arith.shli(arith.andi(word, number(0x7FFF), **at), number(13), **at)
+        exponent = arith.andi(size, number(0x0F800000), **at)
+        normal = arith.addi(size, number(112 << 23), **at)
+        special = arith.addi(normal, number(112 << 23), **at)
+        float_type, int_type = value_type(f32, lanes), value_type(i32, lanes)
+        # A subnormal becomes the fraction of 2**-14, which is then subtracted.
+        raised = arith.bitcast(float_type, arith.addi(normal, number(1 << 23), **at), **at)
+        low = arith.subf(raised, arith.bitcast(float_type, number(113 << 23), **at), **at)
+        low = arith.bitcast(int_type, low, **at)
+        equal = arith.CmpIPredicate.eq
+        is_low = arith.cmpi(equal, exponent, number(0), **at)
+        is_special = arith.cmpi(equal, exponent, number(0x0F800000), **at)
+        bits = arith.select(is_low, low, arith.select(is_special, special, normal, **at), **at)
+        sign = arith.shli(arith.andi(word, number(0x8000), **at), number(16), **at)
+        return arith.bitcast(float_type, arith.ori(bits, sign, **at), **at)
+
+    def prefetch(self, array: Any, indices: Sequence[Any]) -> None:
+        ir = mlir.ir
+        attributes = {
+            "isWrite": ir.BoolAttr.get(False, context=mlir.context()),
+            "localityHint": ir.IntegerAttr.get(ir.IntegerType.get_signless(32, context=mlir.context()), 3),
+            "isDataCache": ir.BoolAttr.get(True, context=mlir.context()),
+        }
+        operands = [array, *indices]
+        ir.Operation.create("memref.prefetch", results=[], operands=operands, attributes=attributes, **self.at)
 
     def intrinsic(self, name: str, operands: Sequence[Any], element: Element, lanes: int | None) -> Any:
         ir = mlir.ir

@@ -19,6 +19,11 @@ def of_bf16(bits: Value) -> Value:
     return (bits.to(u32) << 16).bits(f32)
 
 
+def of_f16(bits: Value) -> Value:
+    """The f32 values of f16 numbers that are given by their bits, as u16."""
+    return Value(bits.machine, bits.machine.widen_half(bits.data, bits.lanes), f32, bits.lanes)
+
+
 def to_bf16(x: Value) -> Value:
     """The bits, as u16, of the bf16 numbers nearest to f32 values; ties to even."""
     bits = x.bits(u32)

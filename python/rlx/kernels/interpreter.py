@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dtype import DType, dtype
+from rlx.ir.dtype import DType, dtype, i16
 from rlx.ir.op import registry
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import Element, IndexElement
@@ -84,6 +84,19 @@ class Interpreter(Machine):
 
     def mask(self, count: Any, lanes: int) -> Any:
         return np.arange(lanes) < count
+
+    def pair_products(self, a: Any, b: Any, element: Element, lanes: int) -> Any:
+        products = a.astype(np.int64) * b.astype(np.int64)
+        sums = products[0::2] + products[1::2]
+        if element is i16:
+            return sums.astype(np.int32)
+        return np.clip(sums, -(1 << 15), (1 << 15) - 1).astype(np.int16)
+
+    def widen_half(self, data: Any, lanes: int | None) -> Any:
+        return np.asarray(data.view(np.float16).astype(np.float32))
+
+    def prefetch(self, array: Any, indices: Sequence[Any]) -> None:
+        pass
 
     def intrinsic(self, name: str, operands: Sequence[Any], element: Element, lanes: int | None) -> Any:
         raise kernel_error(f"NumPy cannot run the instruction {name}", "test the kernel with a compiled program")

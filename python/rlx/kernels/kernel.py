@@ -247,9 +247,19 @@ class Kernel:
         for _ in self.when(rest > 0):
             yield Lanes(whole, lanes, self._mask(rest, lanes))
 
-    def at(self, position: Size, element: Element | str = f32) -> Lanes:
-        """The positions of a whole vector, from a position on."""
-        return Lanes(position, self.cpu.lanes(element_of(element)))
+    def at(self, position: Size, element: Element | str = f32, lanes: int | None = None) -> Lanes:
+        """The positions of a whole vector, from a position on.
+
+        Args:
+            position: The first position.
+            element: The dtype of the elements: a vector fills a register.
+            lanes: Another number of lanes.
+        """
+        return Lanes(position, self.cpu.lanes(element_of(element)) if lanes is None else lanes)
+
+    def prefetch(self, buffer: Buffer, *position: Size) -> None:
+        """Ask the CPU to load the cache line of an element, which is read later. It may be outside of the buffer."""
+        buffer.prefetch(position)
 
     def first_lanes(self, position: Size, count: Size, element: Element | str = f32) -> Lanes:
         """The positions of a vector, from a position on. Only the first ones belong to the row.

@@ -165,6 +165,25 @@ class Machine(ABC):
         """A condition that holds in the first `count` lanes."""
 
     @abstractmethod
+    def pair_products(self, a: Any, b: Any, element: Element, lanes: int) -> Any:
+        """`a[2i]·b[2i] + a[2i + 1]·b[2i + 1]`: of i16 as i32, which wraps; of u8 and i8 as i16, which saturates.
+
+        Args:
+            a: A vector.
+            b: A vector.
+            element: The element type of `a`.
+            lanes: The number of lanes of `a`.
+        """
+
+    @abstractmethod
+    def widen_half(self, data: Any, lanes: int | None) -> Any:
+        """The f32 numbers of f16 numbers whose bits are given as u16."""
+
+    @abstractmethod
+    def prefetch(self, array: Any, indices: Sequence[Any]) -> None:
+        """Ask the CPU to load the cache line of an element, which may be outside of the array."""
+
+    @abstractmethod
     def intrinsic(self, name: str, operands: Sequence[Any], element: Element, lanes: int | None) -> Any:
         """An instruction of the CPU by the name of LLVM's intrinsic function."""
 

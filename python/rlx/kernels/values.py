@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.ir.dtype import bool_, i64, u64
+from rlx.ir.dtype import bool_, i16, i32, i64, u64
 from rlx.kernels.elements import INDEX, Element, element_of, number_of
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.operations import OPERATIONS, Operation
@@ -168,6 +168,24 @@ class Value(ValueOperators):
     def sum(self) -> Value:
         """The sum of the elements of a vector."""
         return self.joined(lambda a, b: a + b)
+
+    def pair_products(self, other: Value) -> Value:
+        """Sums of the products of adjacent elements, `a[2i]·b[2i] + a[2i + 1]·b[2i + 1]`, in half as many lanes.
+
+        i16 times i16 is i32, which wraps. u8 times i8 is i16, which saturates.
+
+        Raises:
+            ShapeError: The operands are not vectors of these element types, or not of equal, even numbers of lanes.
+        """
+        self._check_vector("pair_products")
+        pair = (self.element.name, other.element.name)
+        if pair not in (("i16", "i16"), ("u8", "i8")) or self.lanes != other.lanes or (self.lanes or 1) % 2:
+            raise kernel_error(
+                f"pair_products: expected vectors of i16, or of u8 and i8, got {self!r:.60} and {other!r:.60}"
+            )
+        assert self.lanes is not None
+        data = self.machine.pair_products(self.data, other.data, self.element, self.lanes)
+        return Value(self.machine, data, i32 if self.element is i16 else i16, self.lanes // 2)
 
     def lane_bits(self) -> Value:
         """A number of u64 with a bit for each lane of a condition, that of the first lane lowest. It has at most 64 lanes."""

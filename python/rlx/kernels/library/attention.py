@@ -10,13 +10,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlx.ir.dtype import f32, i32
+from rlx.ir.dtype import f16, f32, i32
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.case import KernelCase
 from rlx.kernels.cpu_model import CpuModel
+from rlx.kernels.elements import INDEX
 from rlx.kernels.functions import exp2_of_nonpositive, transposed
 from rlx.kernels.kernel import Kernel, KernelRegister
+from rlx.kernels.library.narrow_floats import floats
 from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
@@ -30,7 +32,9 @@ _MASK_DTYPES = ("f32", "bool", "i8", "u8", "i32", "i64")
 
 def _heads(case: KernelCase) -> Heads:
     q, k, v = case.tensors[:3]
-    return Heads(q, k, v, case.attributes["num_heads"], case.attributes["head_dim"])
+    return Heads(
+        q, k.with_dtype(q.dtype), v.with_dtype(q.dtype), case.attributes["num_heads"], case.attributes["head_dim"]
+    )
 
 
 def _takes(case: KernelCase) -> bool:
@@ -72,10 +76,29 @@ def flash_attention(
     k: Kernel, q: Buffer, keys: Buffer, values: Buffer, mask: Buffer | None, y: Buffer, **attributes: Any
 ) -> None:
     """Attention for blocks of queries of one head."""
-    block = _Block(k, (q, keys, values, y), mask, attributes)
-    blocks = (block.queries + (block.width - 1)) // block.width
-    for n in k.parallel(product([block.batch, block.num_heads, blocks])):
-        block.run(n // blocks // block.num_heads, n // blocks % block.num_heads, n % blocks * block.width)
+    _Block(k, (q, keys, values, y), mask, attributes).run_all()
+
+
+def _takes_cache(case: KernelCase) -> bool:
+    q, k, v = case.tensors[:3]
+    heads = _heads(case)
+    is_taken = q.dtype is f32 and k.dtype is v.dtype and k.dtype in (f32, f16) and case.attributes["softcap"] is None
+    widths = [w for w in (heads.head_dim, heads.value_dim) if isinstance(w, int)]
+    return is_taken and len(widths) == 2 and max(widths) <= _WIDEST and _vectors(case.cpu, sum(widths)) >= 1
+
+
+def _has_several_queries(case: KernelCase) -> bool:
+    return case.tensors[0].dims[1] != 1
+
+
+@kernel("cached_attention", name="flash_cached_attention", takes=_takes_cache, pays=_has_several_queries)
+def flash_cached_attention(
+    k: Kernel, q: Buffer, keys: Buffer, values: Buffer, start: Buffer, y: Buffer, **attributes: Any
+) -> None:
+    """Attention for blocks of queries of one head to the filled part of a cache."""
+    kind = "causal" if attributes["window"] is None else "sliding_window"
+    options = attributes | {"mask_kind": kind, "empty_rows": "zeros"}
+    _Block(k, (q, keys, values, y), None, options, start).run_all()
 
 
 class _Block:
@@ -86,12 +109,19 @@ class _Block:
         tensors: Queries, keys, values and results, all `[B, S, H·D]` or all `[B, H, S, D]`.
         mask: The mask, which is the same for all queries, or None.
         attributes: The attributes of the op.
+        starts: The position of the first query of each entry of the batch; None if the queries are the last positions.
     """
 
     def __init__(
-        self, k: Kernel, tensors: tuple[Buffer, ...], mask: Buffer | None, attributes: Mapping[str, Any]
+        self,
+        k: Kernel,
+        tensors: tuple[Buffer, ...],
+        mask: Buffer | None,
+        attributes: Mapping[str, Any],
+        starts: Buffer | None = None,
     ) -> None:
         q, keys, values, _ = tensors
+        self.starts = starts
         self.k, self.mask, self.attributes = k, mask, attributes
         self.num_heads, self.dim = attributes["num_heads"], attributes["head_dim"]
         self.packed = q.rank == 3
@@ -100,7 +130,8 @@ class _Block:
         value_width = values.shape[-1] // kv_heads if self.packed else values.shape[-1]
         assert isinstance(kv_heads, int) and isinstance(value_width, int)
         self.kv_heads, self.value_dim = kv_heads, value_width
-        self.q, self.keys, self.values, self.y = (t.rows() for t in tensors)
+        self.q, self.y = q.rows(), tensors[3].rows()
+        self.keys, self.values = floats(keys.rows()), floats(values.rows())
         self.lanes = k.cpu.lanes(f32)
         self.vectors = _vectors(k.cpu, self.dim + self.value_dim)
         self.width = self.vectors * self.lanes
@@ -110,6 +141,18 @@ class _Block:
         # Scores are powers of 2, because these take less to compute.
         scale = attributes["score_scale"]
         self.scale = (self.dim**-0.5 if scale is None else scale) * math.log2(math.e)
+
+    def run_all(self) -> None:
+        """Emit the loop over all blocks."""
+        blocks = (self.queries + (self.width - 1)) // self.width
+        for n in self.k.parallel(product([self.batch, self.num_heads, blocks])):
+            self.run(n // blocks // self.num_heads, n // blocks % self.num_heads, n % blocks * self.width)
+
+    def _position(self, b: Value, query: Value) -> Value:
+        """The position of a query of an entry of the batch among the keys."""
+        if self.starts is None:
+            return query + (self.count - self.queries)
+        return query + self.starts[b].to(INDEX)
 
     def run(self, b: Value, h: Value, first: Value) -> None:
         """Emit the results of the queries from `first` on, of head `h` of batch entry `b`."""
@@ -123,7 +166,7 @@ class _Block:
         totals = [k.register(zero) for _ in range(self.vectors)]
         key_row = self._row(b, h // group, self.kv_heads, self.count)
         key_column, value_column = (self._column(h // group, width) for width in (self.dim, self.value_dim))
-        start, stop = self._seen(first)
+        start, stop = self._seen(self._position(b, first))
         for key in k.range(start, stop, _KEYS):
             number = k.least(_KEYS, k.index(stop) - key)
             before = [top.value for top in tops]
@@ -150,12 +193,15 @@ class _Block:
         """The first column of a head."""
         return h * width if self.packed else self.k.index(0)
 
-    def _seen(self, first: Value) -> tuple[Size, Size]:
-        """The keys that any query of the block may see: a multiple of the keys at a time, and an end."""
+    def _seen(self, own: Value) -> tuple[Size, Size]:
+        """The keys that any query of a block may see: a multiple of the keys at a time, and an end.
+
+        Args:
+            own: The position of the first query.
+        """
         kind, k = self.attributes["mask_kind"], self.k
         if kind not in ("causal", "sliding_window"):
             return 0, self.count
-        own = first + (self.count - self.queries)
         stop = k.least(own + self.width, self.count)
         if kind == "causal":
             return 0, stop
@@ -220,7 +266,7 @@ class _Block:
             is_seen = given if given.element.is_bool else given >= 0.5 if given.element.is_float else given != 0
             return [k.where(is_seen, score, -math.inf) for score in scores]
         result: list[Value] = []
-        own = (first + (self.count - self.queries)).to(i32)
+        own = self._position(b, first).to(i32)
         for u, score in enumerate(scores):
             queries = k.constants(range(u * self.lanes, (u + 1) * self.lanes), i32) + own
             is_seen = key.to(i32) <= queries

@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from rlx.ir.dtype import bf16, f32, u16
+from rlx.ir.dtype import f32
 from rlx.ir.shape import Shape
-from rlx.kernels.buffer import Buffer, Lanes, Position, Size, ceil_div, greatest
+from rlx.kernels.buffer import Buffer, Lanes, Size, ceil_div, greatest
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import Element
-from rlx.kernels.functions import ACTIVATIONS, of_bf16, to_bf16
+from rlx.kernels.functions import ACTIVATIONS
 from rlx.kernels.kernel import UNROLLED, Kernel, joined_in_pairs
+from rlx.kernels.library.narrow_floats import Floats, floats
 from rlx.kernels.library.rows import rows_per_workgroup, strip_width, strips
 from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
@@ -36,32 +37,7 @@ _SHORTEST_COLUMN, _ROWS_OF_COLUMN = 64, 4  # whose product with a matrix pays, a
 Epilogue = Callable[[Value, Value, Lanes], Value]
 
 
-@dataclass(frozen=True)
-class _Halves:
-    """A buffer of bf16, read and written as f32."""
-
-    bits: Buffer
-
-    @property
-    def shape(self) -> tuple[Size, ...]:
-        return self.bits.shape
-
-    def __getitem__(self, place: Position | tuple[Position, ...]) -> Value:
-        return of_bf16(self.bits[place])
-
-    def __setitem__(self, place: Position | tuple[Position, ...], value: Value) -> None:
-        self.bits[place] = to_bf16(value)
-
-
-_Floats = Buffer | _Halves
-
-
-def _floats(buffer: Buffer) -> _Floats:
-    """The elements of a buffer of f32 or bf16, as f32."""
-    return _Halves(buffer.bits(u16)) if buffer.element is bf16 else buffer
-
-
-def _tile(cpu: CpuModel) -> tuple[int, int]:
+def tile(cpu: CpuModel) -> tuple[int, int]:
     """The rows and vectors of columns whose sums fill the registers."""
     return cpu.sums // 3, 3
 
@@ -93,7 +69,7 @@ def _partial_sums(case: KernelCase) -> list[Shape]:
 
 
 @dataclass(frozen=True)
-class _LastPanel:
+class LastPanel:
     """The last panel of columns, if it has fewer than the others: the code depends on it.
 
     Attributes:
@@ -105,11 +81,17 @@ class _LastPanel:
     is_masked: bool
 
     @staticmethod
-    def of(case: KernelCase) -> _LastPanel:
-        lanes, columns = case.cpu.lanes(f32), case.tensors[1].dims[1]
+    def of(case: KernelCase) -> LastPanel:
+        columns = case.tensors[1].dims[1]
         assert isinstance(columns, int)
-        rest = columns % (_tile(case.cpu)[1] * lanes)
-        return _LastPanel(-(-rest // lanes), rest % lanes > 0)
+        return LastPanel.of_columns(case.cpu, columns)
+
+    @staticmethod
+    def of_columns(cpu: CpuModel, columns: int) -> LastPanel:
+        """Return the last panel of this number of columns."""
+        lanes = cpu.lanes(f32)
+        rest = columns % (tile(cpu)[1] * lanes)
+        return LastPanel(-(-rest // lanes), rest % lanes > 0)
 
 
 def _axes_of_product(case: KernelCase) -> list[Axes]:
@@ -122,11 +104,11 @@ def _axes_of_product(case: KernelCase) -> list[Axes]:
     return [*rows, columns, *([[(0, x - 1), (1, 0)]] if matrix.dtype is f32 else [])]
 
 
-_kernel_of_panels = partial(kernel, pays=_pays, workspace=_partial_sums, plan=_LastPanel.of, open_axes=_axes_of_product)
+_kernel_of_panels = partial(kernel, pays=_pays, workspace=_partial_sums, plan=LastPanel.of, open_axes=_axes_of_product)
 
 
 @_kernel_of_panels("matmul", takes=_is_product)
-def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *sums: Buffer, plan: _LastPanel) -> None:
+def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *sums: Buffer, plan: LastPanel) -> None:
     """The product of the rows of a tensor with a matrix."""
     _product(k, (x.rows(), w, y.rows()), lambda total, i, columns: total, sums, plan)
 
@@ -153,7 +135,7 @@ def _axes_of_matrix(case: KernelCase) -> list[Axes]:
 @kernel("matmul", name="vecmat", takes=_has_few_rows, pays=_reads_matrix_once, open_axes=_axes_of_matrix)
 def vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     """The product of a few rows with a matrix, whose rows are read in long pieces, several at once."""
-    rows, matrix, result = _floats(x.rows()), _floats(w), _floats(y.rows())
+    rows, matrix, result = floats(x.rows()), floats(w), floats(y.rows())
     count, inner, columns = rows.shape[0], *matrix.shape
     assert isinstance(count, int)
     sums = k.scratch(count, _STRIP)
@@ -180,8 +162,8 @@ class _Strip:
     """Some columns of a product with few rows: the sums of the rows in scratch memory."""
 
     k: Kernel
-    x: _Floats
-    w: _Floats
+    x: Floats
+    w: Floats
     sums: Buffer
     first: Value
     width: Size
@@ -214,7 +196,7 @@ def _is_long(case: KernelCase) -> bool:
 def matvec(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     """The products of the rows of a tensor with a column."""
     inner = w.shape[0]
-    matrix, column, result = _floats(x.rows()), _floats(w.view(1, inner)), _floats(y.rows())
+    matrix, column, result = floats(x.rows()), floats(w.view(1, inner)), floats(y.rows())
     rows = matrix.shape[0]
     chunk = greatest(1, rows_per_workgroup(inner) // _ROWS_OF_COLUMN)
     # Several rows at once read the column once, and more memory at a time.
@@ -227,7 +209,7 @@ def matvec(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
                 _dot(k, (matrix, column, result), [i])
 
 
-def _dot(k: Kernel, buffers: tuple[_Floats, _Floats, _Floats], rows: Sequence[Value]) -> None:
+def _dot(k: Kernel, buffers: tuple[Floats, Floats, Floats], rows: Sequence[Value]) -> None:
     """Multiply some rows of a matrix with a column."""
     matrix, column, result = buffers
     slots = UNROLLED // 2 if len(rows) > 1 else UNROLLED
@@ -258,11 +240,11 @@ def matmul_bias_act(
     bias: Buffer,
     y: Buffer,
     *sums: Buffer,
-    plan: _LastPanel,
+    plan: LastPanel,
     activation: str | None,
 ) -> None:
     """An activation of a product with a bias."""
-    function, row = ACTIVATIONS[activation], _floats(bias)
+    function, row = ACTIVATIONS[activation], floats(bias)
     _product(k, (x.rows(), w, y.rows()), lambda total, i, columns: function(total + row[columns]), sums, plan)
 
 
@@ -281,10 +263,10 @@ def matmul_residual(
     bias: Buffer | None,
     y: Buffer,
     *sums: Buffer,
-    plan: _LastPanel,
+    plan: LastPanel,
 ) -> None:
     """A product with a bias, plus a tensor of the same shape."""
-    other, row = _floats(residual.rows()), None if bias is None else _floats(bias)
+    other, row = floats(residual.rows()), None if bias is None else floats(bias)
 
     def finished(total: Value, i: Value, columns: Lanes) -> Value:
         total = total if row is None else total + row[columns]
@@ -295,14 +277,14 @@ def matmul_residual(
 
 def _depth(cpu: CpuModel, element: Element) -> int:
     """The rows of the second matrix in a block. The rows of the first one, if they are of bf16, are in scratch memory too."""
-    (rows, vectors), lanes = _tile(cpu), cpu.lanes(f32)
+    (rows, vectors), lanes = tile(cpu), cpu.lanes(f32)
     if element is f32:
         return _BLOCK_BYTES // (4 * vectors * lanes)
     return LARGEST_SCRATCH // (4 * (vectors * lanes + rows))
 
 
 def _product(
-    k: Kernel, tensors: tuple[Buffer, Buffer, Buffer], finished: Epilogue, sums: Sequence[Buffer], last: _LastPanel
+    k: Kernel, tensors: tuple[Buffer, Buffer, Buffer], finished: Epilogue, sums: Sequence[Buffer], last: LastPanel
 ) -> None:
     """Compute a product.
 
@@ -314,48 +296,84 @@ def _product(
         last: The last panel.
     """
     x, w, y = tensors
-    columns, lanes, depth = w.shape[1], k.cpu.lanes(f32), _depth(k.cpu, w.element)
-    rows_at_once, vectors = _tile(k.cpu)
-    width = vectors * lanes
+    columns, depth = w.shape[1], _depth(k.cpu, w.element)
+    rows_at_once, vectors = tile(k.cpu)
+    block = k.scratch(depth, vectors * k.cpu.lanes(f32))
+    matrix, factors = floats(w), floats(x)
     # The elements of bf16 rows are converted in vectors before they are read one after the other.
     rows = None if x.element is f32 else k.scratch(rows_at_once, depth)
-    matrices = _floats(x), _floats(w), _floats(y)
-    task = _Task(k, *matrices, sums[0].rows() if sums else matrices[2], k.scratch(depth, width), rows, finished)
+
+    def load_block(start: Value, count: Size, places: Sequence[Lanes]) -> None:
+        for d in k.range(count):
+            for u, c in enumerate(places):
+                block[d, k.at(u * c.count)] = matrix[start + d, c]
+
+    def load_rows(first: Value, many: int, start: Value, count: Size) -> None:
+        assert rows is not None
+        for r in range(many):
+            for c in k.vectors(count, f32, unroll=1):
+                rows[r, c] = factors[first + r, c + start]
+
+    result = floats(y)
+    partial_sums = sums[0].rows() if sums else result
+    source = MatrixBlocks(w.shape[0], block, load_block, rows, load_rows)
+    run_panels(Panels(k, factors, result, partial_sums, source, finished), columns, last)
+
+
+@dataclass(frozen=True)
+class MatrixBlocks:
+    """MatrixBlocks of rows of the second matrix, in scratch memory.
+
+    Attributes:
+        inner: The number of all rows.
+        block: The memory of a block, `[depth, columns of a panel]`.
+        load: Fills the block: given its first row, the number of its rows, and the columns of the panel.
+        rows: Memory for the same part of some rows of the first matrix, if these are not read where they are.
+        load_rows: Fills it: given the first row, the number of rows, and the first term and number of terms.
+    """
+
+    inner: Size
+    block: Buffer
+    load: Callable[[Value, Size, Sequence[Lanes]], None]
+    rows: Buffer | None
+    load_rows: Callable[[Value, int, Value, Size], None]
+
+
+def run_panels(panels: Panels, columns: Size, last: LastPanel) -> None:
+    """Emit the loop over the panels of a product."""
+    k, lanes, vectors = panels.k, panels.k.cpu.lanes(f32), tile(panels.k.cpu)[1]
+    width = vectors * lanes
     whole = columns // width
     for panel in k.parallel(ceil_div(columns, width)):
         first = panel * width
         for _ in k.when(panel < whole):
-            task.panel([k.at(first + u * lanes) for u in range(vectors)])
+            panels.run([k.at(first + u * lanes) for u in range(vectors)])
         if last.vectors:
             for _ in k.when(panel == whole):
                 places = [k.at(first + u * lanes) for u in range(last.vectors)]
                 if last.is_masked:
                     places[-1] = k.first_lanes(places[-1].start, columns % lanes)
-                task.panel(places)
+                panels.run(places)
 
 
 @dataclass(frozen=True)
-class _Task:
-    """The product of a workgroup: the rows, the matrix, the result, its partial sums, and blocks of the matrix and the rows."""
+class Panels:
+    """The product of a workgroup: the rows, the result, its partial sums, and blocks of the second matrix."""
 
     k: Kernel
-    x: _Floats
-    w: _Floats
-    y: _Floats
-    partial: _Floats
-    block: Buffer
-    rows: Buffer | None
+    x: Floats
+    y: Floats
+    partial: Floats
+    source: MatrixBlocks
     finished: Epilogue
 
-    def panel(self, columns: Sequence[Lanes]) -> None:
+    def run(self, columns: Sequence[Lanes]) -> None:
         """Compute the columns of a panel: the first block of rows of the second matrix sets sums, the others add to them."""
-        k, rows, (inner, _), depth = self.k, self.x.shape[0], self.w.shape, self.block.shape[0]
-        rows_at_once = _tile(k.cpu)[0]
-        for start in k.range(0, inner, depth):
-            count = k.least(depth, inner - start)
-            for d in k.range(count):
-                for u, c in enumerate(columns):
-                    self.block[d, k.at(u * c.count)] = self.w[start + d, c]
+        k, rows, source = self.k, self.x.shape[0], self.source
+        depth, rows_at_once = source.block.shape[0], tile(self.k.cpu)[0]
+        for start in k.range(0, source.inner, depth):
+            count = k.least(depth, source.inner - start)
+            source.load(start, count, columns)
             whole = rows // rows_at_once * rows_at_once
             for i in k.range(0, whole, rows_at_once):
                 self._tile_of_rows(columns, (i, rows_at_once), (start, count))
@@ -364,7 +382,7 @@ class _Task:
 
     def _tile_of_rows(self, columns: Sequence[Lanes], rows: tuple[Value, int], depths: tuple[Value, Value]) -> None:
         """Compute some rows of a panel, for a block of the second matrix."""
-        k, (first, many), (start, count) = self.k, rows, depths
+        k, (first, many), (start, count), source = self.k, rows, depths, self.source
         lanes, end = k.cpu.lanes(f32), start + count
         zero = k.constant(0.0, f32, lanes)
         sums = [[k.register(zero) for _ in columns] for _ in range(many)]
@@ -372,21 +390,19 @@ class _Task:
             for r, of_row in enumerate(sums):
                 for total, c in zip(of_row, columns, strict=True):
                     total.value = self.partial[first + r, c]
-        if self.rows is not None:
-            for r in range(many):
-                for c in k.vectors(count, f32, unroll=1):
-                    self.rows[r, c] = self.x[first + r, c + start]
+        if source.rows is not None:
+            source.load_rows(first, many, start, count)
         for d in k.range(count):
-            factors = [self.block[d, k.at(u * lanes)] for u in range(len(columns))]
+            factors = [source.block[d, k.at(u * lanes)] for u in range(len(columns))]
             for r, of_row in enumerate(sums):
-                element = self.x[first + r, d + start] if self.rows is None else self.rows[r, d]
+                element = self.x[first + r, d + start] if source.rows is None else source.rows[r, d]
                 for total, factor in zip(of_row, factors, strict=True):
                     total.value = element.splat(lanes).fma(factor, total.value)
-        for _ in k.when(end < self.w.shape[0]):
+        for _ in k.when(end < source.inner):
             for r, of_row in enumerate(sums):
                 for total, c in zip(of_row, columns, strict=True):
                     self.partial[first + r, c] = total.value
-        for _ in k.when(end >= self.w.shape[0]):
+        for _ in k.when(end >= source.inner):
             for r, of_row in enumerate(sums):
                 for total, c in zip(of_row, columns, strict=True):
                     self.y[first + r, c] = self.finished(total.value, first + r, c)

@@ -1,0 +1,214 @@
+"""The kernel of attention of one query to a cache of keys and values, for the decoding of text.
+
+The heads that share keys and values are computed together, so that the cache is read once. Scores of some keys at a time are
+in scratch memory, with a running maximum as in the kernel for many queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from rlx.ir.dtype import f16, f32
+from rlx.kernels.buffer import Buffer, Size, product
+from rlx.kernels.case import KernelCase
+from rlx.kernels.elements import INDEX
+from rlx.kernels.functions import exp2_of_nonpositive, tanh, transposed
+from rlx.kernels.kernel import Kernel, KernelRegister
+from rlx.kernels.library.narrow_floats import Floats, floats
+from rlx.kernels.registry import kernel
+from rlx.kernels.values import Value
+from rlx.ops.attention.heads import Heads
+
+_KEYS = 64  # whose scores are in scratch memory at a time; a multiple of the lanes of all CPUs
+_WIDEST = 256  # head
+_MOST_HEADS = 16  # that share keys
+
+
+def _heads(case: KernelCase) -> Heads:
+    q, k, v = case.tensors[:3]
+    kinds = (k.with_dtype(q.dtype), v.with_dtype(q.dtype))
+    return Heads(q, *kinds, case.attributes["num_heads"], case.attributes["head_dim"])
+
+
+def _takes(case: KernelCase) -> bool:
+    q, k, v = case.tensors[:3]
+    heads, lanes = _heads(case), case.cpu.lanes(f32)
+    is_taken = q.dims[1] == 1 and q.dtype is f32 and k.dtype is v.dtype and k.dtype in (f32, f16)
+    widths = (heads.head_dim, heads.value_dim)
+    return is_taken and heads.group <= _MOST_HEADS and all(w % lanes == 0 and 0 < w <= _WIDEST for w in widths)
+
+
+@kernel("cached_attention", name="decoding_attention", takes=_takes)
+def decoding_attention(
+    k: Kernel,
+    q: Buffer,
+    keys: Buffer,
+    values: Buffer,
+    start: Buffer,
+    y: Buffer,
+    *,
+    num_heads: int,
+    head_dim: int,
+    window: int | None,
+    score_scale: float | None,
+    softcap: float | None,
+) -> None:
+    """Attention of one query of each text to the filled part of its cache."""
+    key_width = keys.shape[2]
+    assert isinstance(key_width, int)
+    kv_heads = key_width // head_dim
+    group = num_heads // kv_heads
+    lanes, length = k.cpu.lanes(f32), keys.shape[1]
+    value_width = values.shape[2]
+    assert isinstance(value_width, int)
+    sizes = _Sizes(lanes, group, head_dim, value_width // kv_heads)
+    scale = head_dim**-0.5 if score_scale is None else score_scale
+    attention = _HeadGroup(k, sizes, (q.rows(), floats(keys.rows()), floats(values.rows())), y.rows(), scale, softcap)
+    for n in k.parallel(product([q.shape[0], kv_heads])):
+        b, h = n // kv_heads, n % kv_heads
+        stop = k.least(start[b].to(INDEX) + 1, length)
+        first = 0 if window is None else _not_negative(k, stop - 1 - window)
+        attention.run(b, h, b * length, first, stop)
+
+
+def _not_negative(k: Kernel, size: Value) -> Value:
+    return k.where(size > 0, size, 0)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes of a group of heads: the lanes of a vector, the heads, and the widths of keys and values."""
+
+    lanes: int
+    heads: int
+    key: int
+    value: int
+
+
+class _HeadGroup:
+    """The code for the heads that share keys and values.
+
+    Args:
+        k: The kernel.
+        sizes: Its sizes.
+        tensors: Queries, keys and values, as rows.
+        y: The results.
+        scale: The factor of the scores.
+        softcap: The softcap of the scores, or None.
+    """
+
+    def __init__(
+        self,
+        k: Kernel,
+        sizes: _Sizes,
+        tensors: tuple[Buffer, Floats, Floats],
+        y: Buffer,
+        scale: float,
+        softcap: float | None,
+    ) -> None:
+        self.k, self.sizes, self.y, self.softcap = k, sizes, y, softcap
+        self.q, self.keys, self.values = tensors
+        # Scores are powers of 2, because these take less to compute.
+        self.scale = scale if softcap is not None else scale * math.log2(math.e)
+        self.queries = k.scratch(sizes.heads, sizes.key)
+        self.powers = k.scratch(sizes.heads, _KEYS)
+        self.sums = k.scratch(sizes.heads, sizes.value)
+
+    def run(self, b: Value, h: Value, row: Value, first: Size, stop: Value) -> None:
+        """Emit the results of a group.
+
+        Args:
+            b: The entry of the batch.
+            h: The group.
+            row: The row of the first key of the cache.
+            first: The first key that the query sees.
+            stop: The end of these keys.
+        """
+        k, sizes, lanes = self.k, self.sizes, self.sizes.lanes
+        for head in range(sizes.heads):
+            for d in k.range(0, sizes.key, lanes):
+                column = (h * sizes.heads + head) * sizes.key + d
+                self.queries[head, k.at(d)] = self.q[b, k.at(column)] * self.scale
+            for d in k.range(0, sizes.value, lanes):
+                self.sums[head, k.at(d)] = k.constant(0.0, f32, lanes)
+        tops = [k.register(k.constant(-math.inf, f32)) for _ in range(sizes.heads)]
+        totals = [k.register(k.constant(0.0, f32, lanes)) for _ in range(sizes.heads)]
+        for key in k.range(first, stop, _KEYS):
+            number = k.least(_KEYS, stop - key)
+            for j in k.range(0, number, lanes):
+                self._scores(row, key + j, h, j, stop)
+            fades = self._powers(number, tops, totals)
+            self._add_values(row + key, h, number, fades)
+        for head, total in enumerate(totals):
+            whole = total.value.sum()
+            # A query that sees no key is zero.
+            factor = k.where(whole == 0.0, 0.0, 1.0 / whole).splat(lanes)
+            for d in k.range(0, sizes.value, lanes):
+                column = (h * sizes.heads + head) * sizes.value + d
+                self.y[b, k.at(column)] = self.sums[head, k.at(d)] * factor
+
+    def _scores(self, row: Value, key: Value, h: Value, j: Value, stop: Value) -> None:
+        """Store the scores of as many keys as a vector has lanes. Those after the end are minus infinity."""
+        k, sizes, lanes = self.k, self.sizes, self.sizes.lanes
+        rows = [row + k.least(key + i, stop - 1) for i in range(lanes)]
+        # Two keys at a time, with a sum for each head.
+        parts: list[list[Value]] = [[] for _ in range(sizes.heads)]
+        for r in rows:
+            totals = [k.register(k.constant(0.0, f32, lanes)) for _ in range(sizes.heads)]
+            for d in k.range(0, sizes.key, lanes):
+                vector = self.keys[r, k.at(h * sizes.key + d)]
+                for head, total in enumerate(totals):
+                    total.value = vector.fma(self.queries[head, k.at(d)], total.value)
+            for part, total in zip(parts, totals, strict=True):
+                part.append(total.value)
+        is_inside = (k.constants(range(lanes), "index") + key) < stop
+        for head, part in enumerate(parts):
+            score = _tree_sum(transposed(part))
+            if self.softcap is not None:
+                score = tanh(score * (1.0 / self.softcap)) * (self.softcap * math.log2(math.e))
+            self.powers[head, k.at(j)] = k.where(is_inside, score, -math.inf)
+
+    def _powers(self, number: Value, tops: Sequence[KernelRegister], totals: Sequence[KernelRegister]) -> list[Value]:
+        """Replace scores by powers of 2, add these to the sums, and return the factors of earlier sums."""
+        k, lanes = self.k, self.sizes.lanes
+        fades: list[Value] = []
+        for head, (top, total) in enumerate(zip(tops, totals, strict=True)):
+            best = k.register(k.constant(-math.inf, f32, lanes))
+            for j in k.range(0, number, lanes):
+                best.value = best.value.greater_or_second(self.powers[head, k.at(j)])
+            old = top.value
+            new = old.greater_or_second(best.value.joined(lambda a, b: a.greater_or_second(b)))
+            # A query that has seen no key has no maximum yet.
+            base = k.where(new == -math.inf, 0.0, new)
+            fade = exp2_of_nonpositive((old - base).splat(lanes))
+            total.value = total.value * fade
+            for j in k.range(0, number, lanes):
+                power = exp2_of_nonpositive(self.powers[head, k.at(j)] - base.splat(lanes))
+                self.powers[head, k.at(j)] = power
+                total.value = total.value + power
+            top.value = new
+            fades.append(fade)
+        return fades
+
+    def _add_values(self, row: Value, h: Value, number: Value, fades: Sequence[Value]) -> None:
+        """Add values, weighted by the powers, to the faded sums: a vector of columns for all heads at a time."""
+        k, sizes, lanes = self.k, self.sizes, self.sizes.lanes
+        for d in k.range(0, sizes.value, lanes):
+            sums = [k.register(self.sums[head, k.at(d)] * fade) for head, fade in enumerate(fades)]
+            for j in k.range(number):
+                vector = self.values[row + j, k.at(h * sizes.value + d)]
+                for head, total in enumerate(sums):
+                    total.value = vector.fma(self.powers[head, j].splat(lanes), total.value)
+            for head, total in enumerate(sums):
+                self.sums[head, k.at(d)] = total.value
+
+
+def _tree_sum(vectors: Sequence[Value]) -> Value:
+    """Return the sum of vectors: first of pairs."""
+    while len(vectors) > 1:
+        pairs = [a + b for a, b in zip(vectors[0::2], vectors[1::2], strict=False)]
+        vectors = pairs + list(vectors[len(vectors) // 2 * 2 :])
+    return reduce(lambda a, b: a + b, vectors)

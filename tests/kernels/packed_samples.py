@@ -1,0 +1,67 @@
+"""Cases of products with packed weights and of attention to a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlx.ir.op.card import OpSample, SampleOperand, sample
+from rlx.schemes import find_scheme
+
+_SCHEMES = ("q4_0", "q8_0", "q4_k", "q5_k", "q6_k")
+
+
+def products() -> Iterator[OpSample]:
+    """Few rows and many, columns around those of a panel, and rows of one block and of several."""
+    for scheme in _SCHEMES:
+        for rows, blocks, columns in ((1, 1, 1), (3, 2, 130), (8, 9, 5), (9, 1, 53), (17, 3, 96), ("n", 2, 31)):
+            for activations in ("i8", "f32") if rows in (1, 9) else ("i8",):
+                yield _product(rows, columns, scheme, blocks, activations)
+    yield _product(5, 20, "q4_k", 2, "i16")
+    yield _product(11, 20, "q8_0", 20, "i16")
+    yield _product("n", "m", "q8_0", 2, "i8")
+
+
+def _product(rows: int | str, columns: int | str, scheme: str, blocks: int, activations: str) -> OpSample:
+    packing = find_scheme(scheme)
+    # Without the top bits, so that the scales are finite.
+    w = SampleOperand((columns, blocks * packing.nbytes), "u8", low=0, high=64)
+    attributes: dict[str, Any] = {"scheme": scheme, "activations": activations}
+    return sample((rows, blocks * packing.block), w, dtypes=("f32",), **attributes)
+
+
+def cached_attentions() -> Iterator[OpSample]:
+    """One query and several, caches of f32 and f16, with keys around the number that is computed at a time."""
+    for queries, keys, heads, kv_heads, lanes in (
+        *((queries, keys, 2, 1, 16) for queries in (1, 2) for keys in (1, 9, 17, 70)),
+        (1, 70, 4, 2, 16),
+        (1, 200, 8, 1, 32),
+        (1, 64, 3, 3, 48),
+        (3, 20, 4, 2, 16),
+        (40, 150, 2, 1, 24),
+        ("s", "t", 2, 2, 16),
+    ):
+        for kind, window in (("f16", None), ("f32", 5)):
+            last = keys if isinstance(keys, int) else 8
+            batch = 1 if heads == 2 else 2
+            yield sample(
+                (batch, queries, heads * lanes),
+                SampleOperand((batch, keys, kv_heads * lanes), kind),
+                SampleOperand((batch, keys, kv_heads * lanes), kind),
+                SampleOperand((batch,), "i32", low=-1, high=last),
+                num_heads=heads,
+                head_dim=lanes,
+                window=window,
+                dtypes=("f32",),
+            )
+    yield sample(
+        (1, 1, 64),
+        (1, 90, 32),
+        (1, 90, 32),
+        SampleOperand((1,), "i32", low=0, high=90),
+        num_heads=4,
+        head_dim=16,
+        softcap=2.0,
+        score_scale=0.4,
+        dtypes=("f32",),
+    )
