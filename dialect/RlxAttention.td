@@ -45,6 +45,17 @@ def RLX_CachedAttentionOp : RLX_Op<"cached_attention", "cached", [RLX_IsProduct]
   let results = (outs RLX_FloatTensor:$result);
 }
 
+def RLX_UpdateCacheOp : RLX_Op<"update_cache", "cached", [RLX_Updates]> {
+  let summary = "A cache with rows written from a position on";
+  let description = [{
+    `cache [B, T, W]`, `rows [B, S, W]`, `start [B]` i32: the result is `cache`, with `rows[b, i]` at
+    `[b, start[b] + i]`. A start is moved so that the rows fit: `0 <= start[b] <= T - S`. `B` is an integer. Where the
+    cache is a state, a program on the CPU writes the rows into its memory.
+  }];
+  let arguments = (ins RLX_ComputeTensor:$cache, RLX_ComputeTensor:$rows, RLX_I32Tensor:$start);
+  let results = (outs RLX_ComputeTensor:$result);
+}
+
 def RLX_RopeOp : RLX_Op<"rope", "rope", [RLX_IsLocal]> {
   let summary = "Rotary position embedding";
   let description = [{

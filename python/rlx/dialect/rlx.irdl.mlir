@@ -28,6 +28,14 @@ irdl.dialect @rlx {
     irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
     irdl.results(result: %type_result)
   }
+  irdl.operation @update_cache {
+    %type_cache = irdl.any
+    %type_rows = irdl.any
+    %type_start = irdl.any
+    %type_result = irdl.any
+    irdl.operands(cache: %type_cache, rows: %type_rows, start: %type_start)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @rope {
     %type_x = irdl.any
     %type_cos = irdl.any

@@ -7,15 +7,15 @@ from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, TraitS
 _DTYPES_0 = ('floats',)
 _DTYPES_1 = ('floats', 'integers', 'bool')
 _DTYPES_2 = ('i32',)
-_DTYPES_3 = ('complexes',)
-_DTYPES_4 = ('f32', 'f64')
-_DTYPES_5 = ('floats', 'integers', 'complexes')
-_DTYPES_6 = ('floats', 'complexes')
-_DTYPES_7 = ('integers',)
-_DTYPES_8 = ('floats', 'integers', 'bool', 'complexes', 'storage')
-_DTYPES_9 = ('bool',)
-_DTYPES_10 = ('floats', 'integers')
-_DTYPES_11 = ('floats', 'integers', 'bool', 'complexes')
+_DTYPES_3 = ('floats', 'integers', 'bool', 'complexes')
+_DTYPES_4 = ('complexes',)
+_DTYPES_5 = ('f32', 'f64')
+_DTYPES_6 = ('floats', 'integers', 'complexes')
+_DTYPES_7 = ('floats', 'complexes')
+_DTYPES_8 = ('integers',)
+_DTYPES_9 = ('floats', 'integers', 'bool', 'complexes', 'storage')
+_DTYPES_10 = ('bool',)
+_DTYPES_11 = ('floats', 'integers')
 _DTYPES_12 = ('f32',)
 _DTYPES_13 = ('i8', 'u8')
 _DTYPES_14 = ('i8',)
@@ -166,6 +166,27 @@ OPS = (
         'dialect/RlxAttention.td',
     ),
     OpSpec(
+        'update_cache',
+        'cached',
+        'mir',
+        'A cache with rows written from a position on',
+        '`cache [B, T, W]`, `rows [B, S, W]`, `start [B]` i32: the result is `cache`, with `rows[b, i]` at\n`[b, start[b] + i]`. A start is moved so that the rows fit: `0 <= start[b] <= T - S`. `B` is an integer. Where the\ncache is a state, a program on the CPU writes the rows into its memory.',
+        (
+            ValueSpec('cache', _DTYPES_3),
+            ValueSpec('rows', _DTYPES_3),
+            ValueSpec('start', _DTYPES_2),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_3),
+        ),
+        (),
+        (
+            TraitSpec('updates'),
+        ),
+        'dialect/RlxAttention.td',
+    ),
+    OpSpec(
         'rope',
         'rope',
         'mir',
@@ -241,12 +262,12 @@ OPS = (
         'Gradient of complex_norm_sq',
         '`2·x·dy`: the gradient with respect to the real part plus i times the gradient with respect to the imaginary part.',
         (
-            ValueSpec('x', _DTYPES_3),
-            ValueSpec('dy', _DTYPES_4),
+            ValueSpec('x', _DTYPES_4),
+            ValueSpec('dy', _DTYPES_5),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (
@@ -511,14 +532,14 @@ OPS = (
         'Gradient of cumsum',
         'The running sum of `dy` from the end; with `exclusive`, without the element itself.',
         (
-            ValueSpec('dy', _DTYPES_5),
+            ValueSpec('dy', _DTYPES_6),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('exclusive', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -533,15 +554,15 @@ OPS = (
         'Gradient of gather with respect to its table',
         'The slices of `dy`, added at their indices along `axis` of a table of zeros with `size` elements on that axis.\nIndices are clamped as in `gather`. `size` is a list of one dimension.',
         (
-            ValueSpec('dy', _DTYPES_6),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('dy', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('size', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (
@@ -633,7 +654,7 @@ OPS = (
         '`(softmax(logits) - onehot(labels))·dloss`; 0 where the label is out of range.',
         (
             ValueSpec('logits', _DTYPES_0),
-            ValueSpec('labels', _DTYPES_7),
+            ValueSpec('labels', _DTYPES_8),
             ValueSpec('dloss', _DTYPES_0),
         ),
         (),
@@ -940,10 +961,10 @@ OPS = (
         "Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and projects\nwith `eh_w [2E, E]`. One layer of causal attention follows. Its query projection `q_gate_w [E, H·2D]` contains the\nquery and then the gate of every head. It applies `rms_norm` to every head's query and key, `rope` to `n_rot`\nlanes, uses grouped keys, and computes `attention·sigmoid(gate)` before `o_w [H·D, E]`. Then follow a residual,\n`rms_norm`, SwiGLU, and a residual; finally the row `last_token_idx [B, 1]` of each sequence, `rms_norm`, and\n`lm_head_w [E, V]`.\n\n`h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`, head\nnorms `[D]`, other norms `[E]`, `gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.",
         (
             ValueSpec('h_pre_norm', _DTYPES_0),
-            ValueSpec('input_ids', _DTYPES_7),
+            ValueSpec('input_ids', _DTYPES_8),
             ValueSpec('cos', _DTYPES_0),
             ValueSpec('sin', _DTYPES_0),
-            ValueSpec('last_token_idx', _DTYPES_7),
+            ValueSpec('last_token_idx', _DTYPES_8),
             ValueSpec('embed_w', _DTYPES_0),
             ValueSpec('hnorm_w', _DTYPES_0),
             ValueSpec('hnorm_b', _DTYPES_0),
@@ -1055,12 +1076,12 @@ OPS = (
         'Matrix product with broadcast batch axes',
         '`lhs […, M, K]`, `rhs […, K, N]`, result `[…, M, N]`; batch axes broadcast as in NumPy. Rank at least 2.\nf16 and bf16 accumulate in f32 and round once; integers wrap.',
         (
-            ValueSpec('lhs', _DTYPES_5),
-            ValueSpec('rhs', _DTYPES_5),
+            ValueSpec('lhs', _DTYPES_6),
+            ValueSpec('rhs', _DTYPES_6),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -1075,8 +1096,8 @@ OPS = (
         'Contraction over any axes with any batch axes',
         'The axes of the result are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting\naxes are paired in list order. f16 and bf16 accumulate in f32.',
         (
-            ValueSpec('lhs', _DTYPES_5),
-            ValueSpec('rhs', _DTYPES_5),
+            ValueSpec('lhs', _DTYPES_6),
+            ValueSpec('rhs', _DTYPES_6),
         ),
         (
             AttributeSpec('lhs_contracting', 'i64s', REQUIRED),
@@ -1085,7 +1106,7 @@ OPS = (
             AttributeSpec('rhs_batch', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -1102,7 +1123,7 @@ OPS = (
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_8),
         ),
         (),
         (
@@ -1181,7 +1202,7 @@ OPS = (
         'The values that a region yields',
         'The terminator of every region of an rlx op.',
         (
-            ValueSpec('values', _DTYPES_8, 'variadic'),
+            ValueSpec('values', _DTYPES_9, 'variadic'),
         ),
         (),
         (),
@@ -1197,11 +1218,11 @@ OPS = (
         'One of two regions, chosen by a scalar',
         'Runs only `then_region` if `condition` (a scalar) is true, and only `else_region` otherwise. The regions have no\narguments; they may read values from outside. Both yield values of the same types, which are the results.',
         (
-            ValueSpec('condition', _DTYPES_9),
+            ValueSpec('condition', _DTYPES_10),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_8, 'variadic'),
+            ValueSpec('results', _DTYPES_9, 'variadic'),
         ),
         (
             RegionSpec('then_region', 'single'),
@@ -1217,13 +1238,13 @@ OPS = (
         'A loop that runs while a condition holds',
         '`cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the next\ncarries, of the same types. The loop ends when the condition is false, or after `max_iterations` runs of the body.\nThe results are the last carries. Both regions may read values from outside.',
         (
-            ValueSpec('inits', _DTYPES_8, 'variadic'),
+            ValueSpec('inits', _DTYPES_9, 'variadic'),
         ),
         (
             AttributeSpec('max_iterations', 'i64', None, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('results', _DTYPES_8, 'variadic'),
+            ValueSpec('results', _DTYPES_9, 'variadic'),
         ),
         (
             RegionSpec('cond_region', 'single'),
@@ -1239,7 +1260,7 @@ OPS = (
         'A loop over the leading axis of tensors, with carries',
         'The first `num_carries` inputs are the initial carries; the others (`xs`) have the leading axis `length`.\n`body_region` takes the carries and a slice of every `xs`. It yields the next carries and any number of other\nvalues. The results are the last carries, then the other values stacked on a leading axis. `reverse` runs from the\nend, for slices and stacks alike. `length` is a list of one dimension. The region may read values from outside.\n`num_checkpoints` is the number of carries that the gradient keeps; it computes the others again (absent: it keeps\nall).',
         (
-            ValueSpec('inputs', _DTYPES_8, 'variadic'),
+            ValueSpec('inputs', _DTYPES_9, 'variadic'),
         ),
         (
             AttributeSpec('num_carries', 'i64', REQUIRED, interval='[0, 2^63)'),
@@ -1248,7 +1269,7 @@ OPS = (
             AttributeSpec('num_checkpoints', 'i64', None, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('results', _DTYPES_8, 'variadic'),
+            ValueSpec('results', _DTYPES_9, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1263,11 +1284,11 @@ OPS = (
         'A chain of elementwise ops as one op',
         '`body_region` takes the inputs. It consists of elementwise ops (activation, cast, binary, compare, where, clamp,\nconstant), which may be followed by reductions of their results. Its yielded values are the results. The inputs\nbroadcast as in NumPy wherever the ops of the region do. The region does not read values from outside.',
         (
-            ValueSpec('inputs', _DTYPES_8, 'variadic'),
+            ValueSpec('inputs', _DTYPES_9, 'variadic'),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_8, 'variadic'),
+            ValueSpec('results', _DTYPES_9, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1282,13 +1303,13 @@ OPS = (
         'A function with its own derivative rules',
         '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input. `jvp_region`, unless empty, takes\nthe inputs and a tangent of each, and yields a tangent of each result. Regions may read values from outside, which\ncount as constants for the rules. With `no_derivative` the function has no derivative; the text is the reason in\nthe error message.',
         (
-            ValueSpec('inputs', _DTYPES_8, 'variadic'),
+            ValueSpec('inputs', _DTYPES_9, 'variadic'),
         ),
         (
             AttributeSpec('no_derivative', 'str', None),
         ),
         (
-            ValueSpec('results', _DTYPES_8, 'variadic'),
+            ValueSpec('results', _DTYPES_9, 'variadic'),
         ),
         (
             RegionSpec('forward_region', 'single'),
@@ -1307,7 +1328,7 @@ OPS = (
         (),
         (),
         (
-            ValueSpec('results', _DTYPES_8, 'variadic'),
+            ValueSpec('results', _DTYPES_9, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1322,12 +1343,12 @@ OPS = (
         'The same values, available only after other values',
         'The results are the inputs. Ops on the results are not merged with equal ops on the inputs, and do not run before\nthe tensors `after` are available. Recomputed values are thus computed late. The tensors `after` are not empty.',
         (
-            ValueSpec('inputs', _DTYPES_8, 'variadic'),
-            ValueSpec('after', _DTYPES_8, 'variadic'),
+            ValueSpec('inputs', _DTYPES_9, 'variadic'),
+            ValueSpec('after', _DTYPES_9, 'variadic'),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_8, 'variadic'),
+            ValueSpec('results', _DTYPES_9, 'variadic'),
         ),
         (),
         (),
@@ -1340,14 +1361,14 @@ OPS = (
         'A user-registered op',
         '`name` is the name of the op, `attributes` are its attributes. Its card (`rlx.CustomOp`) defines inference,\nevaluator, decomposition or lowering, and rules.',
         (
-            ValueSpec('inputs', _DTYPES_8, 'variadic'),
+            ValueSpec('inputs', _DTYPES_9, 'variadic'),
         ),
         (
             AttributeSpec('name', 'str', REQUIRED),
             AttributeSpec('attributes', 'dict', REQUIRED),
         ),
         (
-            ValueSpec('results', _DTYPES_8, 'variadic'),
+            ValueSpec('results', _DTYPES_9, 'variadic'),
         ),
         (),
         (),
@@ -1360,8 +1381,8 @@ OPS = (
         'Convolution (cross-correlation) in one, two or three dimensions',
         '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists the zeros before and\nafter each spatial axis in order. f16 and bf16 accumulate in f32; integers wrap.',
         (
-            ValueSpec('x', _DTYPES_10),
-            ValueSpec('w', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
+            ValueSpec('w', _DTYPES_11),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
@@ -1370,7 +1391,7 @@ OPS = (
             AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -1411,7 +1432,7 @@ OPS = (
         'Maximum, mean or sum over windows in one, two or three dimensions',
         '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`. `padding`\nlists the padding before and after each spatial axis in order. Padding is never a maximum and counts as zero in a\nsum. In a mean it counts as zeros, or not at all with `count_include_pad = false`. NaN propagates. A window of\npadding alone gives -inf as a maximum (for integers the least value), and NaN as a mean that does not count\npadding. Integers have no mean; their sums wrap.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
@@ -1421,7 +1442,7 @@ OPS = (
             AttributeSpec('count_include_pad', 'bool', True),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -1485,13 +1506,13 @@ OPS = (
         'Elementwise function of one tensor',
         '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take integers;\n`exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and `log` also take c64, and `abs` of c64 is f32; the other elementary\nfunctions of c64, which are compositions of these, are `complex_function`. Integer arithmetic wraps.',
         (
-            ValueSpec('x', _DTYPES_5),
+            ValueSpec('x', _DTYPES_6),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Activation', _ACTIVATION),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -1509,13 +1530,13 @@ OPS = (
         'Conversion to another dtype',
         '`result = dtype(x)`. Float to integer truncates toward zero and saturates, and NaN becomes 0; integer to narrower\ninteger wraps; anything to bool is `x != 0`; complex to real keeps the real part. Float to narrower float rounds\nto nearest even.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -1531,14 +1552,14 @@ OPS = (
         'Elementwise function of two tensors',
         '`result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic wraps; on bool,\n`add` and `max` are logical or, `mul` and `min` are logical and. `div` takes floats and complex numbers. `max` and\n`min` give NaN when either operand is NaN, and do not take complex numbers. An integer `pow` with a negative\nexponent is the truncated quotient: 0 unless the base is 1 or -1 (and 0 for base 0). `atan2` takes floats, with\nthe special cases of C99. `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for\n`rhs = 0`, and integers. `trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1\n(all bits are 1), with remainder `lhs`. The quotient of the least integer by -1 wraps, with remainder 0. A shift\nby a negative number, or by at least the number of bits, gives 0, or -1 for `shift_right` of a negative number.',
         (
-            ValueSpec('lhs', _DTYPES_11),
-            ValueSpec('rhs', _DTYPES_11),
+            ValueSpec('lhs', _DTYPES_3),
+            ValueSpec('rhs', _DTYPES_3),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Binary', _BINARY),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (
@@ -1556,14 +1577,14 @@ OPS = (
         'Elementwise comparison',
         '`result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy. NaN is unequal to\neverything. Complex numbers support only `eq` and `ne`.',
         (
-            ValueSpec('lhs', _DTYPES_11),
-            ValueSpec('rhs', _DTYPES_11),
+            ValueSpec('lhs', _DTYPES_3),
+            ValueSpec('rhs', _DTYPES_3),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Comparison', _COMPARISON),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -1580,13 +1601,13 @@ OPS = (
         'Elementwise choice',
         '`result = condition ? on_true : on_false`. All three broadcast as in NumPy; the branches have one dtype.',
         (
-            ValueSpec('condition', _DTYPES_9),
-            ValueSpec('on_true', _DTYPES_8),
-            ValueSpec('on_false', _DTYPES_8),
+            ValueSpec('condition', _DTYPES_10),
+            ValueSpec('on_true', _DTYPES_9),
+            ValueSpec('on_false', _DTYPES_9),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -1602,11 +1623,11 @@ OPS = (
         'Number of bits that are 1',
         '`result` is the number of bits of `x` that are 1, in the same dtype; the sign bit counts.',
         (
-            ValueSpec('x', _DTYPES_7),
+            ValueSpec('x', _DTYPES_8),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_7),
+            ValueSpec('result', _DTYPES_8),
         ),
         (),
         (
@@ -1622,13 +1643,13 @@ OPS = (
         'The same bits as another dtype',
         '`result` has the bits of `x`, read as `dtype`, which has the same width. Neither dtype may be bool or complex.\nEvery derivative through it is zero.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -1644,11 +1665,11 @@ OPS = (
         'The value, with no derivative',
         '`result = x`; every derivative through it is zero.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -1667,13 +1688,13 @@ OPS = (
         'Values clamped between two bounds',
         '`result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape of\n`x`. Where `low > high` the result is `high`; NaN in any of them gives NaN.',
         (
-            ValueSpec('x', _DTYPES_10),
-            ValueSpec('low', _DTYPES_10),
-            ValueSpec('high', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
+            ValueSpec('low', _DTYPES_11),
+            ValueSpec('high', _DTYPES_11),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -1689,12 +1710,12 @@ OPS = (
         'Complex numbers from their parts',
         '`result = real + i·imag`; the parts are f32 or f64, and broadcast as in NumPy.',
         (
-            ValueSpec('real', _DTYPES_4),
-            ValueSpec('imag', _DTYPES_4),
+            ValueSpec('real', _DTYPES_5),
+            ValueSpec('imag', _DTYPES_5),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (
@@ -1710,11 +1731,11 @@ OPS = (
         'Real part',
         '`result = Re x`, in f32 for c64 and f64 for c128.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (
@@ -1730,11 +1751,11 @@ OPS = (
         'Imaginary part',
         '`result = Im x`, in f32 for c64 and f64 for c128.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (
@@ -1750,11 +1771,11 @@ OPS = (
         'Complex conjugate',
         '`result = Re x - i·Im x`.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (
@@ -1770,11 +1791,11 @@ OPS = (
         'Squared modulus',
         '`result = (Re x)^2 + (Im x)^2`, in f32 for c64 and f64 for c128.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (
@@ -1790,13 +1811,13 @@ OPS = (
         'Elementary function of a complex tensor',
         "`result = kind(x)`, for the functions that `activation` supports only for floats. Branch cuts are NumPy's: the\nsign of a zero part determines the side of a cut. Infinities, NaN and signed zeros follow C99, annex G. All\nfunctions except `tan`, `sinh`, `cosh`, `log2` and `log10` are computed in f64.",
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'ComplexFunction', _COMPLEXFUNCTION),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (
@@ -1815,7 +1836,7 @@ OPS = (
             AttributeSpec('value', 'elements', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (),
@@ -1834,7 +1855,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (),
@@ -2238,7 +2259,7 @@ OPS = (
         '`logits […, C]`, integer `labels […]`; `result[…] = log(sum exp(logits)) - logits[label]`. A label outside\n`[0, C)` is ignored: its loss is 0. Computed in f32 for f16 and bf16.',
         (
             ValueSpec('logits', _DTYPES_0),
-            ValueSpec('labels', _DTYPES_7),
+            ValueSpec('labels', _DTYPES_8),
         ),
         (),
         (
@@ -2595,7 +2616,7 @@ OPS = (
         (
             ValueSpec('x', _DTYPES_12),
             ValueSpec('w', _DTYPES_16),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('scheme', 'str', REQUIRED),
@@ -2627,7 +2648,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_7),
+            ValueSpec('result', _DTYPES_8),
         ),
         (),
         (
@@ -2688,7 +2709,7 @@ OPS = (
         'Random 32-bit words of a counter-based generator',
         'Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3): element `i` in row-major order is word\n`i mod 4` of the block with counter `i // 4` and key `seed`. `seed` is a scalar; its 64 bits (sign-extended) are\nthe key. The result is equal on every device.',
         (
-            ValueSpec('seed', _DTYPES_7),
+            ValueSpec('seed', _DTYPES_8),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
@@ -2707,7 +2728,7 @@ OPS = (
         'Uniformly distributed random numbers',
         '`low + (high - low)·u` with `u` in `[0, 1)` from the upper bits of `random_bits(seed, shape)`: 24 bits for f32,\nf16 and bf16 (computed in f32), and 53 bits of two words for f64, `random_bits(seed, [2, shape…])`. Rounding may\nreturn `high` itself, except in f32 and f64 if `high` is 1 and `low` is 0. `seed` is a scalar integer. The result\nis equal on every device, to the last bit.',
         (
-            ValueSpec('seed', _DTYPES_7),
+            ValueSpec('seed', _DTYPES_8),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
@@ -2729,7 +2750,7 @@ OPS = (
         'Normally distributed random numbers',
         '`mean + std·z`, where `z = sqrt(-2·log(v))·cos(2π·u)` comes from two words of `random_bits(seed, [2, shape…])` by\nthe Box-Muller method. `v` is the first word (1/2 instead of 0) divided by 2^32, rounded to the dtype. `u` is the\nsecond word divided by 2^32, without its lower 8 bits except for f64. `seed` is a scalar integer. Computed in f32\nfor f16 and bf16.',
         (
-            ValueSpec('seed', _DTYPES_7),
+            ValueSpec('seed', _DTYPES_8),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
@@ -2752,7 +2773,7 @@ OPS = (
         '`logits […, V]` gives i32 ids `[…]`. The distribution is `softmax(logits/temperature)`, restricted to the `top_k`\nmost likely classes (0: all), then to the smallest set of most likely classes whose probabilities reach `top_p`,\nat least one. Ties go to the lower id. The id is the first class at which the cumulative probability exceeds `u`\ntimes the total, with `u` from `rng_uniform(seed)`. Classes are in order of likelihood if `top_k` or `top_p`\nrestrict them, else in order of ids, which needs no sorting. `temperature` 0 takes the most likely class, and so\ndoes a row with NaN or an infinite maximum; there NaN counts as the largest. `seed` is a scalar integer.\nProbabilities are f32 (f64 for f64 logits), and their sums are rounded: devices may differ where `u` is within\nabout 1e-7 of the boundary between two classes.',
         (
             ValueSpec('logits', _DTYPES_0),
-            ValueSpec('seed', _DTYPES_7),
+            ValueSpec('seed', _DTYPES_8),
         ),
         (
             AttributeSpec('temperature', 'f64', 1.0, interval='[0, 3.4e38]'),
@@ -2899,7 +2920,7 @@ OPS = (
         'Reduction over axes',
         '`axes` are sorted and distinct; with `keep_dims` they stay with size 1. Over no elements, `sum` is 0, `prod`\nis 1, `mean` is NaN, `max` and `min` are the lowest and highest value (infinities for floats).\n`max` and `min` propagate NaN. f16 and bf16 accumulate in f32. Integer sums and products wrap;\n`mean` takes floats and complex numbers. On bool, `max` is any and `min` is all.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_3),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Reduction', _REDUCTION),
@@ -2907,7 +2928,7 @@ OPS = (
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (
@@ -2945,14 +2966,14 @@ OPS = (
         'Running sum along an axis',
         '`result[i] = x[0] + … + x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32.',
         (
-            ValueSpec('x', _DTYPES_5),
+            ValueSpec('x', _DTYPES_6),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('exclusive', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -2990,13 +3011,13 @@ OPS = (
         'The k largest elements of the last axis, largest first',
         '`x […, N]` gives values `[…, k]` and i32 indices `[…, k]`, `0 <= k <= N`. Ties go to the lower index;\nNaN counts as the largest.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('k', 'i64', REQUIRED, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('values', _DTYPES_10),
+            ValueSpec('values', _DTYPES_11),
             ValueSpec('indices', _DTYPES_2),
         ),
         (),
@@ -3034,14 +3055,14 @@ OPS = (
         'Running product along an axis',
         '`result[i] = x[0] · … · x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32; integers wrap.',
         (
-            ValueSpec('x', _DTYPES_5),
+            ValueSpec('x', _DTYPES_6),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('exclusive', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -3057,13 +3078,13 @@ OPS = (
         'Running maximum along an axis',
         '`result[i] = max(x[0], …, x[i])`; NaN propagates.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3124,13 +3145,13 @@ OPS = (
         'The same elements in row-major order in another shape',
         '`shape` has the same number of elements as `x`; its dimensions may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3147,13 +3168,13 @@ OPS = (
         'Permuted axes',
         '`result.dim(i) = x.dim(perm[i])`.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('perm', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3169,13 +3190,13 @@ OPS = (
         'The same tensor, sharded over devices',
         'The result is `x`. `sharding` lists for each dimension the axes of the module\'s mesh (`rlx.mesh`) that it is\nsharded over: `"data, _"`, `"data+model, _"`; `_` means none. It is used by targets that run on several devices\n(XLA through `stablehlo` and `to_jax`) and has no effect elsewhere.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('sharding', 'str', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3192,7 +3213,7 @@ OPS = (
         'A contiguous range of one axis',
         '`result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each, so they may be\nsymbolic.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -3200,7 +3221,7 @@ OPS = (
             AttributeSpec('length', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3216,7 +3237,7 @@ OPS = (
         'A strided box',
         '`result = x[starts[0]:limits[0]:strides[0], …]` with `0 <= start <= limit <= dim` and `stride >= 1`.\nStarts and limits may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('starts', 'dims', REQUIRED),
@@ -3224,7 +3245,7 @@ OPS = (
             AttributeSpec('strides', 'i64s', REQUIRED, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3240,14 +3261,14 @@ OPS = (
         'Two tensors joined along one axis',
         'Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy\nof each tensor.',
         (
-            ValueSpec('lhs', _DTYPES_8),
-            ValueSpec('rhs', _DTYPES_8),
+            ValueSpec('lhs', _DTYPES_9),
+            ValueSpec('rhs', _DTYPES_9),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3262,13 +3283,13 @@ OPS = (
         'Broadcast to a shape',
         "NumPy's `broadcast_to`: axes align at the right; size 1 and missing axes repeat.",
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3284,13 +3305,13 @@ OPS = (
         'Reversed order along some axes',
         "NumPy's `flip` along `axes`, which are sorted and distinct.",
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('axes', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3306,7 +3327,7 @@ OPS = (
         'Elements added before and after every axis',
         '`low` and `high` list the number of elements before and after each axis; they are not negative and may be\nsymbolic. `mode` selects the elements: `value` (`constant`), the tensor mirrored at the edge element (`reflect`,\nat most `dim - 1` elements), the edge element (`replicate`), or the other side (`circular`, at most `dim`\nelements). Axes are padded one after the other, as in NumPy.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('low', 'dims', REQUIRED),
@@ -3315,7 +3336,7 @@ OPS = (
             AttributeSpec('value', 'f64', 0.0),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3330,14 +3351,14 @@ OPS = (
         'A triangle of each matrix, zero elsewhere',
         '`x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those\nwith `column >= row + diagonal`.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('upper', 'bool', False),
             AttributeSpec('diagonal', 'i64', 0),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3353,14 +3374,14 @@ OPS = (
         'Slices of a table at given indices',
         'NumPy\'s `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes\nbefore `axis`. Negative indices do not count from the end: every index is clamped to `[0, dim)`. The gathered axis\nmust not be empty unless the result is.',
         (
-            ValueSpec('table', _DTYPES_8),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('table', _DTYPES_9),
+            ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3375,14 +3396,14 @@ OPS = (
         'Slices of a batch of tables, each at its own indices',
         'The indices have the `axis` leading batch axes of the table:\n`result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped to `[0, dim)`.',
         (
-            ValueSpec('table', _DTYPES_8),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('table', _DTYPES_9),
+            ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3397,12 +3418,12 @@ OPS = (
         'Rows of a table',
         '`table [V, E]`, integer `indices […]`; `result […, E] = table[indices]`, with indices clamped.',
         (
-            ValueSpec('table', _DTYPES_8),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('table', _DTYPES_9),
+            ValueSpec('indices', _DTYPES_8),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3417,14 +3438,14 @@ OPS = (
         'Slices of a tensor at tuples of indices',
         'The last axis of `indices […, K]` contains positions on the first `K` axes of `x` after the `batch_dims` leading\naxes that both share: `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index\nis clamped to its axis; negative indices do not count from the end.',
         (
-            ValueSpec('x', _DTYPES_8),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('x', _DTYPES_9),
+            ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('batch_dims', 'i64', 0, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3439,15 +3460,15 @@ OPS = (
         'A tensor with slices combined into it at tuples of indices',
         '`indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position `i…`\nin row-major order, `result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position\nwith an index out of range is dropped. f16 and bf16 sums and products accumulate in f32; the order of `add` and\n`mul` is not specified.',
         (
-            ValueSpec('x', _DTYPES_11),
-            ValueSpec('indices', _DTYPES_7),
-            ValueSpec('updates', _DTYPES_11),
+            ValueSpec('x', _DTYPES_3),
+            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('updates', _DTYPES_3),
         ),
         (
             AttributeSpec('reduction', 'enum', 'set', 'ScatterReduction', _SCATTERREDUCTION),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (
@@ -3463,14 +3484,14 @@ OPS = (
         'Rows added at given positions',
         '`updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at its\nindex. Repeated indices accumulate; indices outside `[0, size)` are dropped. `size` is a list of one dimension.\nf16 and bf16 accumulate in f32.',
         (
-            ValueSpec('updates', _DTYPES_5),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('updates', _DTYPES_6),
+            ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('size', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -3485,7 +3506,7 @@ OPS = (
         'Discrete Fourier transform along an axis',
         "`result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` determines `c`, with NumPy's\nnames. The length is arbitrary, but the axis must not be empty. A back end without its own transforms compiles a\nsymbolic length as a product with the whole matrix, in time and memory proportional to `N^2`: bind the length\ninstead.",
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -3493,7 +3514,7 @@ OPS = (
             AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (),
@@ -3506,14 +3527,14 @@ OPS = (
         'Discrete Fourier transform of real numbers',
         'The first `N//2 + 1` elements of `fft(x)` along `axis`. The other elements are their conjugates.',
         (
-            ValueSpec('x', _DTYPES_4),
+            ValueSpec('x', _DTYPES_5),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (),
@@ -3526,7 +3547,7 @@ OPS = (
         'Inverse of the Fourier transform of real numbers',
         'The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements that\nrepresents a Hermitian spectrum. The imaginary parts of its first and, for an even length, last element are not\nread. `length` is a list of one dimension.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -3534,7 +3555,7 @@ OPS = (
             AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
         ),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (),

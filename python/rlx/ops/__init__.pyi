@@ -1295,6 +1295,9 @@ def unsqueeze(x: TensorLike, axis: int) -> Tensor:
 def unstack(x: TensorLike, axis: int = ...) -> list[Tensor]:
     """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
+def update_cache(cache: TensorLike, rows: TensorLike, start: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    """A cache with rows written from a position on."""
+
 def var(x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `var`: the mean squared deviation from the mean, computed in two passes so that no digits cancel."""
 

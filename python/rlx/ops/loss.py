@@ -204,14 +204,15 @@ def like(b: Builder, value: object, x: Tensor) -> Tensor:
 
 
 def reduce_loss(b: Builder, losses: Tensor, reduction: str, given: Tensor) -> Tensor:
-    """Return elementwise losses, their mean or their sum, in the dtype of `given`.
+    """Return elementwise losses, their mean or their sum, in the dtype of `given`: in that of its parts if they are real.
 
     Raises:
         ShapeError: The reduction is unknown.
     """
     if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         raise ShapeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r:.60}")
-    return _reduce(b, losses, reduction, given)
+    kind = given.dtype if losses.dtype.is_complex else given.dtype.part
+    return cast(b, losses if reduction == "none" else b.reduce(reduction, losses), kind)
 
 
 def _times(b: Builder, slope: Callable[[], Tensor], dloss: Tensor, kind: DType) -> Tensor:

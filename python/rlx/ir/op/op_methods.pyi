@@ -2279,6 +2279,9 @@ class OpMethods:
     def unstack(self, x: TensorLike, axis: int = ...) -> list[Tensor]:  # rlx/functions/shape/split.py: unstack
         """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
+    def update_cache(self, cache: TensorLike, rows: TensorLike, start: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: UpdateCache
+        """A cache with rows written from a position on."""
+
     def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: var
         """NumPy's `var`: the mean squared deviation from the mean, computed in two passes so that no digits cancel."""
 

@@ -51,6 +51,14 @@ class CachedAttention(View):
     softcap: float | None
     result: mlir.Value
 
+class UpdateCache(View):
+    """A cache with rows written from a position on."""
+
+    cache: mlir.Value
+    rows: mlir.Value
+    start: mlir.Value
+    result: mlir.Value
+
 class Rope(View):
     """Rotary position embedding."""
 

@@ -1,18 +1,69 @@
-"""Attention to a cache of keys and values that is partly filled."""
+"""Caches of keys and values that are partly filled: writing rows, and attention."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from rlx.ir.dims.dim import Dim
-from rlx.ir.dtype import FLOATS, i32
+from rlx.ir.dtype import ARITHMETIC, FLOATS, i32, i64
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import TensorLike
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.heads import Heads
-from rlx.ops.lift import cast, tensor_like
+from rlx.ops.lift import cast, same_dtype, tensor_like
+from rlx.ops.shape.index import clamp_indices
 from rlx.support.errors import ShapeError
+
+
+class UpdateCache(Card, op="update_cache"):
+    def infer(self, cache: Shape, rows: Shape, start: Shape) -> Shape:
+        same_dtype(cache, rows)
+        if cache.rank != 3 or rows.rank != 3 or cache.dims[::2] != rows.dims[::2]:
+            raise ShapeError(f"expected cache [B, T, W] and rows [B, S, W], got {cache} and {rows}")
+        if type(cache.dims[0]) is not int:
+            raise ShapeError(f"the number of texts must be an integer, got {cache.dims[0]}")
+        if start.dims != cache.dims[:1]:
+            raise ShapeError(f"start must be [{cache.dims[0]}], one position for each text, got {start}")
+        (_, length, _), (_, count, _) = cache.dims, rows.dims
+        if type(length) is int and type(count) is int and count > length:
+            raise ShapeError(f"{count} rows do not fit into a cache of {length}")
+        return cache
+
+    def requires(self, cache: Shape, rows: Shape, start: Shape) -> Iterable[tuple[Dim, str]]:
+        yield cache.dims[1] - rows.dims[1], f"rows {rows} do not fit into the cache {cache}"
+
+    def evaluate(self, cache: np.ndarray, rows: np.ndarray, start: np.ndarray) -> np.ndarray:
+        result, count = cache.copy(), rows.shape[1]
+        for b, first in enumerate(np.clip(start, 0, cache.shape[1] - count)):
+            result[b, first : first + count] = rows[b]
+        return result
+
+    def decompose(self, b: Builder, cache: Tensor, rows: Tensor, start: Tensor) -> Tensor:
+        (batch, length, _), count = cache.shape.dims, rows.shape.dims[1]
+        first = b.reshape(clamp_indices(b, start, length - count + 1), (batch, 1))
+        places = first + b.reshape(b.iota((count,), dtype=i64), (1, count))
+        entries = b.iota((batch, count), axis=0, dtype=i64)
+        return b.scatter_nd(cache, b.stack([entries, places], axis=-1), rows, reduction="set")
+
+    def build(self, b: Builder, cache: Tensor, rows: TensorLike, start: TensorLike) -> Tensor:
+        return b.emit("update_cache", (cache, tensor_like(b, rows, cache.dtype), tensor_like(b, start, i32)))
+
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
+        return Cost(0, 2 * operands[1].size_bytes)
+
+    def samples(self) -> Iterable[OpSample]:
+        def case(cache: tuple[int | str, ...], count: int | str, last: int) -> tuple[SampleOperand, ...]:
+            start = SampleOperand(cache[:1], "i32", low=-2, high=last)
+            return SampleOperand(cache), SampleOperand((cache[0], count, cache[2])), start
+
+        yield sample(*case((2, 7, 5), 3, 9), dtypes=ARITHMETIC)
+        yield sample(*case((1, 9, 4), 1, 9), dtypes=("f32", "f16"))
+        yield sample(*case((1, "t+s", 4), "s", 6), dtypes=("f32",))
+        yield sample(*case((3, 4, 2), 4, 2), dtypes=("f32",))
+        yield sample(*case((0, 4, 2), 0, 2), dtypes=("f32",))
 
 
 class CachedAttention(Card, op="cached_attention"):

@@ -87,6 +87,25 @@ def expand(low: LoopEmitter, results: list[Shape], x: Lowered, *, shape: tuple[D
     return low.map(shape, element, [x], lambda value: value)
 
 
+@lowers("update_cache")
+def update_cache(low: LoopEmitter, results: list[Shape], cache: Lowered, rows: Lowered, start: Lowered) -> mlir.Value:
+    (batch, length, width), count = cache.shape.dims, rows.shape.dims[1]
+    assert type(batch) is int
+    if 0 in rows.shape.dims:
+        return cache.value
+    arith, unknown = low.arith, low.ir.ShapedType.get_dynamic_size()
+    last, zero = low.size(length - count), low.size(0)
+    into, sizes = cache.value, (1, count, width)
+    static = [d if type(d) is int else unknown for d in sizes]
+    dynamic = [low.size(d) for d in sizes if type(d) is not int]
+    for b in range(batch):
+        given = arith.index_cast(low.index_type, low.tensor.extract(start.value, [low.size(b)]))
+        first = arith.maxsi(arith.minsi(given, last), zero)
+        part = rows.value if batch == 1 else extract(low, rows.value, (b, 0, 0), sizes, (1, 1, 1))
+        into = low.tensor.insert_slice(part, into, [first], dynamic, [], [b, unknown, 0], static, [1, 1, 1])
+    return into
+
+
 @lowers("reverse")
 def reverse(low: LoopEmitter, results: list[Shape], x: Lowered, *, axes: tuple[int, ...]) -> mlir.Value:
     dims = x.shape.dims

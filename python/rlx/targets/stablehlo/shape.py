@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlx.ir.dtype import i32
 from rlx.ir.shape import Shape
 from rlx.ops.shape.shape import SliceRanges
 from rlx.targets.stablehlo.emitter import HloEmitter
@@ -38,6 +39,16 @@ def concat(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *
 @lowers("expand")
 def expand(emit: HloEmitter, results: list[Shape], x: Lowered, *, shape: tuple[int, ...]) -> Lowered:
     return emit.broadcast(x, results[0].static)
+
+
+@lowers("update_cache")
+def update_cache(emit: HloEmitter, results: list[Shape], cache: Lowered, rows: Lowered, start: Lowered) -> Lowered:
+    zero = emit.full((), i32, 0)
+    for b in range(cache.dims[0]):
+        first = emit.reshape(emit.slice_axis(start, 0, b, b + 1), ())
+        part = emit.slice_axis(rows, 0, b, b + 1)
+        cache = emit.dynamic_update_slice(cache, part, [emit.full((), i32, b), first, zero])
+    return cache
 
 
 @lowers("reverse")
