@@ -199,6 +199,42 @@ def _read_at_other_places_by_a_broadcast(g: Any, x: Any) -> Any:
     return g.sum(wide)
 
 
+def _caches(g: Any) -> tuple[Any, Any, Any]:
+    return g.state("keys", (1, 6, 3)), g.state("values", (1, 6, 3)), g.state("used", (1,), "i32")
+
+
+@program(0)
+def _caches_of_one_initial_value(g: Any, x: Any) -> Any:
+    keys, values, used = _caches(g)
+    rows = g.reshape(x[:1], (1, 1, 3))
+    new_keys, new_values = g.update_cache(keys, rows, used), g.update_cache(values, rows * 2.0, used + 1)
+    for state, new in ((keys, new_keys), (values, new_values), (used, used + 1)):
+        g.update(state, new)
+    q = g.reshape(x[1:2], (1, 1, 3))
+    return g.cached_attention(q, new_keys, new_values, used, num_heads=1, head_dim=3), g.sum(new_keys * new_values)
+
+
+@program(0)
+def _cache_whose_old_value_is_read(g: Any, x: Any) -> Any:
+    keys, values, used = _caches(g)
+    rows = g.reshape(x, (1, 3, 3))
+    new = g.update_cache(keys, rows, used)
+    g.update(keys, new)
+    g.update(values, g.update_cache(values, new[:, :2], used))
+    g.update(used, used + 1)
+    return g.sum(keys * new), keys * 1.0, new
+
+
+@program(0)
+def _caches_that_change_places(g: Any, x: Any) -> Any:
+    keys, values, used = _caches(g)
+    rows = g.reshape(x, (1, 3, 3))
+    g.update(keys, g.update_cache(values, rows, used))
+    g.update(values, g.update_cache(keys, rows * 3.0, used))
+    g.update(used, used + 2)
+    return g.sum(keys) + g.sum(values)
+
+
 def _graph(name: str) -> rlx.Graph:
     graph: Any = rlx.Graph(name)
     outputs = _PROGRAMS[name][0](graph, graph.input("x", (3, 3)))

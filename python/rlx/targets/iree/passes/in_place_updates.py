@@ -32,7 +32,8 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
     """Merge the loops that compute states of one size from each other into one kernel that overwrites the states, for IREE.
 
     The loops must be elementwise and of static size, and other ops must not use their results. A state that other ops use is
-    overwritten after the last of them. The pass skips all other states. It also skips states that might share memory with
+    overwritten after the last of them. The pass skips all other states, but gives those into which slices are written memory
+    of their own, which IREE overwrites. It also skips states that might share memory with
     another state: those that have other stores, and those whose value is stored in another state.
     """
 
@@ -49,7 +50,9 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
             kernel.emit()
         for kernel in kernels:  # not earlier: a kernel may have been inserted before a loop of another one
             kernel.erase_loops()
-        written = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores)
+        written = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores) | _written_slices(
+            functions
+        )
         _initialise(module, written)
         for setter in functions:
             name = setter.name.value
@@ -84,6 +87,23 @@ def _valid_kernels(functions: Sequence[Any]) -> list[_JoinedLoops]:
         if len(valid) == len(kernels):
             return valid
         kernels = valid
+
+
+def _written_slices(functions: Sequence[Any]) -> frozenset[str]:
+    """Return the states whose new value is the old value of a state with slices written into it: IREE reuses the memory."""
+    names: set[str] = set()
+    for function in functions:
+        for op in [op.operation for op in function.entry_block.operations]:
+            if op.name != "util.global.store":
+                continue
+            value = op.operands[0]
+            while (
+                maker := getattr(value.owner, "operation", None)
+            ) is not None and maker.name == "tensor.insert_slice":
+                value = maker.operands[1]
+            if value != op.operands[0] and maker is not None and maker.name == "util.global.load":
+                names |= {_global(op), _global(maker)}
+    return frozenset(names)
 
 
 def _set_in_place(setter: Any) -> None:
