@@ -12,7 +12,6 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -166,7 +165,7 @@ def read_content(content: Content, name: str) -> Weights:
         expected = file.metadata.get(SPLIT_TENSORS, len(tensors))
         if expected != len(tensors):
             raise Error(f"cannot read {name}: its {count} parts have {len(tensors)} tensors of {expected}", hint=_HINT)
-    return Weights(tensors, name, MappingProxyType(file.metadata))
+    return Weights(tensors, name, file.metadata)
 
 
 @garbage.put_off()

@@ -60,7 +60,7 @@ def save_gguf(
     metadata: Mapping[str, Any],
     *,
     alignment: int = DEFAULT_ALIGNMENT,
-    byteorder: ByteOrder = "little",
+    byteorder: str = "little",
     split: int | None = None,
 ) -> list[str]:
     """Write tensors and metadata to a GGUF file, or to several. They replace files of the same names once all are complete.
@@ -182,7 +182,7 @@ def _write(file: BinaryIO, header: bytes, tensors: Iterable[_Stored], alignment:
     file.write(header)
     file.write(bytes(_aligned(len(header), alignment) - len(header)))
     for tensor in tensors:
-        file.write(memoryview(tensor.data()))
+        file.write(tensor.data().data)
         file.write(bytes(_aligned(tensor.nbytes, alignment) - tensor.nbytes))
 
 

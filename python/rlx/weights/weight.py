@@ -136,7 +136,8 @@ class Weights(Mapping[str, Weight]):
     """
 
     def __init__(self, weights: Iterable[Weight], origin: str, metadata: Mapping[str, Any] = MappingProxyType({})):
-        self.origin, self.metadata = origin, metadata
+        self.origin: str = origin
+        self.metadata: Mapping[str, Any] = MappingProxyType(dict(metadata))
         self._weights: dict[str, Weight] = {}
         for weight in weights:
             if self._weights.setdefault(weight.name, weight) is not weight:
@@ -167,6 +168,9 @@ class Weights(Mapping[str, Weight]):
 
     def __len__(self) -> int:
         return len(self._weights)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Weights, (list(self._weights.values()), self.origin, dict(self.metadata))
 
     def __repr__(self) -> str:
         return printable(f"<Weights of {self.origin}: {len(self)} tensors>", keep="")
