@@ -71,7 +71,39 @@ def _decoder(model: str, config: Mapping[str, Any], masked: bool = False) -> Cas
     return Case(model, config, "ForCausalLM", masked=masked, output="logits", options={"attention_mask": masked})
 
 
+def _long_rope(original: int, pairs: int, fraction: float = 1.0) -> dict[str, Any]:
+    factors = {"short_factor": [1.0, 1.25, 1.5, 2.0][:pairs], "long_factor": [1.5, 2.0, 4.0, 8.0][:pairs]}
+    more = {"partial_rotary_factor": fraction, "original_max_position_embeddings": original}
+    return {"original_max_position_embeddings": original, **_rope("longrope", **factors, **more)}
+
+
 _LONG = {"factor": 4.0, "original_max_position_embeddings": 8}
+_FUSED = {n: value for n, value in _GROUPED.items() if n != "head_dim"}
+_NO_PADDING = {"pad_token_id": None}
+_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_MULTIPLIERS = {
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.5,
+    "attention_multiplier": 0.2,
+    "logits_scaling": 2.0,
+}
+_LATENT = {
+    **_SIZES,
+    "num_key_value_heads": 4,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 12,
+    "q_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
+    "n_routed_experts": 6,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "routed_scaling_factor": 1.5,
+}
+_MAMBA = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2}
+_MSCALE = _rope("yarn", **_LONG, beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.7)
 _LLAMA3 = _rope("llama3", **_LONG, low_freq_factor=1.0, high_freq_factor=4.0)
 CASES = {
     "bert": Case("Bert", _SIZES, kinds=True),
@@ -98,14 +130,86 @@ CASES = {
     "qwen3": _decoder("Qwen3", {**_GROUPED, "head_dim": 16}),
     "gemma": _decoder("Gemma", {**_GROUPED, "head_dim": 16}),
     "gemma2": _decoder("Gemma2", {**_GROUPED, "sliding_window": 3, "query_pre_attn_scalar": 12}),
+    "gemma3": _decoder(
+        "Gemma3",
+        {
+            **_GROUPED,
+            "num_hidden_layers": 3,
+            "sliding_window": 3,
+            "query_pre_attn_scalar": 12,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 4.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+    ),
+    "phi": _decoder("Phi", {**_SIZES, "num_key_value_heads": 4}),
+    "phi3": _decoder("Phi3", {**_FUSED, **_NO_PADDING, "sliding_window": 3, "original_max_position_embeddings": 24}),
+    "phi3_short": _decoder("Phi3", {**_FUSED, **_NO_PADDING, **_long_rope(8, 4)}),
+    "phi3_long": _decoder("Phi3", {**_FUSED, **_NO_PADDING, "tie_word_embeddings": True, **_long_rope(4, 2, 0.5)}),
+    "mixtral": _decoder("Mixtral", {**_GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    "qwen2_moe": _decoder(
+        "Qwen2Moe", {**_GROUPED, **_EXPERTS, "shared_expert_intermediate_size": 24, "mlp_only_layers": [0]}
+    ),
+    "qwen3_moe": _decoder("Qwen3Moe", {**_GROUPED, **_EXPERTS, "norm_topk_prob": True}),
+    "smollm3": _decoder("SmolLM3", {**_GROUPED, **_NO_PADDING, "num_hidden_layers": 4}),
+    "granite": _decoder("Granite", {**_GROUPED, **_MULTIPLIERS}),
+    "olmo2": _decoder("Olmo2", _FUSED),
+    "olmo3": _decoder("Olmo3", {**_FUSED, "sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
+    "stablelm": _decoder("StableLm", {**_FUSED, "use_qkv_bias": True, "partial_rotary_factor": 0.5}),
+    "stablelm_parallel": _decoder(
+        "StableLm", {**_FUSED, "qk_layernorm": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5}
+    ),
+    "gpt2": Case(
+        "GPT2",
+        {"vocab_size": 40, "n_positions": 24, "n_embd": 32, "n_layer": 2, "n_head": 4},
+        "LMHeadModel",
+        masked=False,
+        output="logits",
+    ),
+    "gpt_neox": _decoder("GPTNeoX", {**_SIZES, "rotary_pct": 0.5}),
+    "gpt_neox_sequential": _decoder("GPTNeoX", {**_SIZES, "rotary_pct": 1.0, "use_parallel_residual": False}),
+    "falcon": _decoder("Falcon", _SIZES),
+    "falcon_new": _decoder("Falcon", {**_SIZES, "num_kv_heads": 2, "new_decoder_architecture": True}),
+    "deepseek_v2": _decoder("DeepseekV2", {**_LATENT, "n_group": 1, "topk_group": 1, **_MSCALE}),
+    "deepseek_v2_groups": _decoder(
+        "DeepseekV2",
+        {**_LATENT, "q_lora_rank": None, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2},
+    ),
+    "deepseek_v3": _decoder("DeepseekV3", {**_LATENT, "n_group": 3, "topk_group": 1}),
+    "mamba": Case(
+        "Mamba", {**_MAMBA, "state_size": 6, "time_step_rank": 3}, "ForCausalLM", masked=False, output="logits"
+    ),
+    "mamba2": Case(
+        "Mamba2",
+        {**_MAMBA, "state_size": 6, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 4},
+        "ForCausalLM",
+        masked=False,
+        output="logits",
+    ),
+    "qwen3_next": _decoder(
+        "Qwen3Next",
+        {
+            **_GROUPED,
+            **_EXPERTS,
+            "num_hidden_layers": 4,
+            "shared_expert_intermediate_size": 24,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+        },
+    ),
 }
 
 
 def compute(case: Case) -> dict[str, Any]:
     """Return the content of a reference file."""
     torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
-    config = getattr(transformers, f"{case.model}Config")(**case.config)
-    config._attn_implementation = "eager"
+    config_class = f"{case.model}TextConfig" if case.model == "Gemma3" else f"{case.model}Config"
+    config = getattr(transformers, config_class)(**case.config)
+    config._attn_implementation = config._experts_implementation = "eager"
     model = getattr(transformers, f"{case.model}{case.head}")(config).double().eval()
     saved = _saved(model)
     state = {n: torch.from_numpy(weight(n, tuple(shape)).astype(np.float64)) for n, shape in saved.items()}

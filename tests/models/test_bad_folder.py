@@ -44,9 +44,9 @@ def hidden(folder: Path) -> np.ndarray:
 
 
 def test_an_unknown_type_lists_the_known_ones(tmp_path: Path) -> None:
-    message = refusal(folder_of(tmp_path, model_type="gpt_neox"))
-    assert "of type 'gpt_neox'; known are " in message
-    assert "bert, camembert, distilbert" in message
+    message = refusal(folder_of(tmp_path, model_type="gpt_bigcode"))
+    assert "of type 'gpt_bigcode'; known are " in message
+    assert "bert, camembert, deepseek_v2" in message
 
 
 def test_no_folder(tmp_path: Path) -> None:

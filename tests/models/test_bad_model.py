@@ -61,7 +61,7 @@ def test_a_missing_file(directory: Path, name: str) -> None:
         (b"[" * 100_000, "cannot read"),
         (b"[]", "expected an object with a 'model_type', got list"),
         (b"{}", "a model of type None; known are "),
-        (b'{"model_type": "gpt_neox"}', "a model of type 'gpt_neox'; known are "),
+        (b'{"model_type": "gpt_bigcode"}', "a model of type 'gpt_bigcode'; known are "),
         (b'{"model_type": ["bert"]}', "a model of type ['bert']; known are "),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_size_that_is_not_that_of_the_weights(directory: Path, field: str) -> 
     if field == "num_attention_heads":
         assert "32 lanes do not divide into 3 heads" in message
     else:
-        assert "model.safetensors does not fit config.json" in message
+        assert "model.safetensors does not fit its configuration" in message
 
 
 def test_fewer_layers_than_the_checkpoint_has(directory: Path) -> None:

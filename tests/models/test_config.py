@@ -33,8 +33,14 @@ def test_older_configurations_mean_the_same(tmp_path: Path, name: str) -> None:
         full, local = ropes["full_attention"], ropes["sliding_attention"]
         older |= {"global_rope_theta": full["rope_theta"], "local_rope_theta": local["rope_theta"]}
     else:
-        scaling = {n: v for n, v in ropes.items() if n not in ("rope_theta", "rope_type")}
+        if "full_attention" in ropes:
+            older["rope_local_base_freq"] = ropes["sliding_attention"]["rope_theta"]
+            ropes = ropes["full_attention"]
+            del older["layer_types"]  # these are not those of published models
+        outside = ("rope_theta", "rope_type", "partial_rotary_factor")
+        scaling = {n: v for n, v in ropes.items() if n not in outside}
         older["rope_theta"] = ropes["rope_theta"]
+        older["partial_rotary_factor"] = ropes.get("partial_rotary_factor")
         older["rope_scaling"] = {"type": ropes["rope_type"], **scaling} if scaling else None
     new, old = load(folder_of(tmp_path / "new", name)), load(folder_of(tmp_path / "old", name, **older))
     assert new.config == old.config
@@ -47,8 +53,8 @@ def test_older_configurations_mean_the_same(tmp_path: Path, name: str) -> None:
         ("llama", {"head_dim": 7}, "'head_dim' must be even"),
         (
             "llama",
-            {"rope_parameters": {"rope_type": "longrope"}},
-            "must be one of default, linear, dynamic, yarn, llama3",
+            {"rope_parameters": {"rope_type": "wide"}},
+            "must be one of default, linear, dynamic, yarn, llama3, longrope",
         ),
         ("llama", {"rope_parameters": {"rope_type": "linear"}}, "has no 'rope_parameters.factor'"),
         ("llama", {"rope_parameters": 3}, "'rope_parameters' must be an object, got 3"),
@@ -59,6 +65,17 @@ def test_older_configurations_mean_the_same(tmp_path: Path, name: str) -> None:
         ),
         ("llama", {"hidden_act": "mish"}, "'hidden_act' must be one of "),
         ("llama_yarn", {"num_hidden_layers": 3}, "'layers.2.input_layernorm.weight' (f32[32]) is missing"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5 is not supported; expected 1.0"),
+        ("stablelm", {"rope_parameters": {"partial_rotary_factor": 1.5}}, "partial_rotary_factor' must be at most 1"),
+        ("phi3_long", {"num_attention_heads": 8}, "'rope_parameters.short_factor' must be a list of 1 numbers"),
+        ("mixtral", {"num_experts_per_tok": 5}, "'num_experts_per_tok' must be at most 4, the number of experts"),
+        ("mixtral", {"num_local_experts": 5}, "block_sparse_moe.gate.weight' is float32[4, 32], expected f32[5, 32]"),
+        ("smollm3", {"no_rope_layers": [1, 2, 0, 1]}, "'no_rope_layers' must be a list of 4 of 0 or 1"),
+        ("gpt2", {"n_head": 5}, "32 lanes do not divide into 5 heads ('n_head')"),
+        ("gpt2", {"n_embd": ...}, "has no 'n_embd'"),
+        ("falcon", {"alibi": True}, "alibi True is not supported; expected False"),
+        ("falcon", {"num_attention_heads": 2}, "tensor 'transformer.h.0.self_attention.query_key_value.weight'"),
+        ("deepseek_v2_groups", {"topk_group": 4}, "'topk_group' must be at most 3"),
         ("gemma2", {"layer_types": ["full_attention"]}, "'layer_types' must be a list of 2 of full_attention"),
         ("qwen2", {"layer_types": ["full_attention", []]}, "'layer_types' must be a list of 2 of full_attention"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention True is not supported"),
@@ -86,7 +103,10 @@ VALUES = (0, -1, 1 << 24, 1 << 70, 1.5, 1e-320, 1e300, float("nan"), "x", None, 
 
 @drawn(
     "name",
-    ["bert", "roberta", "distilbert", "mpnet", "modernbert", "vit", "llama_yarn", "gemma2", "qwen2"],
+    [
+        *("bert", "roberta", "distilbert", "mpnet", "modernbert", "vit", "llama_yarn", "gemma2", "qwen2", "gemma3"),
+        *("phi3_long", "qwen2_moe", "smollm3", "granite", "gpt2", "gpt_neox", "falcon_new", "deepseek_v2_groups"),
+    ],
     of_each=2,
 )
 def test_fields_of_other_kinds(tmp_path: Path, name: str, seed: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 import rlx
 from rlx import Error
 from rlx.models import load
+from tests.drawing import drawn
 from tests.models.references import arrays, reference, weights, write_model
 
 
@@ -24,7 +25,9 @@ def results(graph: Any, **inputs: np.ndarray) -> dict[str, np.ndarray]:
     return {o.name: a for o, a in zip(graph.outputs, rlx.evaluate(graph, inputs), strict=True)}
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "gemma2"])
+@pytest.mark.parametrize(
+    "name", ["llama", "qwen2", "gemma2", "gemma3", "smollm3", "gpt2", "stablelm", "qwen3_moe", "deepseek_v3"]
+)
 def test_with_a_cache_tokens_come_one_after_the_other(tmp_path: Path, name: str) -> None:
     model, content = load(folder_of(tmp_path, name)), reference("qwen2")
     ids = arrays(content["inputs"])["input_ids"]
@@ -69,3 +72,79 @@ def test_without_a_head_the_graph_ends_with_the_last_norm(tmp_path: Path) -> Non
     assert [o.name for o in graph.outputs] == ["last_hidden_state"]
     with pytest.raises(Error, match=r"'lm_head.weight' \(f32\[40, 32\]\) is missing"):
         load(write_model(tmp_path / "whole", content["config"], tensors))
+
+
+_WITH_STATES = ("qwen3", "gemma3", "phi3", "phi3_long", "qwen2_moe", "olmo3", "gpt2", "falcon_new", "deepseek_v2")
+
+
+@drawn("name", [*_WITH_STATES, "mamba", "mamba2", "qwen3_next"], of_each=4)
+def test_with_states_a_text_comes_in_parts(tmp_path: Path, name: str) -> None:
+    """Each part continues at `start`, in any entry point, and for each text of a batch."""
+    model, ids = load(folder_of(tmp_path, name)), np.arange(12, dtype=np.int32).reshape(2, 6) * 5 % 40
+    whole = results(model.graph(batch=2, sequence=6), input_ids=ids)["logits"]
+    sizes: dict[str, Any] = {"batch": 2, "context": 8}
+    program = rlx.Session().compile(
+        {"first": model.graph(sequence=4, **sizes), "step": model.graph(sequence=1, **sizes)}
+    )
+    parts = [("first", 0, 4), ("step", 4, 5), ("step", 5, 6)]
+    # A second text begins with zeros.
+    for entry, start, end in [*parts, *parts]:
+        starts = np.full(2, start, np.int32)
+        (logits,) = program[entry].run({"input_ids": ids[:, start:end], "start": starts})
+        np.testing.assert_allclose(logits, whole[:, start:end], atol=2e-5 * np.abs(whole).max())
+
+
+@pytest.mark.parametrize(("name", "option"), [("qwen3_next", "cache"), ("qwen3_next", "attention_mask")])
+def test_recurrent_layers_have_no_such_option(tmp_path: Path, name: str, option: str) -> None:
+    with pytest.raises(Error, match=f"'{option}' is not supported by models with recurrent layers"):
+        load(folder_of(tmp_path, name)).graph(**{option: True})
+
+
+def test_long_positions_depend_on_the_length(tmp_path: Path) -> None:
+    """Texts longer than in the first training have other factors, with a symbolic length as well."""
+    model, ids = load(folder_of(tmp_path, "phi3_short")), np.arange(12, dtype=np.int32)[None]
+    symbolic = model.graph(sequence="sequence")
+    for length in (8, 9):
+        fixed = results(model.graph(sequence=length), input_ids=ids[:, :length])["logits"]
+        np.testing.assert_allclose(results(symbolic, input_ids=ids[:, :length])["logits"], fixed, atol=1e-5)
+    short, long = (results(model.graph(sequence=n), input_ids=ids[:, :n])["logits"][:, :8] for n in (8, 9))
+    assert np.abs(short - long).max() > 1e-3
+    # With states, the context decides.
+    inputs = {"input_ids": ids[:, :8], "start": np.zeros(1, np.int32)}
+    for context, expected in ((8, short), (16, long)):
+        logits = results(model.graph(sequence=8, context=context), **inputs)["logits"]
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def test_the_text_model_of_a_model_with_images(tmp_path: Path) -> None:
+    content = reference("gemma3")
+    tensors = weights(content["tensors"])
+    text = load(write_model(tmp_path / "text", content["config"], tensors))
+    renamed = {f"language_model.{name}": array for name, array in tensors.items()}
+    renamed["vision_tower.embeddings.weight"] = np.zeros((2, 3), np.float32)
+    config = {"model_type": "gemma3", "text_config": content["config"]}
+    whole = load(write_model(tmp_path / "whole", config, renamed))
+    ids = np.arange(5, dtype=np.int32)[None]
+    np.testing.assert_array_equal(
+        *(results(model.graph(sequence=5), input_ids=ids)["logits"] for model in (text, whole))
+    )
+    assert whole.unused == ("vision_tower.embeddings.weight",)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
+def test_narrow_experts(tmp_path: Path, name: str) -> None:
+    """Experts in f16 are widened one at a time. Symbolic lengths have other blocks of rows."""
+    content = reference(name)
+    narrow = {
+        name: array.astype(np.float16) if ".experts." in name else array
+        for name, array in weights(content["tensors"]).items()
+    }
+    rounded = {name: array.astype(np.float32) for name, array in narrow.items()}
+    ids = arrays(content["inputs"])["input_ids"]
+    graphs = [
+        load(write_model(tmp_path / kind, content["config"], tensors)).graph(batch=2, sequence=length)
+        for kind, tensors, length in (("a", rounded, 7), ("b", narrow, 7), ("c", narrow, "sequence"))
+    ]
+    expected, *others = (results(graph, input_ids=ids)["logits"] for graph in graphs)
+    for logits in others:
+        np.testing.assert_allclose(logits, expected, atol=2e-6 * np.abs(expected).max())

@@ -18,7 +18,12 @@ from tests.models.references import NAMES, arrays, reference, weights, write_mod
 Arrays = dict[str, np.ndarray]
 
 # The others differ from these only in constants, or in properties that the evaluator also covers.
-COMPILED = [n for n in NAMES if n not in ("bert_masked_lm", "mpnet_long", "vit", "gemma", "mistral")]
+_SIMILAR = {
+    *("bert_masked_lm", "mpnet_long", "vit", "gemma", "mistral", "phi", "phi3", "phi3_short", "mixtral", "qwen3_moe"),
+    *("smollm3", "granite", "olmo3", "stablelm", "gpt_neox", "gpt_neox_sequential", "falcon", "deepseek_v2"),
+    *("deepseek_v2_groups", "mamba2"),
+}
+COMPILED = [n for n in NAMES if n not in _SIMILAR]
 COMPILED = [n for n in COMPILED if not n.startswith("llama_") or n == "llama_biases"]
 _SHARES = 3
 
@@ -66,7 +71,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PretrainedMode
 
 
 def test_every_family_has_a_reference() -> None:
-    alike = {"camembert": "roberta", "xlm-roberta": "roberta"}
+    alike = {"camembert": "roberta", "xlm-roberta": "roberta", "gemma3": "gemma3_text"}
     assert {alike.get(name, name) for name in FAMILIES} == {reference(name)["config"]["model_type"] for name in NAMES}
 
 
@@ -74,7 +79,9 @@ def test_every_family_has_a_reference() -> None:
 def test_evaluated(models: dict[str, PretrainedModel], name: str) -> None:
     content = reference(name)
     graph = models[name].graph(**sizes_of(content))
-    check(content, named(graph, rlx.evaluate(graph, all_inputs(content, graph))), 2e-6)
+    # transformers computes the state of Qwen3-Next in f32.
+    tolerance = 2e-5 if name == "qwen3_next" else 2e-6
+    check(content, named(graph, rlx.evaluate(graph, all_inputs(content, graph))), tolerance)
 
 
 def of_inputs_alone(graph: Any) -> Any:

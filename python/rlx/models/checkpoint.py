@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.dtype import DTYPES, f32
+from rlx.ir.dtype import DTYPES, f32, u8
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error
-from rlx.weights import Weight
+from rlx.weights import PackedBlocks, Weight
 
 _NAMED = 10  # the largest number of problems in a message
 # Dtypes whose values f32 can represent. A quantised model has integers with scales, which are not supported here.
@@ -43,20 +44,26 @@ class ModelTensors:
 
     def find(self, name: str) -> Weight | None:
         """Return the tensor that graphs call `name`; None if there is none."""
+        key = self._key(name)
+        return None if key is None else self.tensors[key]
+
+    def _key(self, name: str) -> str | None:
+        """Return the name in the file of the tensor that graphs call `name`; None if there is none."""
         for prefix in dict.fromkeys((self.prefix, "")):
             for new, old in ((name, name), *_OLD_NAMES):
-                found = self.tensors.get(f"{prefix}{name.removesuffix(new)}{old}") if name.endswith(new) else None
-                if found is not None:
-                    return found
+                key = f"{prefix}{name.removesuffix(new)}{old}"
+                if name.endswith(new) and key in self.tensors:
+                    return key
         return None
 
     def take(self, name: str, shape: Shape) -> Weight | None:
         """Return the tensor for a parameter. If it is missing, or its shape or dtype is wrong, `check` reports it."""
-        weight = self.find(name)
-        if weight is None:
+        key = self._key(name)
+        if key is None:
             self._problems.append(f"'{name}' ({shape}) is missing")
             return None
-        self._files_names.add(weight.name)
+        weight = self.tensors[key]
+        self._files_names.add(key)
         if weight.shape != shape.static or weight.dtype.name not in _DTYPES:
             self._problems.append(f"'{weight.name}' is {weight.dtype}{list(weight.shape)}, expected {shape}")
             return None
@@ -71,7 +78,7 @@ class ModelTensors:
         """
         if num_layers > len(self.tensors):
             layers = f"num_hidden_layers is {num_layers}"
-            raise Error(f"{self.name} does not fit config.json: {layers}, and it has {len(self.tensors)} tensors")
+            raise Error(f"{self.name} does not fit its configuration: {layers}, and it has {len(self.tensors)} tensors")
 
     def check(self, layers: str, num_layers: int) -> tuple[str, ...]:
         """Check, after building a graph, that all its parameters exist and that no tensor of the base model is unused.
@@ -94,12 +101,12 @@ class ModelTensors:
         problems = [
             *self._problems,
             *(f"there is a layer '{layers}{i}', but num_hidden_layers is {num_layers}" for i in beyond),
-            *(f"'{n}' is no tensor of this model" for n in own if layer_of.get(n, -1) < num_layers),
+            *(f"'{self.tensors[n].name}' is no tensor of this model" for n in own if layer_of.get(n, -1) < num_layers),
         ]
         if problems:
             more = f"\n  and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
             listed = "\n  ".join(problems[:_NAMED])
-            raise Error(f"{self.name} does not fit config.json:\n  {listed}{more}")
+            raise Error(f"{self.name} does not fit its configuration:\n  {listed}{more}")
         return tuple(n for n in left if not self._is_own(n))
 
     def _is_own(self, name: str) -> bool:
@@ -116,14 +123,21 @@ class ParameterPrefix:
         g: The graph.
         checkpoint: The source of their values. Without it, parameters are f32 and have no value.
         prefix: The prefix of their names.
+        activations: The precision of activations in products with packed weights.
     """
 
-    def __init__(self, g: Any, checkpoint: ModelTensors | None = None, prefix: str = ""):
-        self.g, self.checkpoint, self.prefix = g, checkpoint, prefix
+    def __init__(
+        self, g: Any, checkpoint: ModelTensors | None = None, prefix: str = "", activations: str = "f32"
+    ) -> None:
+        self.g, self.checkpoint, self.prefix, self.activations = g, checkpoint, prefix, activations
 
     def at(self, name: str) -> ParameterPrefix:
         """Return the scope of a part of the model."""
-        return ParameterPrefix(self.g, self.checkpoint, f"{self.prefix}{name}.")
+        return ParameterPrefix(self.g, self.checkpoint, f"{self.prefix}{name}.", self.activations)
+
+    def exact(self) -> ParameterPrefix:
+        """Return the scope, without rounding of activations in products with packed weights."""
+        return ParameterPrefix(self.g, self.checkpoint, self.prefix)
 
     def has(self, name: str) -> bool:
         """Return whether the checkpoint has a tensor."""
@@ -135,17 +149,30 @@ class ParameterPrefix:
         return weight.shape[0] if weight is not None and len(weight.shape) == 2 else 0
 
     def param(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """Return a parameter as f32. A narrower float is stored as it is, and widened in the graph."""
+        """Return a parameter as f32. A narrower float and packed blocks are stored as they are, and widened in the graph."""
+        tensor, scheme = self.stored(name, shape)
+        if scheme is not None:
+            return self.g.dequantize_packed(tensor, scheme=scheme)
+        return tensor if tensor.dtype is f32 else self.g.cast(tensor, "f32")
+
+    def stored(self, name: str, shape: tuple[int, ...]) -> tuple[Tensor, str | None]:
+        """Return a parameter as it is stored, and the format of packed blocks, whose parameter has rows of bytes."""
         full_name = self.prefix + name
         weight = None if self.checkpoint is None else self.checkpoint.take(full_name, Shape(shape, "f32"))
         if weight is None:
-            return self.g.param(full_name, shape)
-        tensor = self.g.param(full_name, shape, weight.dtype, value=weight)
-        return tensor if weight.dtype.name == "float32" else self.g.cast(tensor, "f32")
+            return self.g.param(full_name, shape), None
+        if isinstance(weight.encoding, PackedBlocks):
+            rows = weight.of_dtype(u8)
+            return self.g.param(full_name, rows.shape, u8, value=rows), weight.encoding.name
+        return self.g.param(full_name, shape, weight.dtype, value=weight), None
 
     def table(self, name: str, rows: int, size: int) -> Tensor:
         """Return the table of an embedding."""
         return self.param(f"{name}.weight", (rows, size))
+
+    def tokens(self, name: str, rows: int, size: int) -> TokenEmbedding:
+        """Return the embedding of tokens, whose table is large: only the rows of the tokens are widened."""
+        return TokenEmbedding(self, *self.stored(f"{name}.weight", (rows, size)))
 
     def matrix(self, name: str, size_in: int, size_out: int) -> Tensor:
         """Return the weight of a linear layer, `[in, out]`; it is stored as `[out, in]`."""
@@ -158,9 +185,50 @@ class ParameterPrefix:
     def linear(self, x: Tensor, name: str, size_out: int, bias: bool = True) -> Tensor:
         """Return `x·w (+ bias)` over the last axis of `x`."""
         size_in: Any = x.shape.dims[-1]
+        if self.is_packed(name):
+            matrix, scheme = self.stored(f"{name}.weight", (size_out, size_in))
+            product = self.g.dequant_matmul(x, matrix, scheme=scheme, activations=self.activations)
+            return product + self.param(f"{name}.bias", (size_out,)) if bias else product
         weights = self.dense(name, size_in, size_out) if bias else (self.matrix(name, size_in, size_out),)
         return self.g.linear(x, *weights)
+
+    def is_packed(self, name: str) -> bool:
+        """Return whether the weight of a layer is stored in packed blocks."""
+        weight = None if self.checkpoint is None else self.checkpoint.find(f"{self.prefix}{name}.weight")
+        return weight is not None and isinstance(weight.encoding, PackedBlocks)
 
     def norm(self, name: str, size: int) -> tuple[Tensor, Tensor]:
         """Return scale and bias of a norm."""
         return self.param(f"{name}.weight", (size,)), self.param(f"{name}.bias", (size,))
+
+
+@dataclass(frozen=True)
+class TokenEmbedding:
+    """The table of the embedding of tokens, `[rows, size]`, as it is stored.
+
+    Attributes:
+        scope: The scope of the parameter.
+        stored: The parameter.
+        scheme: The format of packed blocks, or None.
+    """
+
+    scope: ParameterPrefix
+    stored: Tensor
+    scheme: str | None
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Return the rows of tokens, f32 `[…, size]`. Only these are widened."""
+        g = self.scope.g
+        if self.scheme is not None:
+            return g.dequantize_packed(g.embedding(self.stored, ids), scheme=self.scheme)
+        return g.embedding(self._plain(), ids)
+
+    def products(self, x: Tensor) -> Tensor:
+        """Return the products of `x […, size]` with all rows: the logits of a model with tied embeddings."""
+        g = self.scope.g
+        if self.scheme is not None:
+            return g.dequant_matmul(x, self.stored, scheme=self.scheme, activations=self.scope.activations)
+        return g.matmul(x, g.transpose(self._plain()))
+
+    def _plain(self) -> Tensor:
+        return self.stored if self.stored.dtype is f32 else self.scope.g.cast(self.stored, "f32")

@@ -1,153 +1,51 @@
-"""Text decoders with rotary positions, RMS norms and gated feed-forward networks: Llama, Mistral, Qwen and Gemma.
+"""Graphs of text decoders: layers of attention and feed-forward networks, with keys and values of earlier tokens.
 
 Sources: Touvron et al., Llama (2023), §2.2; grouped heads: Ainslie et al., GQA (2023); windows: Jiang et al., Mistral
-7B (2023), §2; norms of queries and keys: Qwen3 (2025), §2; soft caps and norms after each part: Gemma 2 (2024), §2.
+7B (2023), §2; norms of queries and keys: Qwen3 (2025), §2; soft caps and norms after each part: Gemma 2 (2024), §2;
+parallel layers: Black et al., GPT-NeoX-20B (2022), §2.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
+from rlx.models.decoder_config import DecoderConfig
 from rlx.models.family import ModelFamily
-from rlx.models.fields import ACTIVATIONS, Fields
-from rlx.models.rope import RotaryTables, read_rope
+from rlx.models.feed_forward import feed_forward
+from rlx.models.fields import Fields
+from rlx.models.latent_attention import latent_qkv, latent_results
+from rlx.models.linear_attention import linear_attention
+from rlx.models.recurrent import RecurrentStates
+from rlx.models.rope import RotaryTables
+from rlx.models.tensor_names import TensorNames, split_fused
+from rlx.support.errors import Error
+from rlx.weights import Weight
 
-SIZES: Mapping[str, int | bool] = {
+SIZES: Mapping[str, int | bool | str] = {
     "batch": 1,
     "sequence": 128,
     "past": 0,
+    "context": 0,
     "cache": False,
+    "cache_dtype": "f32",
     "attention_mask": False,
     "last": False,
+    "activations": "f32",
 }
-_LARGEST_HEAD = 4096
-_LAYER_TYPES = ("full_attention", "sliding_attention")
+PREFIXES = ("model.",)
 
 
-@dataclass(frozen=True)
-class DecoderConfig:
-    """Sizes and options of a decoder, with the names of `config.json`.
-
-    Attributes:
-        layer_types: Whether each layer has a window. It is empty if all layers are equal.
-        sliding_window: The number of tokens that a token attends to, including itself, in layers with a window; None
-            without windows.
-        biases: The parts with biases: `"qkv"`, `"o"`, `"mlp"`.
-        qk_norm: Whether queries and keys are normalised.
-        offset_norm: Whether norms multiply by 1 + their weights, and embeddings are scaled, as in Gemma.
-        post_norms: Whether there is also a norm after attention and after the feed-forward network.
-        score_scale: The factor of attention scores; None is `head_dim**-0.5`.
-        head: Whether the graph computes logits; otherwise it ends with the last norm.
-    """
-
-    model_type: str
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    intermediate_size: int
-    max_position_embeddings: int
-    rope: RotaryTables
-    hidden_act: str = "silu"
-    rms_norm_eps: float = 1e-6
-    tie_word_embeddings: bool = False
-    layer_types: tuple[str, ...] = ()
-    sliding_window: int | None = None
-    biases: frozenset[str] = frozenset()
-    qk_norm: bool = False
-    offset_norm: bool = False
-    post_norms: bool = False
-    score_scale: float | None = None
-    attn_logit_softcapping: float | None = None
-    final_logit_softcapping: float | None = None
-    head: bool = True
-
-    def window(self, layer: int) -> int | None:
-        """Return the window of a layer."""
-        alike = not self.layer_types or self.layer_types[layer] == "sliding_attention"
-        return self.sliding_window if alike else None
-
-    @classmethod
-    def read(
-        cls,
-        fields: Fields,
-        model_type: str,
-        *,
-        head_dim: int | None = None,
-        tied: bool = False,
-        act: str = "silu",
-        positions: int = 2048,
-        **more: Any,
-    ) -> DecoderConfig:
-        """Return the configuration from the fields that all decoders have.
-
-        Args:
-            fields: The file.
-            model_type: The family.
-            head_dim: The default number of lanes of a head; None is the width divided by the number of heads.
-            tied: The default for whether logits are products with the embeddings.
-            act: The default activation.
-            positions: The default of `max_position_embeddings`.
-            **more: Fields that only some decoders have.
-        """
-        heads, width = fields.size("num_attention_heads"), fields.size("hidden_size")
-        kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
-        if heads % kv_heads:
-            raise fields.refusal("num_key_value_heads", f"a divisor of the {heads} heads")
-        if fields.has("head_dim"):
-            head_dim = fields.size("head_dim", most=_LARGEST_HEAD)
-        elif head_dim is None:
-            head_dim = fields.divided("num_attention_heads", width, heads)
-        if head_dim > _LARGEST_HEAD:
-            raise fields.refusal(
-                "num_attention_heads", f"at least {-(-width // _LARGEST_HEAD)}, so that heads are narrower"
-            )
-        length = fields.size("max_position_embeddings", positions)
-        num_layers = fields.size("num_hidden_layers")
-        architectures = fields.data.get("architectures")
-        return cls(
-            model_type,
-            fields.size("vocab_size"),
-            width,
-            num_layers,
-            heads,
-            kv_heads,
-            head_dim,
-            fields.size("intermediate_size"),
-            length,
-            read_rope(fields, head_dim, length),
-            hidden_act=fields.activation("hidden_activation" if fields.has("hidden_activation") else "hidden_act", act),
-            rms_norm_eps=fields.number("rms_norm_eps", 1e-6),
-            tie_word_embeddings=fields.flag("tie_word_embeddings", tied),
-            head=not isinstance(architectures, list) or not architectures or "For" in str(architectures[0]),
-            **more,
-        )
-
-
-def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str, ...]:
-    """Return the window type of each layer: the field `layer_types`, or a rule for files without the field.
-
-    Raises:
-        Error: The field has a different number of layers, or an unknown kind.
-    """
-    num_layers = fields.size("num_hidden_layers")
-    if not fields.has("layer_types"):
-        return tuple(
-            default(i) for i in range(min(num_layers, 1 << 16))
-        )  # checkpoints with more layers are rejected by `check_layers`
-    kinds = fields.data["layer_types"]
-    if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in _LAYER_TYPES for kind in kinds):
-        raise fields.refusal("layer_types", f"a list of {num_layers} of {', '.join(_LAYER_TYPES)}")
-    return tuple(kinds)
-
-
-def decoder_family(model_type: str, config: Callable[[Fields], DecoderConfig]) -> ModelFamily:
+def decoder_family(
+    model_type: str,
+    config: Callable[[Fields], DecoderConfig],
+    names: TensorNames | None = None,
+    prefixes: tuple[str, ...] = PREFIXES,
+    has_fused_groups: bool = False,
+) -> ModelFamily:
     """Return a family of decoders.
 
     Its graphs have an input `input_ids` `[batch, sequence]` i32 and an output `logits` `[batch, sequence, vocab_size]`,
@@ -157,24 +55,44 @@ def decoder_family(model_type: str, config: Callable[[Fields], DecoderConfig]) -
       `[batch, past + sequence, num_key_value_heads · head_dim]`. If `past` is not 0, the keys and values of earlier
       tokens are inputs `past_key_<layer>` and `past_value_<layer>`.
     - `attention_mask=True` adds an input `attention_mask` `[batch, past + sequence]` i32.
+    - `context` other than 0 adds states `key_<layer>` and `value_<layer>`, `[batch, context, num_key_value_heads ·
+      head_dim]` of the dtype `cache_dtype`, which keep the keys and values of all tokens, and an input `start` `[batch]`
+      i32: the position of the first token of `input_ids`, which is the number of tokens before it.
     - `last=True` computes the logits of only the last token.
+    - `activations` is the precision of activations in products with packed weights: see the op `dequant_matmul`.
+
+    Args:
+        model_type: The name in `config.json`.
+        config: Reads the configuration.
+        names: The names of the tensors in a folder, if they are not those of graphs.
+        prefixes: The possible prefixes of the tensors of the base model.
+        has_fused_groups: Whether queries, keys and values are fused by groups of heads: see `split_fused`.
     """
-    return ModelFamily(model_type, config, _build, SIZES, "layers.", ("model.",))
+    adapted = None if names is None else partial(_adapted, names, prefixes, has_fused_groups)
+    return ModelFamily(model_type, config, _build, SIZES, "layers.", prefixes, adapted=adapted)
+
+
+def _adapted(
+    names: TensorNames, prefixes: tuple[str, ...], by_group: bool, tensors: Mapping[str, Weight], config: Any
+) -> dict[str, Weight]:
+    return split_fused(names.renamed(tensors, prefixes), config, by_group)
 
 
 def _build(scope: ParameterPrefix, config: DecoderConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
     g, e = scope.g, config.hidden_size
     ids = g.input("input_ids", (sizes["batch"], sizes["sequence"]), "i32")
     run = _DecoderLayers(scope, config, ids, sizes)
-    embedded = scope.table("embed_tokens", config.vocab_size, e)
-    x = g.embedding(embedded, ids)
-    if config.offset_norm:
-        x = x * e**0.5
+    tokens = scope.tokens("embed_tokens", config.vocab_size, e)
+    x = tokens.rows(ids)
+    if config.embedding_scale is not None:
+        x = x * config.embedding_scale
+    if config.rope is None:
+        x = x + run.positions()
     outputs: dict[str, Tensor] = {}
     for i in range(config.num_hidden_layers):
         with g.named(f"layer{i}"):
             x, key, value = run.layer(x, i)
-        if sizes["cache"]:
+        if sizes["cache"] and key is not None and value is not None:
             outputs |= {f"key_{i}": key, f"value_{i}": value}
     if sizes["last"]:
         x = g.narrow(x, 1, run.length - 1, 1)
@@ -182,10 +100,26 @@ def _build(scope: ParameterPrefix, config: DecoderConfig, sizes: Mapping[str, An
     if not config.head:
         return {"last_hidden_state": x} | outputs
     with g.named("head"):
-        w = g.transpose(embedded) if config.tie_word_embeddings else scope.matrix("lm_head", e, config.vocab_size)
-        logits = g.matmul(x, w)
-        cap = config.final_logit_softcapping
-        return {"logits": logits if cap is None else g.tanh(logits / cap) * cap} | outputs
+        return {"logits": _logits(scope, config, x, tokens)} | outputs
+
+
+def _logits(scope: ParameterPrefix, config: DecoderConfig, x: Tensor, tokens: Any) -> Tensor:
+    g, cap = scope.g, config.final_logit_softcapping
+    if config.tie_word_embeddings:
+        logits = tokens.products(x)
+    else:
+        logits = scope.linear(x, "lm_head", config.vocab_size, "head" in config.biases)
+    if config.logit_scale is not None:
+        logits = logits * config.logit_scale
+    return logits if cap is None else g.tanh(logits / cap) * cap
+
+
+def _check_options_of_states(sizes: Mapping[str, Any]) -> None:
+    for name in ("past", "cache", "attention_mask"):
+        if sizes[name]:
+            raise Error(f"graph: with context, keys and values are states, and '{name}' has no meaning")
+    if type(sizes["context"]) is not int or type(sizes["batch"]) is not int:
+        raise Error("graph: with context, 'context' and 'batch' must be integers, since states have fixed sizes")
 
 
 class _DecoderLayers:
@@ -194,63 +128,152 @@ class _DecoderLayers:
     def __init__(self, scope: ParameterPrefix, config: DecoderConfig, ids: Tensor, sizes: Mapping[str, Any]):
         self.scope, self.config, self.g = scope, config, scope.g
         self.batch, self.length = ids.shape.dims
-        self.past = sizes["past"]
-        past: Any = 0
-        width = config.num_key_value_heads * config.head_dim
+        self.past, self.context, self.cache_dtype = sizes["past"], sizes["context"], sizes["cache_dtype"]
+        if self.context:
+            _check_options_of_states(sizes)
+            # The position of the first token of each text: the number of its tokens in the cache.
+            self.start = self.g.input("start", (self.batch,), "i32")
+        self.past_length: Any = 0
         self.cached: dict[str, Tensor] = {}
         if self.past != 0:
             for i in range(config.num_hidden_layers):
-                for name in (f"past_key_{i}", f"past_value_{i}"):
+                for kind, width in (("key", config.key_width), ("value", config.value_width)):
+                    name = f"past_{kind}_{i}"
                     self.cached[name] = self.g.input(name, (self.batch, self.past, width))
-            past = self.cached["past_key_0"].shape.dims[1]
-        self.total = past + self.length
+            self.past_length = self.cached["past_key_0"].shape.dims[1]
+        self.total = self.past_length + self.length
         self.mask = self.g.input("attention_mask", (self.batch, self.total), "i32") if sizes["attention_mask"] else None
-        self.tables = config.rope.tables(self.g, past, self.length)
+        self._tables: dict[RotaryTables, tuple[Tensor, Tensor]] = {}
+        self.states: RecurrentStates | None = None
+        if config.linear_attention is not None:
+            self.states = RecurrentStates(self.g, self.batch, sizes, self.start if self.context else None)
 
-    def layer(self, x: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the result of one layer, and the keys and values of all tokens."""
-        part, config = self.scope.at(f"layers.{i}"), self.config
-        update, key, value = self._attention(part, self.norm(part, "input_layernorm", x), i)
-        if config.post_norms:
-            x = x + self.norm(part, "post_attention_layernorm", update)
-            update = self._feed_forward(part, self.norm(part, "pre_feedforward_layernorm", x))
-            return x + self.norm(part, "post_feedforward_layernorm", update), key, value
-        x = x + update
-        return x + self._feed_forward(part, self.norm(part, "post_attention_layernorm", x)), key, value
+    def positions(self) -> Tensor:
+        """Return the rows of the table of positions, `[S, E]` or `[B, S, E]`."""
+        g, config = self.g, self.config
+        table = self.scope.table("embed_positions", config.max_position_embeddings, config.hidden_size)
+        if not self.context:
+            return g.embedding(table, g.arange(self.past_length, self.total))
+        own = g.reshape(self.start, (self.batch, 1)) + g.reshape(g.arange(0, self.length), (1, self.length))
+        return g.embedding(table, own)
+
+    def layer(self, x: Tensor, i: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return the result of one layer, and the keys and values of all tokens, if it has attention."""
+        part, places = self.scope.at(f"layers.{i}"), self.config.norm_places
+        normal = x if places == "after" else self.norm(part, "input_layernorm", x)
+        linear, key, value = self.config.linear_attention, None, None
+        if self.states is not None and linear is not None and i in linear.layers:
+            update = linear_attention(part.at("linear_attn"), self.config, linear, self.states, normal, i)
+        else:
+            update, key, value = self._attention(part.at("self_attn"), normal, i)
+        if places in ("shared", "parallel"):
+            own = normal if places == "shared" else self.norm(part, "post_attention_layernorm", x)
+            return x + self._scaled(update) + self._scaled(self._feed_forward(part, own, i)), key, value
+        if places in ("after", "around"):
+            update = self.norm(part, "post_attention_layernorm", update)
+        x = x + self._scaled(update)
+        before = {"before": "post_attention_layernorm", "around": "pre_feedforward_layernorm", "after": ""}[places]
+        update = self._feed_forward(part, self.norm(part, before, x) if before else x, i)
+        if places in ("after", "around"):
+            update = self.norm(part, "post_feedforward_layernorm", update)
+        return x + self._scaled(update), key, value
+
+    def _scaled(self, update: Tensor) -> Tensor:
+        return update if self.config.residual_scale is None else update * self.config.residual_scale
+
+    def _feed_forward(self, part: ParameterPrefix, x: Tensor, i: int) -> Tensor:
+        return feed_forward(part.at("mlp"), self.config, x, i)
 
     def norm(self, scope: ParameterPrefix, name: str, x: Tensor) -> Tensor:
-        """Return the RMS norm over the last axis."""
-        size: Any = x.shape.dims[-1]
+        """Return the norm over the last axis."""
+        config, size = self.config, x.shape.dims[-1]
+        assert type(size) is int
+        if config.norm == "layer":
+            return self.g.layer_norm(x, *scope.norm(name, size), eps=config.norm_eps)
         weight = scope.param(f"{name}.weight", (size,))
-        return self.g.rms_norm(x, 1.0 + weight if self.config.offset_norm else weight, eps=self.config.rms_norm_eps)
+        return self.g.rms_norm(x, 1.0 + weight if config.offset_norm else weight, eps=config.norm_eps)
 
-    def _attention(self, layer: ParameterPrefix, x: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        config, part, g = self.config, layer.at("self_attn"), self.g
-        heads, kv_heads, lanes = config.num_attention_heads, config.num_key_value_heads, config.head_dim
-        widths = {"q": heads * lanes, "k": kv_heads * lanes, "v": kv_heads * lanes}
-        q, k, v = (part.linear(x, f"{n}_proj", width, "qkv" in config.biases) for n, width in widths.items())
-        if config.qk_norm:
-            q, k = self._normed_heads(part, "q_norm", q, heads), self._normed_heads(part, "k_norm", k, kv_heads)
-        q, k = g.rope(q, *self.tables, lanes), g.rope(k, *self.tables, lanes)
-        if self.cached:
-            k = g.concat([self.cached[f"past_key_{i}"], k], 1)
-            v = g.concat([self.cached[f"past_value_{i}"], v], 1)
-        attended = g.attention(
-            q,
-            k,
-            v,
-            **self._mask(config.window(i)),
-            num_heads=heads,
-            head_dim=lanes,
-            score_scale=config.score_scale,
-            softcap=config.attn_logit_softcapping,
-        )
+    def _attention(self, part: ParameterPrefix, x: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
+        config = self.config
+        q, k, v, gate = self._queries_keys_values(part, x, i)
+        options: dict[str, Any] = {
+            "num_heads": config.num_attention_heads,
+            "head_dim": config.head_dim,
+            "score_scale": config.score_scale,
+            "softcap": config.attn_logit_softcapping,
+        }
+        if self.context:
+            k, v = self._stored(f"key_{i}", k), self._stored(f"value_{i}", v)
+            window = config.window(i)
+            # The window of attention does not include the token itself.
+            options["window"] = None if window is None else window - 1
+            attended = self.g.cached_attention(q, k, v, self.start, **options)
+        else:
+            if self.cached:
+                k = self.g.concat([self.cached[f"past_key_{i}"], k], 1)
+                v = self.g.concat([self.cached[f"past_value_{i}"], v], 1)
+            attended = self.g.attention(q, k, v, **self._mask(config.window(i)), **options)
+        if config.latent is not None:
+            attended = latent_results(part, config, config.latent, attended)
+        if gate is not None:
+            attended = attended * self.g.sigmoid(gate)
         return part.linear(attended, "o_proj", config.hidden_size, "o" in config.biases), k, v
 
-    def _normed_heads(self, part: ParameterPrefix, name: str, x: Tensor, heads: int) -> Tensor:
-        """Normalise each head separately."""
-        split = self.g.reshape(x, (self.batch, self.length, heads, self.config.head_dim))
-        return self.g.reshape(self.norm(part, name, split), x.shape.dims)
+    def _queries_keys_values(
+        self, part: ParameterPrefix, x: Tensor, i: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Return queries, keys and values, and the gate of the result if there is one."""
+        config, g = self.config, self.g
+        rotate = partial(self._rotated, i)
+        if config.latent is not None:
+            return *latent_qkv(part, config, config.latent, x, self.norm, rotate), None
+        heads, kv_heads, lanes = config.num_attention_heads, config.num_key_value_heads, config.head_dim
+        widths = {"q": heads * lanes * (1 + config.has_query_gate), "k": kv_heads * lanes, "v": kv_heads * lanes}
+        q, k, v = (part.linear(x, f"{n}_proj", width, "qkv" in config.biases) for n, width in widths.items())
+        gate = None
+        if config.has_query_gate:
+            split = g.reshape(q, (self.batch, self.length, heads, 2 * lanes))
+            dims = (self.batch, self.length, heads * lanes)
+            q, gate = (g.reshape(g.narrow(split, 3, start, lanes), dims) for start in (0, lanes))
+        q, k = self._normed(part, "q_norm", q, heads), self._normed(part, "k_norm", k, kv_heads)
+        return rotate(q, lanes), rotate(k, lanes), v, gate
+
+    def _rotated(self, i: int, x: Tensor, head_dim: int) -> Tensor:
+        """Return heads with rotary positions of a layer."""
+        config = self.config
+        is_local = config.local_rope is not None and config.window(i) is not None
+        rope = config.local_rope if is_local else config.rope
+        if rope is None or i in config.unrotated_layers:
+            return x
+        if rope not in self._tables:
+            if self.context:
+                self._tables[rope] = rope.tables_at(self.g, self.start, self.length, self.context)
+            else:
+                self._tables[rope] = rope.tables(self.g, self.past_length, self.length)
+        return self.g.rope(x, *self._tables[rope], head_dim, n_rot=rope.lanes, style=config.rope_style)
+
+    def _stored(self, name: str, rows: Tensor) -> Tensor:
+        """Write rows to a cache, a state `[batch, context, width]`, and return the cache."""
+        g = self.g
+        cache = g.state(name, (self.batch, self.context, rows.shape.dims[2]), self.cache_dtype)
+        updated = g.update_cache(cache, g.cast(rows, self.cache_dtype), self.start)
+        g.update(cache, updated)
+        return updated
+
+    def _normed(self, part: ParameterPrefix, name: str, x: Tensor, heads: int) -> Tensor:
+        """Return queries or keys, normalised as the family does."""
+        g, config, kind = self.g, self.config, self.config.qk_norm
+        if kind is None:
+            return x
+        if kind == "width":
+            return self.norm(part, name, x)
+        split = g.reshape(x, (self.batch, self.length, heads, config.head_dim))
+        if kind == "head":
+            return g.reshape(self.norm(part, name, split), x.shape.dims)
+        weights = part.param(f"{name}.weight", (heads, config.head_dim))
+        ones = g.expand(g.constant(1.0, dtype="f32"), (config.head_dim,))
+        zeros = g.expand(g.constant(0.0, dtype="f32"), (config.head_dim,))
+        return g.reshape(g.layer_norm(split, ones, zeros, eps=config.norm_eps) * weights, x.shape.dims)
 
     def _mask(self, window: int | None) -> dict[str, Any]:
         """Return the mask arguments of `attention`. The window of `attention` does not include the token itself."""
@@ -265,12 +288,3 @@ class _DecoderLayers:
             keep = keep & (distance > -window)
         rows = g.reshape(g.ne(self.mask, 0), (self.batch, 1, 1, self.total))
         return {"mask_kind": "custom", "mask": rows & g.reshape(keep, (1, 1, *square))}
-
-    def _feed_forward(self, layer: ParameterPrefix, x: Tensor) -> Tensor:
-        config, part, g = self.config, layer.at("mlp"), self.g
-        e, f, has_bias = config.hidden_size, config.intermediate_size, "mlp" in config.biases
-        if config.hidden_act == "silu" and not has_bias:
-            matrices = [part.matrix(*m) for m in (("up_proj", e, f), ("gate_proj", e, f), ("down_proj", f, e))]
-            return g.swiglu_ffn(x, *matrices)
-        gate = g.activation(ACTIVATIONS[config.hidden_act], part.linear(x, "gate_proj", f, has_bias))
-        return part.linear(gate * part.linear(x, "up_proj", f, has_bias), "down_proj", e, has_bias)

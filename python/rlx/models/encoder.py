@@ -123,7 +123,7 @@ def embeddings(scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, types
     if type(length) is int and length > config.max_length:
         raise ShapeError(f"{length} tokens are more than the model's {config.max_length} positions")
     with g.named("embeddings"):
-        x = g.embedding(part.table("word_embeddings", config.vocab_size, e), ids)
+        x = part.tokens("word_embeddings", config.vocab_size, e).rows(ids)
         positions = part.table("position_embeddings", config.max_position_embeddings, e)
         if config.pad_token_id is None:
             x = x + g.narrow(positions, 0, 0, length)

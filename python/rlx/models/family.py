@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.fields import Fields
+from rlx.weights import Weight
 
 
 class Config(Protocol):
@@ -43,12 +44,14 @@ class ModelFamily:
         layers: The prefix of the tensors of layers, before the number.
         prefixes: The possible prefixes of the base model's tensors in a checkpoint.
         encode: For text encoders: the function from token ids to token representations.
+        adapted: Returns the tensors of a folder under the names of graphs, for a configuration; None if they have them.
     """
 
     model_type: str
     config: Callable[[Fields], Config]
     build: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]]
-    sizes: Mapping[str, int | bool]
+    sizes: Mapping[str, int | bool | str]
     layers: str
     prefixes: tuple[str, ...] = ()
     encode: Encode | None = field(default=None)
+    adapted: Callable[[Mapping[str, Weight], Any], Mapping[str, Weight]] | None = field(default=None)

@@ -32,10 +32,12 @@ class Fields:
         data: Its values by name.
         file: The name of the file, for messages.
         place: The path of the object in the file: `"rope_scaling."`.
+        names: The names of fields in the file, where they differ: the path of a field, and its name in messages.
     """
 
-    def __init__(self, data: Mapping[str, Any], file: str, place: str = ""):
+    def __init__(self, data: Mapping[str, Any], file: str, place: str = "", names: Mapping[str, str] | None = None):
         self.data, self.file, self.place = data, file, place
+        self._names = names or {}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Fields:
@@ -49,13 +51,32 @@ class Fields:
             raise Error(f"cannot read {name}: expected an object with a 'model_type', got {type(data).__name__}")
         return cls(data, name)
 
+    def renamed(self, **names: str) -> Fields:
+        """Return the fields under other names: `hidden_size="n_embd"`. Fields that have the new name already stay."""
+        found = {new: old for new, old in names.items() if new not in self.data and old in self.data}
+        data = {**self.data, **{new: self.data[old] for new, old in found.items()}}
+        missing = {new: old for new, old in names.items() if new not in data}
+        return Fields(data, self.file, self.place, {**missing, **found, **self._names})
+
+    def with_defaults(self, **values: Any) -> Fields:
+        """Return the fields with values for those that are absent."""
+        return Fields({**values, **self.data}, self.file, self.place, self._names)
+
+    def replaced(self, **values: Any) -> Fields:
+        """Return the fields with other values."""
+        return Fields({**self.data, **values}, self.file, self.place, self._names)
+
+    def shown(self, name: str) -> str:
+        """Return the name of a field in messages."""
+        return self._names.get(f"{self.place}{name}", f"{self.place}{name}")
+
     def has(self, name: str) -> bool:
         """Return whether a field exists and is not null."""
         return self.data.get(name) is not None
 
     def refusal(self, name: str, expected: str) -> Error:
         """Return the error for a field with an unexpected value."""
-        return Error(f"{self.file}: '{self.place}{name}' must be {expected}, got {self.data.get(name)!r:.80}")
+        return Error(f"{self.file}: '{self.shown(name)}' must be {expected}, got {self.data.get(name)!r:.80}")
 
     def size(self, name: str, default: int | None = None, *, least: int = 1, most: int = _LARGEST_SIZE) -> int:
         """Return a size, or the default if the field is absent.
@@ -88,6 +109,18 @@ class Fields:
             raise self.refusal(name, "true or false")
         return value
 
+    def numbers(self, name: str, count: int, *, least: float = 0) -> tuple[float, ...]:
+        """Return a list of numbers.
+
+        Raises:
+            Error: It is not a list of `count` numbers of at least `least`.
+        """
+        values = self._get(name, None)
+        is_list = isinstance(values, (list, tuple)) and len(values) == count
+        if not is_list or any(type(v) not in (int, float) or not least <= v <= _LARGEST_NUMBER for v in values):
+            raise self.refusal(name, f"a list of {count} numbers of at least {least:g}")
+        return tuple(float(v) for v in values)
+
     def choice(self, name: str, among: Sequence[str], default: str) -> str:
         """Return one of several strings, or the default if the field is absent."""
         value = self._get(name, default)
@@ -114,7 +147,7 @@ class Fields:
             return None
         if not isinstance(value, dict):
             raise self.refusal(name, "an object")
-        return Fields(value, self.file, f"{self.place}{name}.")
+        return Fields(value, self.file, f"{self.place}{name}.", self._names)
 
     def only(self, **expected: Any) -> None:
         """Check fields for which only one value is supported, if they are present.
@@ -125,7 +158,7 @@ class Fields:
         for name, value in expected.items():
             if self.has(name) and (type(self.data[name]) is not type(value) or self.data[name] != value):
                 given, wanted = repr(self.data[name]), repr(value)
-                raise Error(f"{self.file}: {self.place}{name} {given:.80} is not supported; expected {wanted}")
+                raise Error(f"{self.file}: {self.shown(name)} {given:.80} is not supported; expected {wanted}")
 
     def divided(self, name: str, size: int, heads: int) -> int:
         """Return the number of lanes of each head: `size / heads`.
@@ -134,12 +167,13 @@ class Fields:
             Error: The division has a remainder.
         """
         if size % heads:
-            raise Error(f"{self.file}: {size} lanes do not divide into {heads} heads ('{name}')")
+            raise Error(f"{self.file}: {size} lanes do not divide into {heads} heads ('{self.shown(name)}')")
         return size // heads
 
     def _get(self, name: str, default: Any) -> Any:
         if name in self.data:
             return self.data[name]
         if default is None:
-            raise Error(f"{self.file} has no '{self.place}{name}'{suggestion(name, self.data)}")
+            similar = "" if f"{self.place}{name}" in self._names else suggestion(name, self.data)
+            raise Error(f"{self.file} has no '{self.shown(name)}'{similar}")
         return default

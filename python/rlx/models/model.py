@@ -11,16 +11,37 @@ from typing import Any
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.attributes import suggestion
-from rlx.models import bert, distilbert, gemma, llama, modernbert, mpnet, qwen, roberta, vit
+from rlx.models import (
+    bert,
+    deepseek,
+    distilbert,
+    falcon,
+    gemma,
+    gpt2,
+    gpt_neox,
+    llama,
+    mamba,
+    mixtral,
+    modernbert,
+    mpnet,
+    phi,
+    qwen,
+    roberta,
+    stablelm,
+    vit,
+)
 from rlx.models.checkpoint import ModelTensors, ParameterPrefix
 from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
+from rlx.models.gguf import read_gguf
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
 from rlx.weights import Weight
 from rlx.weights import open as open_weights
 
-_MODULES = (bert, roberta, distilbert, mpnet, modernbert, vit, llama, qwen, gemma)
+_ENCODERS = (bert, roberta, distilbert, mpnet, modernbert, vit)
+_DECODERS = (llama, mixtral, qwen, gemma, phi, stablelm, falcon, gpt2, gpt_neox, deepseek, mamba)
+_MODULES = (*_ENCODERS, *_DECODERS)
 FAMILIES: Mapping[str, ModelFamily] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
 
@@ -40,7 +61,7 @@ class PretrainedModel:
     config: Any
     weights: Mapping[str, Weight] = field(repr=False)
     unused: tuple[str, ...] = field(repr=False)
-    sizes: Mapping[str, int | bool]
+    sizes: Mapping[str, int | bool | str]
     _family: ModelFamily = field(repr=False)
     _checkpoint: ModelTensors = field(repr=False)
 
@@ -61,12 +82,12 @@ class PretrainedModel:
 
 
 def load(folder: str | os.PathLike[str]) -> PretrainedModel:
-    """Return a model from a folder with `config.json` and `model.safetensors` (or the index of several files).
+    """Return a model from a folder with `config.json` and `model.safetensors` (or the index of several files), or a GGUF file.
 
     Only the headers of the weight files are read. The files are mapped: see `rlx.weights`.
 
     Args:
-        folder: The folder.
+        folder: The folder, or the file.
 
     Raises:
         Error: A file is missing or damaged, `config.json` has an unsupported value, or weights do not fit it.
@@ -75,17 +96,33 @@ def load(folder: str | os.PathLike[str]) -> PretrainedModel:
     """
     path = Path(file_name(folder, "a folder"))
     try:
-        is_folder = path.is_dir()
+        is_folder, is_file = path.is_dir(), path.is_file()
     except OSError:  # the name is too long
-        is_folder = False
+        is_folder = is_file = False
+    if is_file:
+        return _load_gguf(str(path))
     if not is_folder:
         hint = "give a folder of this machine with config.json and model.safetensors; names on a hub are not looked up"
         raise Error(f"no such directory: {path!s:.200}", hint=hint)
     family, config = load_config(path / "config.json")
     tensors = open_weights(path)
-    checkpoint = ModelTensors(tensors, tensors.origin, family.prefixes)
+    if family.adapted is None:
+        return _checked(family, config, ModelTensors(tensors, tensors.origin, family.prefixes))
+    return _checked(family, config, ModelTensors(family.adapted(tensors, config), tensors.origin, ()))
+
+
+def _load_gguf(path: str) -> PretrainedModel:
+    tensors = open_weights(path)
+    if "general.architecture" not in tensors.metadata:
+        raise Error(f"{path} is a file without a model", hint="give a folder with config.json, or a GGUF file")
+    model = read_gguf(tensors)
+    return _checked(model.family, model.config, model.tensors)
+
+
+def _checked(family: ModelFamily, config: Any, checkpoint: ModelTensors) -> PretrainedModel:
+    """Return the model, after building a small graph and comparing its parameters with the tensors."""
     checkpoint.check_layers(config.num_hidden_layers)
-    _build(family, config, checkpoint, {n: v if isinstance(v, bool) else min(v, 1) for n, v in family.sizes.items()})
+    _build(family, config, checkpoint, {n: min(v, 1) if type(v) is int else v for n, v in family.sizes.items()})
     unused = checkpoint.check(family.layers, config.num_hidden_layers)
     weights = MappingProxyType(checkpoint.taken)
     return PretrainedModel(family.model_type, config, weights, unused, family.sizes, family, checkpoint)
@@ -114,7 +151,8 @@ def load_config(path: str | os.PathLike[str]) -> tuple[ModelFamily, Any]:
 
 def _build(family: ModelFamily, config: Any, checkpoint: ModelTensors, sizes: Mapping[str, Any]) -> Graph:
     graph = Graph(family.model_type.replace("-", "_"), stage="hir")
-    graph.set_outputs(family.build(ParameterPrefix(graph, checkpoint), config, sizes))
+    scope = ParameterPrefix(graph, checkpoint, activations=sizes.get("activations", "f32"))
+    graph.set_outputs(family.build(scope, config, sizes))
     return graph
 
 
@@ -126,9 +164,10 @@ def _checked_sizes(family: ModelFamily, sizes: Mapping[str, Any]) -> dict[str, A
                 f"graph has no size '{name}'{suggestion(name, family.sizes)}; a {family.model_type} has {known}"
             )
         default = family.sizes[name]
-        if isinstance(default, bool):
-            if not isinstance(value, bool):
-                raise Error(f"graph: '{name}' must be True or False, got {value!r:.60}")
+        if isinstance(default, (bool, str)):
+            if type(value) is not type(default):
+                expected = "True or False" if isinstance(default, bool) else f"a name such as {default!r}"
+                raise Error(f"graph: '{name}' must be {expected}, got {value!r:.60}")
         elif not isinstance(value, str) and (type(value) is not int or value < min(default, 1)):
             least = min(default, 1)
             raise Error(

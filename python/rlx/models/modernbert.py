@@ -7,10 +7,11 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
-from rlx.models.decoder import read_layer_types
+from rlx.models.decoder_config import read_layer_types
 from rlx.models.encoder import encoder_family
 from rlx.models.fields import ACTIVATIONS, Fields
-from rlx.models.rope import RotaryTables, read_rope
+from rlx.models.rope import RotaryTables
+from rlx.models.rope_fields import read_rope
 
 _FULL, _LOCAL = "full_attention", "sliding_attention"
 
@@ -78,7 +79,7 @@ def _encode(
     length = ids.shape.dims[1]
     tables = {kind: config.ropes[kind].tables(g, 0, length) for kind in dict.fromkeys(config.layer_types)}
     masks = {_FULL: mask, _LOCAL: _window_mask(g, mask, config.local_attention // 2)}
-    x = g.embedding(part.table("tok_embeddings", config.vocab_size, config.hidden_size), ids)
+    x = part.tokens("tok_embeddings", config.vocab_size, config.hidden_size).rows(ids)
     x = _norm(part, config, "norm", x)
     for i, kind in enumerate(config.layer_types):
         layer = scope.at(f"layers.{i}")

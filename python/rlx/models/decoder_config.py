@@ -1,0 +1,287 @@
+"""Sizes and options of decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.models.fields import Fields
+from rlx.models.rope import RotaryTables
+from rlx.models.rope_fields import read_rope
+
+_LARGEST_HEAD = 4096
+_LARGEST_LIST = 1 << 16  # checkpoints with more layers are rejected by `check_layers`
+_LAYER_TYPES = ("full_attention", "sliding_attention")
+
+
+@dataclass(frozen=True)
+class ExpertsConfig:
+    """A mixture of experts: many feed-forward networks. Each token uses a few of them.
+
+    Attributes:
+        count: The number of experts.
+        per_token: The number of experts of a token.
+        width: The inner width of an expert.
+        is_normalized: Whether the weights of the experts of a token are divided by their sum.
+        shared_width: The inner width of an expert that all tokens use; 0 if there is none.
+        has_shared_gate: Whether the shared expert is multiplied by the sigmoid of a product with the token.
+        scoring: The function of the router's products: `"softmax"` over all experts, or `"sigmoid"`.
+        scale: The factor of the weights.
+        groups: The number of groups of experts. Experts are chosen from the best `groups_per_token` of them.
+        groups_per_token: The number of groups for a token.
+        has_selection_bias: Whether a bias is added to the scores that choose experts, but not to their weights.
+        dense_layers: The layers that have a plain feed-forward network.
+    """
+
+    count: int
+    per_token: int
+    width: int
+    is_normalized: bool = True
+    shared_width: int = 0
+    has_shared_gate: bool = False
+    scoring: str = "softmax"
+    scale: float = 1.0
+    groups: int = 1
+    groups_per_token: int = 1
+    has_selection_bias: bool = False
+    dense_layers: frozenset[int] = frozenset()
+
+    @classmethod
+    def read(cls, fields: Fields, count: str, per_token: str, width: str, **more: Any) -> ExpertsConfig:
+        """Return the configuration from the fields of these names.
+
+        Raises:
+            Error: A token uses more experts than there are.
+        """
+        experts = fields.size(count)
+        chosen = fields.size(per_token)
+        if chosen > experts:
+            raise fields.refusal(per_token, f"at most {experts}, the number of experts")
+        return cls(experts, chosen, fields.size(width), **more)
+
+
+@dataclass(frozen=True)
+class LatentConfig:
+    """Attention whose keys and values are products with a narrow vector of the token (DeepSeek).
+
+    All heads attend to that vector and its rotated lanes, as to one head of keys and values: the products are moved to
+    queries and results. So `num_key_value_heads` is 1, and `head_dim` is `kv_rank + rotated_lanes`.
+
+    Attributes:
+        q_rank: The width of the vector for queries; None if queries are products with the token itself.
+        kv_rank: The width of the vector for keys and values.
+        plain_lanes: The lanes of a head that are not rotated.
+        rotated_lanes: The lanes of a head that are rotated. Their keys are the same for all heads.
+        value_lanes: The lanes of a head's values.
+    """
+
+    q_rank: int | None
+    kv_rank: int
+    plain_lanes: int
+    rotated_lanes: int
+    value_lanes: int
+
+
+@dataclass(frozen=True)
+class LinearAttentionConfig:
+    """Layers with a state instead of keys and values (Qwen3-Next).
+
+    Attributes:
+        layers: The layers.
+        key_heads: The number of heads of queries and keys.
+        value_heads: The number of heads of values, a multiple of `key_heads`.
+        lanes: The number of lanes of a head.
+        kernel: The number of tokens of the convolution.
+    """
+
+    layers: frozenset[int]
+    key_heads: int
+    value_heads: int
+    lanes: int
+    kernel: int
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Sizes and options of a decoder, with the names of `config.json`.
+
+    Attributes:
+        rope: Rotary positions; None if the model has a table of positions.
+        local_rope: Rotary positions of layers with a window, where they differ.
+        layer_types: Whether each layer has a window. It is empty if all layers are equal.
+        sliding_window: The number of tokens that a token attends to, including itself, in layers with a window; None
+            without windows.
+        unrotated_layers: The layers without positions.
+        biases: The parts with biases: `"qkv"`, `"o"`, `"mlp"`, `"head"`.
+        qk_norm: The norm of queries and keys: None, `"head"` (of each head), `"heads"` (of each head, with weights of its
+            own), or `"width"` (of all heads together).
+        rope_style: The pairs of lanes that rotary positions turn: see the op `rope`.
+        norm: The norms: `"rms"`, or `"layer"` with a bias.
+        offset_norm: Whether norms multiply by 1 + their weights, as in Gemma.
+        norm_places: The norms of a layer: `"before"` attention and feed-forward network, `"after"` both, `"around"` both;
+            or, for a network that is parallel to attention, `"shared"` by both or `"parallel"`, one for each.
+        embedding_scale: The factor of embeddings.
+        residual_scale: The factor of the results of attention and feed-forward network.
+        logit_scale: The factor of logits.
+        score_scale: The factor of attention scores; None is `head_dim**-0.5`.
+        is_gated: Whether the feed-forward network has a gate.
+        experts: The mixture of experts that replaces the feed-forward network.
+        latent: The sizes of attention with latent keys and values.
+        linear_attention: The layers with a state instead of keys and values.
+        has_query_gate: Whether the result of attention is multiplied by the sigmoid of a gate, which follows the queries of
+            each head.
+        head: Whether the graph computes logits; otherwise it ends with the last norm.
+    """
+
+    model_type: str
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    intermediate_size: int
+    max_position_embeddings: int
+    rope: RotaryTables | None
+    local_rope: RotaryTables | None = None
+    hidden_act: str = "silu"
+    norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    layer_types: tuple[str, ...] = ()
+    sliding_window: int | None = None
+    unrotated_layers: frozenset[int] = frozenset()
+    biases: frozenset[str] = frozenset()
+    qk_norm: str | None = None
+    rope_style: str = "neox"
+    norm: str = "rms"
+    offset_norm: bool = False
+    norm_places: str = "before"
+    embedding_scale: float | None = None
+    residual_scale: float | None = None
+    logit_scale: float | None = None
+    score_scale: float | None = None
+    attn_logit_softcapping: float | None = None
+    final_logit_softcapping: float | None = None
+    is_gated: bool = True
+    experts: ExpertsConfig | None = None
+    latent: LatentConfig | None = None
+    linear_attention: LinearAttentionConfig | None = None
+    has_query_gate: bool = False
+    head: bool = True
+
+    def window(self, layer: int) -> int | None:
+        """Return the window of a layer."""
+        alike = not self.layer_types or self.layer_types[layer] == "sliding_attention"
+        return self.sliding_window if alike else None
+
+    @property
+    def key_width(self) -> int:
+        """The width of the keys of a token."""
+        return self.num_key_value_heads * self.head_dim
+
+    @property
+    def value_width(self) -> int:
+        """The width of the values of a token."""
+        return self.num_key_value_heads * (self.head_dim if self.latent is None else self.latent.kv_rank)
+
+    @classmethod
+    def read(
+        cls,
+        fields: Fields,
+        model_type: str,
+        *,
+        head_dim: int | None = None,
+        tied: bool = False,
+        act: str = "silu",
+        positions: int = 2048,
+        theta: float = 10_000.0,
+        fraction: float | None = None,
+        **more: Any,
+    ) -> DecoderConfig:
+        """Return the configuration from the fields that all decoders have.
+
+        Args:
+            fields: The file.
+            model_type: The family.
+            head_dim: The default number of lanes of a head; None is the width divided by the number of heads.
+            tied: The default for whether logits are products with the embeddings.
+            act: The default activation.
+            positions: The default of `max_position_embeddings`.
+            theta: The default base of rotary positions.
+            fraction: The default fraction of rotated lanes, of families that do not rotate all.
+            **more: Fields that only some decoders have, or that are not read from the usual names.
+        """
+        heads, width = fields.size("num_attention_heads"), fields.size("hidden_size")
+        kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
+        if heads % kv_heads:
+            raise fields.refusal("num_key_value_heads", f"a divisor of the {heads} heads")
+        if fields.has("head_dim"):
+            head_dim = fields.size("head_dim", most=_LARGEST_HEAD)
+        elif head_dim is None:
+            head_dim = fields.divided("num_attention_heads", width, heads)
+        if head_dim > _LARGEST_HEAD:
+            raise fields.refusal(
+                "num_attention_heads", f"at least {-(-width // _LARGEST_HEAD)}, so that heads are narrower"
+            )
+        length = fields.size("max_position_embeddings", positions)
+        if "rope" not in more:
+            more["rope"] = read_rope(fields, head_dim, length, theta, fraction=fraction)
+        if "norm_eps" not in more:
+            more["norm_eps"] = fields.number("rms_norm_eps", 1e-6)
+        return cls(
+            model_type,
+            fields.size("vocab_size"),
+            width,
+            fields.size("num_hidden_layers"),
+            heads,
+            kv_heads,
+            head_dim,
+            fields.size("intermediate_size"),
+            length,
+            hidden_act=fields.activation("hidden_activation" if fields.has("hidden_activation") else "hidden_act", act),
+            tie_word_embeddings=fields.flag("tie_word_embeddings", tied),
+            head=_has_head(fields.data.get("architectures")),
+            **more,
+        )
+
+
+def _has_head(architectures: object) -> bool:
+    """Return whether a checkpoint is of a model with logits. Files that do not name their class are."""
+    name = str(architectures[0]) if isinstance(architectures, list) and architectures else "For"
+    return "For" in name or "LMHead" in name
+
+
+def num_layers_to_list(fields: Fields) -> int:
+    """Return the number of layers, for tables with an entry for each layer."""
+    return min(fields.size("num_hidden_layers"), _LARGEST_LIST)
+
+
+def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str, ...]:
+    """Return the window type of each layer: the field `layer_types`, or a rule for files without the field.
+
+    Raises:
+        Error: The field has a different number of layers, or an unknown kind.
+    """
+    num_layers = fields.size("num_hidden_layers")
+    if not fields.has("layer_types"):
+        return tuple(default(i) for i in range(num_layers_to_list(fields)))
+    kinds = fields.data["layer_types"]
+    if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in _LAYER_TYPES for kind in kinds):
+        raise fields.refusal("layer_types", f"a list of {num_layers} of {', '.join(_LAYER_TYPES)}")
+    return tuple(kinds)
+
+
+def read_layer_flags(fields: Fields, name: str) -> tuple[bool, ...] | None:
+    """Return a flag for each layer; None if the field is absent.
+
+    Raises:
+        Error: The field is not a list with 0 or 1 for each layer.
+    """
+    if not fields.has(name):
+        return None
+    num_layers, values = fields.size("num_hidden_layers"), fields.data[name]
+    is_list = isinstance(values, (list, tuple)) and len(values) == num_layers
+    if not is_list or any(type(v) not in (int, bool) or v not in (0, 1) for v in values):
+        raise fields.refusal(name, f"a list of {num_layers} of 0 or 1")
+    return tuple(bool(v) for v in values)

@@ -1,0 +1,178 @@
+"""Feed-forward networks of decoders: one network, or a mixture of experts.
+
+Sources: Shazeer, GLU Variants Improve Transformer (2020); Jiang et al., Mixtral of Experts (2024), §2.1; DeepSeek-AI,
+DeepSeek-V3 (2024), §2.1.2, for groups of experts and the bias that chooses them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.dims.dim import Dim, minimum
+from rlx.ir.graph.builder import Tensor
+from rlx.models.checkpoint import ParameterPrefix
+from rlx.models.decoder_config import DecoderConfig, ExpertsConfig
+from rlx.models.fields import ACTIVATIONS
+
+_FEED_FORWARD = ("up_proj", "gate_proj", "down_proj")
+_TYPICAL_BLOCK, _LARGEST_BLOCK = 16, 128
+_EXCLUDED = -1e30  # below all scores of experts
+
+
+def feed_forward(part: ParameterPrefix, config: DecoderConfig, x: Tensor, layer: int) -> Tensor:
+    """Return the result of the feed-forward network of a layer.
+
+    Args:
+        part: The scope of the network.
+        config: The configuration.
+        x: Tokens, `[B, S, E]`.
+        layer: The number of the layer.
+    """
+    experts = config.experts
+    if experts is None or layer in experts.dense_layers:
+        return _dense(part, config, x, config.intermediate_size)
+    result = _experts(part, config, experts, x)
+    if not experts.shared_width:
+        return result
+    shared = _dense(part.at("shared_expert"), config, x, experts.shared_width)
+    if experts.has_shared_gate:
+        shared = shared * part.g.sigmoid(part.exact().linear(x, "shared_expert_gate", 1, bias=False))
+    return result + shared
+
+
+def _dense(part: ParameterPrefix, config: DecoderConfig, x: Tensor, width: int) -> Tensor:
+    g, e, has_bias = part.g, config.hidden_size, "mlp" in config.biases
+    act = ACTIVATIONS[config.hidden_act]
+    if not config.is_gated:
+        return part.linear(g.activation(act, part.linear(x, "up_proj", width, has_bias)), "down_proj", e, has_bias)
+    if config.hidden_act == "silu" and not has_bias and not any(map(part.is_packed, _FEED_FORWARD)):
+        sizes = zip(_FEED_FORWARD, (e, e, width), (width, width, e), strict=True)
+        return g.swiglu_ffn(x, *(part.matrix(*size) for size in sizes))
+    gate = g.activation(act, part.linear(x, "gate_proj", width, has_bias))
+    return part.linear(gate * part.linear(x, "up_proj", width, has_bias), "down_proj", e, has_bias)
+
+
+def _experts(part: ParameterPrefix, config: DecoderConfig, experts: ExpertsConfig, x: Tensor) -> Tensor:
+    """Return the weighted sum of the experts of each token."""
+    g, e, chosen = part.g, config.hidden_size, experts.per_token
+    batch, length, _ = x.shape.dims
+    rows = batch * length
+    tokens = g.reshape(x, (rows, e))
+    weights, indices = _route(part, experts, tokens)
+    copies = g.reshape(g.expand(g.reshape(tokens, (rows, 1, e)), (rows, chosen, e)), (rows * chosen, e))
+    products = _GroupedProducts(part.at("experts"), experts.count, g.reshape(indices, (rows * chosen,)))
+    gate = g.activation(ACTIVATIONS[config.hidden_act], products.of(copies, "gate_proj", experts.width))
+    results = products.of(gate * products.of(copies, "up_proj", experts.width), "down_proj", e)
+    weighted = g.reshape(results, (rows, chosen, e)) * g.reshape(weights, (rows, chosen, 1))
+    return g.reshape(g.sum(weighted, 1), x.shape.dims)
+
+
+def _route(part: ParameterPrefix, experts: ExpertsConfig, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weights and the numbers of the experts of each token, `[rows, per_token]`.
+
+    Products of the router are not rounded: a small difference chooses another expert.
+    """
+    g = part.g
+    products = part.exact().linear(tokens, "gate", experts.count, bias=False)
+    scores = g.softmax(products, -1) if experts.scoring == "softmax" else g.sigmoid(products)
+    choice = scores
+    if experts.has_selection_bias:
+        choice = scores + part.param("gate.e_score_correction_bias", (experts.count,))
+    if experts.groups > 1:
+        choice = _of_best_groups(g, experts, choice)
+    weights, indices = g.topk(choice, experts.per_token)
+    if choice is not scores:
+        weights = g.gather_batched(scores, indices, 1)
+    if experts.is_normalized:
+        weights = weights / g.sum(weights, -1, keep_dims=True)
+    return (weights if experts.scale == 1 else weights * experts.scale), indices
+
+
+def _of_best_groups(g: Any, experts: ExpertsConfig, choice: Tensor) -> Tensor:
+    """Return the scores, with those of experts outside of the best groups replaced by a very low score."""
+    rows, size = choice.shape.dims[0], experts.count // experts.groups
+    by_group = g.reshape(choice, (rows, experts.groups, size))
+    # The score of a group is the sum of its two best experts (DeepSeek-V3), or its best (DeepSeek-V2).
+    score = g.sum(g.topk(by_group, min(2 if experts.has_selection_bias else 1, size))[0], -1)
+    best = g.topk(score, experts.groups_per_token)[1]
+    hits = g.reshape(best, (rows, experts.groups_per_token, 1)) == g.reshape(g.iota((experts.groups,)), (1, 1, -1))
+    kept = g.reshape(g.sum(g.cast(hits, "i32"), 1) > 0, (rows, experts.groups, 1))
+    return g.reshape(g.where(kept, by_group, _EXCLUDED), choice.shape.dims)
+
+
+class _GroupedProducts:
+    """Products of rows with the matrices of their experts.
+
+    Matrices in f32 are operands of `grouped_matmul`. Others are widened or unpacked one expert at a time: rows are grouped
+    into blocks of the same expert, and each step of a loop gathers the stored matrix of one block.
+
+    Args:
+        part: The scope of the matrices, each a tensor `[experts, out, in]`.
+        count: The number of experts.
+        indices: The expert of each row, i32 `[rows]`.
+    """
+
+    def __init__(self, part: ParameterPrefix, count: int, indices: Tensor):
+        self._part, self._count, self._indices, self._g = part, count, indices, part.g
+        self._blocks: _ExpertBlocks | None = None
+
+    def of(self, x: Tensor, name: str, size_out: int) -> Tensor:
+        """Return the products of `x [rows, in]`."""
+        g, size_in = self._g, x.shape.dims[1]
+        assert type(size_in) is int
+        stored, scheme = self._part.stored(f"{name}.weight", (self._count, size_out, size_in))
+        if scheme is None and stored.dtype.name == "f32":
+            return g.grouped_matmul(x, g.transpose(stored, (0, 2, 1)), self._indices)
+        if self._blocks is None:
+            self._blocks = _ExpertBlocks(g, self._indices, self._count)
+        blocks = self._blocks
+
+        def step(_: None, slices: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
+            rows, expert = slices
+            matrix = g.gather(stored, expert, 0)
+            if scheme is not None:
+                return None, g.dequant_matmul(rows, matrix, scheme=scheme, activations=self._part.activations)
+            return None, g.matmul(rows, g.transpose(g.cast(matrix, "f32")))
+
+        return blocks.rows_of(g.scan(step, None, (blocks.of_rows(x), blocks.experts))[1])
+
+
+class _ExpertBlocks:
+    """Rows grouped into blocks: all rows of a block have the same expert. The last block of an expert may be partly filled.
+
+    Attributes:
+        experts: The expert of each block; the number of experts for unused blocks at the end, which `gather` clamps.
+    """
+
+    def __init__(self, g: Any, indices: Tensor, count: int):
+        self._g = g
+        rows = indices.shape.dims[0]
+        self.size = _block_size(rows, count)
+        # There are at most as many blocks as rows, and each expert has at most one partly filled block.
+        self.count: Dim = minimum(rows, rows // self.size + count)
+        is_own = g.cast(g.reshape(indices, (rows, 1)) == g.reshape(g.iota((count,)), (1, count)), "i32")
+        rank = g.sum(g.cumsum(is_own, 0, exclusive=True) * is_own, 1)
+        # The size is a power of two.
+        blocks_of_expert = g.shift_right_logical(g.sum(is_own, 0) + (self.size - 1), self.size.bit_length() - 1)
+        ends = g.cumsum(blocks_of_expert, 0)
+        positions = g.reshape(g.iota((self.count,)), (self.count, 1))
+        self.experts = g.sum(g.cast(positions >= g.reshape(ends, (1, count)), "i32"), 1)
+        self._slots = g.gather(ends - blocks_of_expert, indices, 0) * self.size + rank
+        nowhere = g.expand(g.constant(0), (self.count * self.size,))
+        self._sources = g.scatter_nd(nowhere, g.reshape(self._slots, (rows, 1)), g.iota((rows,)))
+
+    def of_rows(self, x: Tensor) -> Tensor:
+        """Return the rows in blocks, `[blocks, size, width]`. Empty slots have an arbitrary row."""
+        return self._g.reshape(self._g.gather(x, self._sources, 0), (self.count, self.size, x.shape.dims[1]))
+
+    def rows_of(self, blocks: Tensor) -> Tensor:
+        """Return the rows of blocks in their first order."""
+        flat = self._g.reshape(blocks, (self.count * self.size, blocks.shape.dims[2]))
+        return self._g.gather(flat, self._slots, 0)
+
+
+def _block_size(rows: Dim, count: int) -> int:
+    """Return a power of two, about twice the rows of an expert."""
+    if type(rows) is not int:
+        return _TYPICAL_BLOCK
+    return min(1 << (2 * rows // count).bit_length() - 1, _LARGEST_BLOCK) if 2 * rows > count else 1
