@@ -17,6 +17,7 @@ _INSTALLS = {
     "onnx": "'rlx[onnx]'",
     "torch": "'rlx[torch]'",
     "tokenizers": "'rlx[text]'",
+    "jinja2": "'rlx[llm]'",
     "tensorboardX": "'rlx[tensorboard]'",
     "shtab": "'rlx[completion]'",
     "unicorn": "'rlx[cortexm]'",
