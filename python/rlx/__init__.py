@@ -92,6 +92,7 @@ _MODULES = (
     "plan",
     "train",
     "models",
+    "llm",
     "deploy",
     "mlir",
 )

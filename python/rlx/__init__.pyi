@@ -4,6 +4,7 @@ from rlx import array_api as array_api
 from rlx import blocks as blocks
 from rlx import deploy as deploy
 from rlx import importers as importers
+from rlx import llm as llm
 from rlx import mlir as mlir
 from rlx import models as models
 from rlx import nn as nn

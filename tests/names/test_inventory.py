@@ -59,6 +59,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("report/palette.py", "html"): SHOWN,
     ("report/roofline_svg.py", "html"): SHOWN,
     ("cli/display.py", "terminal"): _OF_RLX,
+    ("llm/tokenizer/vocabulary.py", "html"): _OF_RLX,
     ("report/progress.py", "terminal"): ESCAPES,
     ("train/loop.py", "terminal"): ESCAPES,
 }

@@ -217,8 +217,11 @@ def _fact(value: Any) -> str:
 
 
 def _weights_text(weights: Weights) -> str:
+    from rlx.cli.gguf import gguf_text
     from rlx.report.text import bytes_text, table
 
+    if weights.metadata:
+        return gguf_text(weights)
     rows = []
     for weight in weights.values():
         dtype = "?" if weight.dtype.name.startswith("void") else weight.dtype.name

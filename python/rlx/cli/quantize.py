@@ -1,4 +1,8 @@
-"""Round the weights and activations of a graph (MLIR text or ONNX) to integers of 8 or 4 bits.
+"""Round the weights and activations of a graph (MLIR text or ONNX) to integers of 8 or 4 bits, or convert a language model.
+
+A language model is a GGUF file (of several parts, the first) or a folder with config.json and safetensors. It is written
+as a GGUF file, with the formats that llama.cpp chooses for the type: `rlx quantize MODEL -o OUT.gguf --type Q4_K_M`. The
+other paragraphs are about graphs.
 
 Ranges of activations come from data: an .npz file with an array for each input, by name. An array has one more axis
 than its input, for the batches, or the same number of axes, and is then cut along its first axis.
@@ -19,6 +23,7 @@ import numpy as np
 
 from rlx.cli.files import output_file
 from rlx.cli.options import add_options, bindings
+from rlx.cli.quantize_model import add_model_options, check_no_model_options, is_model, run_model
 from rlx.cli.streams import say
 
 if TYPE_CHECKING:
@@ -26,13 +31,24 @@ if TYPE_CHECKING:
     from rlx.ir.interface import Argument
     from rlx.passes.dtypes.quantization_record import CalibrationRecord
 
+# The options for graphs, with those of `QuantizationScheme`.
+_OPTIONS = (
+    *("params", "data", "record", "save_record", "output_params", "method", "percentile", "keep", "sensitivity"),
+    *("min_cosine", "function", "bind", "integer_only", "bits", "layer", "mode", "max_bytes"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    from rlx.passes.dtypes.quantization_scheme import Scheme
+    from rlx.passes.dtypes.quantization_scheme import QuantizationScheme
     from rlx.quantization.observers import METHODS
+    from rlx.support.options import option_help
 
-    parser.add_argument("file", metavar="FILE", help="MLIR text (rlx or StableHLO ops) or ONNX; - is standard input")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="MLIR text (rlx or StableHLO ops) or ONNX, - is standard input; or a GGUF file or a folder with a language model",
+    )
     parser.add_argument(
         "-o", "--output", type=output_file, required=True, metavar="OUT", help="the file to write; - is standard output"
     )
@@ -50,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output-params", type=output_file, metavar="FILE", help="write the rounded weights as safetensors"
     )
-    add_options(parser, of=Scheme)
+    add_options(parser, of=QuantizationScheme)
     parser.add_argument(
         "--method", choices=METHODS, default="minmax", help="how ranges are chosen (default: %(default)s)"
     )
@@ -71,8 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     add_options(parser, "bind")
-
     _add_integers(parser)
+    options = (*_OPTIONS, *option_help(QuantizationScheme))
+    parser.set_defaults(graph_defaults={name: parser.get_default(name) for name in options})
+    add_model_options(parser)
 
 
 def _add_integers(parser: argparse.ArgumentParser) -> None:
@@ -105,8 +123,14 @@ def _add_integers(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    if is_model(arguments.file):
+        return run_model(arguments)
+    return _run_graph(arguments)
+
+
+def _run_graph(arguments: argparse.Namespace) -> int:
     from rlx.cli.files import read_graph, write_output
-    from rlx.passes.dtypes.quantization_scheme import Scheme
+    from rlx.passes.dtypes.quantization_scheme import QuantizationScheme
     from rlx.quantization.quantize import quantize
     from rlx.support.errors import Error
     from rlx.support.options import option_help
@@ -129,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
             say(f"{arguments.output}: {_summary(result)}, {described}")
         return 0
     record = _record(arguments, graph, data, params)
-    options: Any = {name: getattr(arguments, name) for name in option_help(Scheme)}
+    options: Any = {name: getattr(arguments, name) for name in option_help(QuantizationScheme)}
     keep = [*arguments.keep, *_measured(arguments, graph, record, data, params, options)]
     known = params if arguments.output_params is not None else {}
     result = quantize(graph, record, **options, keep=keep, params=known)
@@ -153,6 +177,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from rlx.quantization.sensitivity import check_cosine
     from rlx.support.errors import Error
 
+    check_no_model_options(arguments)
     if arguments.integer_only:
         _check_integers(arguments)
         return

@@ -1,0 +1,97 @@
+"""Continue a text with a language model: a GGUF file, or a folder of the Hugging Face hub.
+
+Only the text goes to standard output. Programs are compiled for the model when it is first used on this machine, and cached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlx.cli.generation import (
+    add_generation_options,
+    add_model_options,
+    generation_options,
+    load_model,
+    write_generated,
+)
+from rlx.cli.streams import say, standard_input, write
+
+if TYPE_CHECKING:
+    from rlx.llm import Chunk
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_model_options(parser)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("-p", "--prompt", metavar="TEXT", help="the text to continue")
+    source.add_argument("-f", "--file", metavar="FILE", help="a file with the text (default: -, standard input)")
+    parser.add_argument("input", nargs="?", choices=("-",), metavar="-", help="read the text from standard input")
+    add_generation_options(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON object with the text, its tokens and the reason of the end"
+    )
+    parser.add_argument(
+        "--stats", action="store_true", help="print numbers of tokens and their speed to standard error"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    options = generation_options(arguments)
+    prompt = _prompt(arguments)
+    model = load_model(arguments)
+    begin = time.monotonic()
+    first = 0.0
+    chunks: list[Chunk] = []
+    for chunk in model.stream(prompt, **options):
+        first = first or time.monotonic() - begin
+        chunks.append(chunk)
+        if not arguments.json:
+            write_generated(chunk.text)
+    if arguments.json:
+        say(json.dumps(_as_json(chunks), ensure_ascii=False))
+    else:
+        write("\n")
+    if arguments.stats:
+        prompt_tokens = len(model.tokenizer.encode(prompt))
+        _show_speed(prompt_tokens, chunks, first, time.monotonic() - begin)
+    return 0
+
+
+def _prompt(arguments: argparse.Namespace) -> str:
+    from pathlib import Path
+
+    from rlx.support.errors import Error
+
+    if arguments.input is not None and (arguments.prompt is not None or arguments.file is not None):
+        raise Error("the text is given twice: by - and by --prompt or --file")
+    if arguments.prompt is not None:
+        return arguments.prompt
+    name = arguments.file or "-"
+    try:
+        return "".join(standard_input()) if name == "-" else Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise Error(f"{name} is not UTF-8 text: {problem.reason}") from None
+    except OSError as problem:
+        raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
+
+
+def _as_json(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    return {
+        "text": "".join(chunk.text for chunk in chunks),
+        "tokens": [token for chunk in chunks for token in chunk.tokens],
+        "finish_reason": chunks[-1].finish_reason,
+    }
+
+
+def _show_speed(prompt_tokens: int, chunks: Sequence[Chunk], first: float, whole: float) -> None:
+    count = sum(len(chunk.tokens) for chunk in chunks)
+    rate = max(count - 1, 0) / max(whole - first, 1e-9)
+    say(f"prompt: {prompt_tokens} tokens, first text after {first:.2f} s", stream=sys.stderr)
+    say(f"output: {count} tokens, {rate:.1f} per second", stream=sys.stderr)

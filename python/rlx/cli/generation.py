@@ -1,0 +1,97 @@
+"""Options and output that the commands for language models share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rlx.cli.streams import write
+from rlx.support.printable import printable
+
+if TYPE_CHECKING:
+    from rlx.llm import LLM
+
+_TERMINAL_KEEPS = "\n\t"
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the model and how it is loaded."""
+    parser.add_argument("model", metavar="MODEL", help="a GGUF file (of several parts, the first), or a model's folder")
+    parser.add_argument(
+        "-c", "--context", type=int, metavar="N", help="the largest number of tokens (default: the model's)"
+    )
+    parser.add_argument("-t", "--threads", type=int, metavar="N", help="the number of threads (default: all cores)")
+
+
+def add_generation_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the parameters of a generation."""
+    parser.add_argument("-n", "--max-tokens", type=int, metavar="N", help="the largest number of tokens to generate")
+    parser.add_argument(
+        "--temp", type=float, default=0.0, metavar="X", help="temperature; 0 takes the likeliest token (default)"
+    )
+    parser.add_argument(
+        "--top-k", type=int, default=0, metavar="N", help="keep the N likeliest tokens; 0 keeps all (default)"
+    )
+    parser.add_argument(
+        "--top-p", type=float, default=1.0, metavar="X", help="keep the likeliest tokens of this probability in all"
+    )
+    parser.add_argument(
+        "--min-p", type=float, default=0.0, metavar="X", help="drop tokens below this fraction of the likeliest one"
+    )
+    parser.add_argument(
+        "--repeat-penalty", type=float, default=1.0, metavar="X", help="penalise tokens that occurred; 1 is off"
+    )
+    parser.add_argument("-s", "--seed", type=int, metavar="SEED", help="the seed of the random numbers")
+    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
+    parser.add_argument(
+        "--logit-bias", action="append", default=[], metavar="ID=X", help="add a number to the logit of a token"
+    )
+    parser.add_argument("--ignore-eos", action="store_true", help="continue after the end of the text")
+
+
+def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the parameters as keywords of `LLM.generate`.
+
+    Raises:
+        Error: One is not valid. This is found before the model is loaded.
+    """
+    from rlx.llm.options import GenerationOptions
+
+    options: dict[str, Any] = {
+        "max_tokens": arguments.max_tokens,
+        "temperature": arguments.temp,
+        "top_k": arguments.top_k,
+        "top_p": arguments.top_p,
+        "min_p": arguments.min_p,
+        "repetition_penalty": arguments.repeat_penalty,
+        "seed": arguments.seed,
+        "stop": arguments.stop,
+        "logit_bias": dict(map(_bias, arguments.logit_bias)),
+        "ignore_eos": arguments.ignore_eos,
+    }
+    GenerationOptions(**options)
+    return options
+
+
+def _bias(text: str) -> tuple[int, float]:
+    from rlx.support.errors import Error
+
+    token, _, number = text.partition("=")
+    try:
+        return int(token), float(number)
+    except ValueError:
+        raise Error(f"--logit-bias must be ID=X, such as 13=-2.5, got {text!r:.60}") from None
+
+
+def load_model(arguments: argparse.Namespace) -> LLM:
+    """Return the model of the command line."""
+    from rlx.llm import load
+
+    return load(arguments.model, context=arguments.context, threads=arguments.threads)
+
+
+def write_generated(text: str) -> None:
+    """Write generated text at once: as it is to a file or pipe, and to a terminal with control characters escaped."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    write(printable(text, keep=_TERMINAL_KEEPS) if is_terminal else text)

@@ -1,0 +1,112 @@
+"""Print the metadata and the tensors of a GGUF file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rlx.cli.streams import say
+from rlx.support.printable import printable
+
+if TYPE_CHECKING:
+    from rlx.weights import Weights
+
+_SHOWN = 6  # elements of an array
+_LONGEST = 100  # characters of a text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="a GGUF file (of several parts, the first)")
+    parser.add_argument("--json", action="store_true", help="print a JSON object with all metadata and tensors")
+    parser.add_argument("--tensor", metavar="NAME", help="print this tensor with a summary of its values")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from rlx.support.errors import Error
+    from rlx.weights import gguf
+    from rlx.weights import open as open_weights
+    from rlx.weights.mapped import content_of
+
+    if content_of(arguments.file)[:4] != gguf.MAGIC:
+        raise Error(f"{arguments.file} is not a GGUF file", hint="rlx inspect prints the tensors of other files")
+    weights = open_weights(arguments.file)
+    if arguments.tensor is not None:
+        say(_tensor_text(weights, arguments.tensor))
+    elif arguments.json:
+        say(json.dumps(_as_json(weights), ensure_ascii=False))
+    else:
+        say(gguf_text(weights))
+    return 0
+
+
+def gguf_text(weights: Weights) -> str:
+    """Return the metadata, then the tensors of a file: name, type, shape and size."""
+    from rlx.report.text import bytes_text, table
+
+    pairs = [[printable(key, keep=""), _shown(value)] for key, value in weights.metadata.items()]
+    rows = [
+        [printable(w.name, keep=""), _type_of(w), "×".join(map(str, w.shape)), bytes_text(w.nbytes)]
+        for w in weights.values()
+    ]
+    total = bytes_text(sum(w.nbytes for w in weights.values()))
+    return "\n".join(
+        [
+            f"{weights.origin}: {len(rows)} tensors, {total}",
+            *table(pairs, ["key", "value"]),
+            "",
+            *table(rows, ["tensor", "type", "shape", "size"], right=[3]),
+        ]
+    )
+
+
+def _type_of(weight: Any) -> str:
+    return weight.dtype.name if weight.encoding.name in ("plain", "swapped") else weight.encoding.name
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return printable(value if len(value) <= _LONGEST else f"{value[:_LONGEST]}… ({len(value)} characters)", keep="")
+    if hasattr(value, "__len__"):
+        shown = ", ".join(printable(str(v)[:_LONGEST], keep="") for v in value[:_SHOWN])
+        more = f", … ({len(value)} in all)" if len(value) > _SHOWN else ""
+        return f"[{shown}{more}]"
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _as_json(weights: Weights) -> dict[str, Any]:
+    tensors = [
+        {"name": w.name, "type": _type_of(w), "shape": list(w.shape), "bytes": w.nbytes} for w in weights.values()
+    ]
+    return {"metadata": _plain(dict(weights.metadata)), "tensors": tensors}
+
+
+def _tensor_text(weights: Weights, name: str) -> str:
+    import numpy as np
+
+    weight = weights[name]
+    values = weight.numpy().astype(np.float64)
+    shape = "×".join(map(str, weight.shape))
+    lines = [f"{printable(name, keep='')}: {_type_of(weight)} {shape}, {weight.nbytes} bytes"]
+    if values.size:
+        finite = values[np.isfinite(values)]
+        rest = values.size - finite.size
+        if finite.size:
+            lines.append(
+                f"from {finite.min():g} to {finite.max():g}, mean {finite.mean():g}, deviation {finite.std():g}"
+            )
+        if rest:
+            lines.append(f"{rest} elements are not finite")
+        lines.append("first: " + " ".join(f"{v:g}" for v in values.reshape(-1)[:_SHOWN]))
+    return "\n".join(lines)

@@ -1,0 +1,108 @@
+"""`load`: opens a GGUF file or a folder as an `LLM`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from rlx.ir.dtype import dtype
+from rlx.llm.engine import Engine
+from rlx.llm.language_model import LLM
+from rlx.llm.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
+from rlx.models.decoder import DecoderConfig
+from rlx.models.model import PretrainedModel
+from rlx.models.model import load as load_model
+from rlx.runtime.session import Session
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.files import file_name
+from rlx.support.short import short_repr
+from rlx.weights import open as open_weights
+
+_CACHE_DTYPES = ("f16", "f32")
+_ACTIVATIONS = ("f32", "i16", "i8")
+_LARGEST_CACHE = 1 << 30  # bytes of keys and values, if the context is not given
+_CONTEXT_STEP = 256
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    context: int | None = None,
+    cache: str = "f16",
+    activations: str = "i8",
+    threads: int | None = None,
+    device: Any = None,
+    chat_template: str | None = None,
+    lora: Any = None,
+    draft: Any = None,
+) -> LLM:
+    """Return a language model from a file. Its programs are compiled when it first generates, and cached on the disk.
+
+    Args:
+        path: A GGUF file, the first part of a split one, or a folder with `config.json`, safetensors and a tokenizer.
+        context: The largest number of tokens of a text. By default that of the model or, if it is less, the number whose
+            keys and values take 1 GiB.
+        cache: The dtype of keys and values: `"f16"` or `"f32"`.
+        activations: The precision of activations in products with packed weights: `"f32"`, `"i16"` or `"i8"`.
+        threads: The number of threads; None is one for each core.
+        device: A device of `rlx.Session`; None is the CPU.
+        chat_template: A Jinja template that replaces the one of the file.
+        lora: Not supported yet.
+        draft: Not supported yet.
+
+    Raises:
+        Error: The file is missing or damaged, or a value is not valid.
+        UnsupportedError: The architecture or the tokenizer is not known.
+    """
+    for name, value in (("lora", lora), ("draft", draft)):
+        if value is not None:
+            raise UnsupportedError(f"{name}= is not supported yet")
+    _check_choice("cache", cache, _CACHE_DTYPES)
+    _check_choice("activations", activations, _ACTIVATIONS)
+    name = file_name(path, "a model")
+    model = load_model(name)
+    if not isinstance(model.config, DecoderConfig) or not model.config.head:
+        raise UnsupportedError(f"{name} has a model of type {model.model_type}, which does not generate text")
+    weights = open_weights(name)
+    tokenizer = load_tokenizer(name)
+    if tokenizer.vocab_size > model.config.vocab_size:
+        sizes = f"{tokenizer.vocab_size} tokens, and the embedding of the model {model.config.vocab_size}"
+        raise Error(f"{name}: the tokenizer has {sizes}")
+    if chat_template is not None:
+        tokenizer.chat_template = chat_template
+    session = Session("cpu" if device is None else device, threads=threads)
+    length = _context(context, model, cache)
+    engine = Engine(model, session, context=length, cache_dtype=cache, activations=activations)
+    architecture = weights.metadata.get("general.architecture", model.model_type)
+    return LLM(model, engine, tokenizer, weights, architecture)
+
+
+def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
+    """Return the tokenizer of a GGUF file or a folder. Weights are not needed.
+
+    Raises:
+        Error: The file is missing or damaged.
+        UnsupportedError: The kind of tokenizer is not known.
+    """
+    name = file_name(path, "a model")
+    if Path(name).is_dir():
+        return tokenizer_from_folder(name)
+    return tokenizer_from_gguf(open_weights(name).metadata, name)
+
+
+def _check_choice(name: str, value: str, among: tuple[str, ...]) -> None:
+    if value not in among:
+        raise Error(f"{name} must be one of {', '.join(among)}, got {short_repr(value)}")
+
+
+def _context(context: int | None, model: PretrainedModel, cache: str) -> int:
+    config = model.config
+    most = config.max_position_embeddings
+    if context is None:
+        row = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * dtype(cache).itemsize
+        affordable = max(_LARGEST_CACHE // row // _CONTEXT_STEP, 1) * _CONTEXT_STEP
+        return min(most, affordable)
+    if type(context) is not int or not 1 <= context <= most:
+        raise Error(f"context must be an integer from 1 to {most}, got {short_repr(context)}")
+    return context

@@ -1,0 +1,1 @@
+"""Conversion of language models to GGUF files with packed weights."""

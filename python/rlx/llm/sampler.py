@@ -1,0 +1,120 @@
+"""Choice of the next token from logits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from rlx.llm.options import GenerationOptions
+from rlx.support.errors import Error
+
+
+class Sampler:
+    """Chooses tokens one after the other.
+
+    The order is that of llama.cpp: logit bias, penalties, top-k, top-p, min-p, temperature.
+
+    Args:
+        options: The parameters.
+        prompt: The ids of the prompt, for the repetition penalty.
+        seed: The seed of the random numbers. Each token takes one of them.
+        vocab_size: The number of tokens.
+
+    Raises:
+        Error: A token of `logit_bias` is not in the vocabulary.
+    """
+
+    def __init__(self, options: GenerationOptions, prompt: Iterable[int], seed: int, vocab_size: int):
+        self._options = options
+        self._random = np.random.default_rng(seed)
+        self._output: Counter[int] = Counter()
+        self._seen = set(prompt) if options.repetition_penalty != 1 else set[int]()
+        biases: Mapping[int, float] = options.logit_bias or {}
+        beyond = [token for token in biases if token >= vocab_size]
+        if beyond:
+            raise Error(f"logit_bias has token {beyond[0]}, and the model has {vocab_size} tokens")
+        self._biased = np.array(list(biases), np.int64)
+        self._biases = np.array(list(biases.values()), np.float64)
+
+    def choose(self, logits: np.ndarray) -> tuple[int, dict[int, float] | None]:
+        """Return the next token, and the log-probabilities that the options ask for.
+
+        Args:
+            logits: f32 `[vocab_size]`.
+
+        Raises:
+            Error: A logit is NaN, or no token is left.
+        """
+        scores = logits.astype(np.float64)
+        if len(self._biased):
+            scores[self._biased] += self._biases
+        if np.isnan(scores).any():
+            raise Error(
+                "the model's logits have NaN", hint="rlx.evaluate with the pass rlx-check-numerics finds the op"
+            )
+        penalised = self._penalised(scores)
+        token = self._drawn(penalised)
+        logprobs = None if self._options.logprobs is None else self._logprobs(scores, token)
+        self._output[token] += 1
+        self._seen.add(token)
+        return token, logprobs
+
+    def _penalised(self, scores: np.ndarray) -> np.ndarray:
+        options = self._options
+        has_penalties = options.presence_penalty or options.frequency_penalty
+        if options.repetition_penalty == 1 and not (has_penalties and self._output):
+            return scores
+        scores = scores.copy()
+        if options.repetition_penalty != 1 and self._seen:
+            seen = np.fromiter(self._seen, np.int64)
+            old = scores[seen]
+            scores[seen] = np.where(old > 0, old / options.repetition_penalty, old * options.repetition_penalty)
+        if has_penalties and self._output:
+            tokens = np.fromiter(self._output, np.int64)
+            counts = np.fromiter(self._output.values(), np.float64)
+            scores[tokens] -= options.presence_penalty + options.frequency_penalty * counts
+        return scores
+
+    def _drawn(self, scores: np.ndarray) -> int:
+        options = self._options
+        best = int(scores.argmax())  # of equal ones the first
+        if scores[best] == -np.inf:
+            raise Error("logit_bias excludes all tokens")
+        if options.temperature == 0:
+            return best
+        # Of equal scores, the lower id comes first.
+        if 0 < options.top_k < len(scores):
+            least = np.partition(scores, -options.top_k)[-options.top_k]
+            candidates = np.flatnonzero(scores >= least)
+        else:
+            candidates = np.arange(len(scores))
+        candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
+        if options.top_k:
+            candidates = candidates[: options.top_k]
+        kept = scores[candidates]
+        if options.top_p < 1:
+            totals = np.cumsum(_softmax(kept))
+            count = int(np.searchsorted(totals, options.top_p)) + 1
+            candidates, kept = candidates[:count], kept[:count]
+        if options.min_p > 0:
+            with np.errstate(divide="ignore"):
+                is_likely = kept >= kept[0] + np.log(options.min_p)
+            candidates, kept = candidates[is_likely], kept[is_likely]
+        totals = np.cumsum(_softmax(kept / options.temperature))
+        drawn = self._random.random() * totals[-1]
+        return int(candidates[min(int(np.searchsorted(totals, drawn, side="right")), len(candidates) - 1)])
+
+    def _logprobs(self, scores: np.ndarray, token: int) -> dict[int, float]:
+        """Return the log-probabilities of the likeliest tokens, and of the one taken, likeliest first."""
+        count = min(self._options.logprobs or 0, len(scores))
+        shifted = scores - scores.max()
+        logprobs = shifted - np.log(np.exp(shifted).sum())
+        best = np.argsort(-logprobs, kind="stable")[:count].tolist()
+        return {i: float(logprobs[i]) for i in (best if token in best else [*best, token])}
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    powers = np.exp(scores - scores[0])  # the first is the greatest
+    return powers / powers.sum()
