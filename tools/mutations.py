@@ -116,7 +116,7 @@ MUTATIONS = (
         "linalg, reduce: the largest of integers starts from 0",
         'return least if kind == "max" else greatest',
         'return 0 if kind == "max" else greatest',
-        "conformance and not xla and test_compiled and reduce",
+        "test_programs_find_the_extremes_of_integers",
     ),
     Mutation(
         "linalg, gather: negative indices are not clamped",
@@ -220,6 +220,6 @@ MUTATIONS = (
         "the order of ops forgets what regions read",
         "    yield from step.captured\n",
         "    yield from ()\n",
-        "test_differentiated_models or test_random_graphs",
+        "test_what_regions_read_is_computed_before_them",
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+import rlx
 from rlx.ir.dtype import dtype
 from rlx.ir.graph.evaluate import evaluate
 from rlx.ir.graph.graph import Graph
@@ -220,3 +221,24 @@ def test_topk_of_special_values() -> None:
     assert values.tobytes() == np.take_along_axis(x, indices, -1).tobytes()
     extreme = np.array([[0, -(2**63), 2**63 - 1, 2**63 - 2, -(2**63) + 1]])
     assert run("topk", extreme, k=5)[1][0].tolist() == [2, 3, 0, 4, 1]
+
+
+def test_programs_find_the_extremes_of_integers() -> None:
+    """The largest of negative integers and the smallest of positive ones: a neutral element of 0 would be the result."""
+    g = Graph("extremes")
+    arrays: dict[str, np.ndarray] = {}
+    outputs, expected = {}, {}
+    for name in INTEGERS:
+        kind, is_signed = dtype(name), dtype(name).is_signed
+        values = np.array([[3, 2, 1], [1, 3, 1]]).astype(kind.numpy)
+        for low, array in (("min", values), ("max", -values if is_signed else values)):
+            x = g.input(f"{name}_{low}", (2, 3), kind)
+            arrays[f"{name}_{low}"] = array.astype(kind.numpy)
+            for axes in ((1,), (0,), (0, 1)):
+                label = f"{name} {low} {axes}"
+                outputs[label] = getattr(g, low)(x, axes)
+                expected[label] = getattr(np, low)(array.astype(np.int64), axis=axes)
+    g.set_outputs(outputs)
+    results = rlx.Session().compile(g, kernels="off").run_named(arrays)
+    for label, result in results.items():
+        assert np.array_equal(result.astype(np.int64), expected[label]), label

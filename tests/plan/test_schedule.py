@@ -89,3 +89,21 @@ def test_symbols_have_a_size_of_their_own_or_a_typical_one() -> None:
     for options in ("", "{n=8}", "{symbol=8}"):
         scheduled = rlx.passes.run(g, f"builtin.module(rlx-schedule-memory{options})")
         assert plan_memory(scheduled, sizes={"n": 8}).arena_size < plan_memory(g, sizes={"n": 8}).arena_size
+
+
+def test_what_regions_read_is_computed_before_them() -> None:
+    """Products that only the branches of conditions read, all of them before the first condition."""
+    g = rlx.Graph("main")
+    x, flag = g.input("x", (8, 32)), g.input("flag", (), "bool")
+    products = [g.matmul(x, g.param(f"w{i}", (32, 256))) for i in range(4)]
+    total = g.sum(x)
+    for product in products:
+        total = total + g.if_(flag, lambda p=product: g.sum(p), lambda p=product: g.max(p))
+    g.set_outputs([total])
+    rng = np.random.default_rng(0)
+    values = {
+        a.name: rng.standard_normal(a.shape.static).astype(np.float32)
+        for a in (*g.inputs, *g.params)
+        if a.name != "flag"
+    }
+    assert check(g, SCHEDULE, values | {"flag": np.array(True)}) < 0.6

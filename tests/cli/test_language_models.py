@@ -1,0 +1,112 @@
+"""rlx generate, chat, perplexity and gguf, on a small random model."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.cli.main import main
+from tests.llm.tiny_model import write_model
+
+_PROMPT = "the man in the inn"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_model(tmp_path_factory.mktemp("cli") / "tiny.gguf"))
+
+
+def _expected(path: str, **options: object) -> rlx.llm.Completion:
+    with rlx.llm.load(path) as model:
+        return model.generate(_PROMPT, **options)
+
+
+def test_generate(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = _expected(path, max_tokens=6, temperature=0.9, seed=3, ignore_eos=True)
+    options = ["-n", "6", "--temp", "0.9", "-s", "3", "--ignore-eos"]
+    assert main(["generate", path, "-p", _PROMPT, *options, "--stats"]) == 0
+    output = capsys.readouterr()
+    assert output.out == expected.text + "\n"
+    assert "prompt: 11 tokens" in output.err and "output: 6 tokens" in output.err
+    file = Path(path).parent / "prompt.txt"
+    file.write_text(_PROMPT)
+    assert main(["generate", path, "-f", str(file), "--json", *options]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "text": expected.text,
+        "tokens": expected.tokens,
+        "finish_reason": "length",
+    }
+    monkeypatch.setattr(sys, "stdin", io.StringIO(_PROMPT))
+    assert main(["generate", path, "-", *options]) == 0
+    assert capsys.readouterr().out == expected.text + "\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-p", "a", "-n", "-1"], "max_tokens must be an integer of at least 0"),
+        (["-p", "a", "--temp", "-1"], "temperature"),
+        (["-p", "a", "--logit-bias", "x"], "--logit-bias must be ID=X"),
+        (["-p", "a", "-c", "100000"], "context must be an integer from 1 to 128"),
+        (["-p", "a", "-"], "given twice"),
+        (["-f", "no such file"], "cannot read no such file"),
+    ],
+)
+def test_bad_options(path: str, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    assert main(["generate", path, *words]) == 1
+    output = capsys.readouterr()
+    assert message in output.err and not output.out
+
+
+def test_chat(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with rlx.llm.load(path) as model:
+        system = {"role": "system", "content": "be"}
+        first = model.chat([system, {"role": "user", "content": "the end"}], max_tokens=5)
+        said = [{"role": "assistant", "content": first.text}, {"role": "user", "content": "and"}]
+        second = model.chat([system, {"role": "user", "content": "the end"}, *said], max_tokens=5)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the end\nand\n/clear\n\nthe end\n/exit\nnever\n"))
+    assert main(["chat", path, "--system", "be", "-n", "5"]) == 0
+    assert capsys.readouterr().out == f"{first.text}\n{second.text}\n{first.text}\n"
+
+
+def test_perplexity(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file, text = Path(path).parent / "text.txt", _PROMPT * 10
+    file.write_text(text)
+    assert main(["perplexity", path, str(file), "-c", "16"]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    with rlx.llm.load(path) as model:
+        losses = model.negative_log_likelihoods(text, context=16)
+    value = np.exp(losses.mean())
+    assert last == f"perplexity: {value:.4f} ± {value * losses.std(ddof=1) / len(losses) ** 0.5:.4f}"
+    file.write_bytes(b"\xff")
+    assert main(["perplexity", path, str(file)]) == 1
+    assert "is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_gguf(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gguf", path]) == 0
+    text = capsys.readouterr().out
+    assert main(["inspect", path]) == 0
+    assert capsys.readouterr().out == text
+    assert "general.architecture" in text and "blk.1.ffn_down.weight" in text and "64×128" in text
+    assert main(["gguf", path, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["metadata"]["llama.block_count"] == 2 and len(data["tensors"]) == 21
+    assert main(["gguf", path, "--tensor", "output_norm.weight"]) == 0
+    assert "from 1 to 1, mean 1" in capsys.readouterr().out
+    assert main(["gguf", path, "--tensor", "none"]) == 1
+    assert "no tensor 'none'" in capsys.readouterr().err
+    hostile = write_model(tmp_path / "hostile.gguf", **{"general.name": "\x1b[2J\n" + "x" * 1000})
+    assert main(["gguf", str(hostile)]) == 0
+    output = capsys.readouterr().out
+    assert "\x1b" not in output and "\\x1b[2J\\n" in output and "x" * 200 not in output
+    other = tmp_path / "other.npy"
+    np.save(other, np.zeros(3))
+    assert main(["gguf", str(other)]) == 1
+    assert "is not a GGUF file" in capsys.readouterr().err
