@@ -130,9 +130,10 @@ def _plan(case: KernelCase) -> LastPanel:
 
 
 def _axes(case: KernelCase) -> list[Axes]:
-    """The axes of the rows, and that of the columns."""
+    """The axes of the rows, that of the columns, and those of the terms and of their bytes."""
     rank = case.tensors[0].rank
-    return [*([(0, axis), (2, axis)] for axis in range(rank - 1)), [(1, 0), (2, rank - 1)]]
+    rows = [[(0, axis), (2, axis)] for axis in range(rank - 1)]
+    return [*rows, [(1, 0), (2, rank - 1)], [(0, rank - 1)], [(1, 1)]]
 
 
 @kernel("dequant_matmul", name="packed_matmul", takes=_takes, pays=_pays, plan=_plan, open_axes=_axes)
@@ -142,7 +143,6 @@ def packed_matmul(
     """The product of rows with a packed matrix."""
     packing, factors, result = find_scheme(scheme), x.rows(), y.rows()
     columns, row_bytes = w.shape
-    assert isinstance(row_bytes, int)
     inner = row_bytes // packing.nbytes * packing.block
     rows_at_once, vectors = tile(k.cpu)
     width = vectors * k.cpu.lanes(f32)
@@ -177,7 +177,7 @@ class _PackedMatrix:
     k: Kernel
     scheme: Scheme
     code: PackedBytes
-    row_bytes: int
+    row_bytes: Size
     columns: Size
 
     def decode(self, memory: Buffer, start: Value, count: Size, places: Sequence[Lanes]) -> None:
