@@ -11,7 +11,7 @@ from rlx.llm.engine import Engine
 from rlx.llm.language_model import LLM
 from rlx.llm.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
 from rlx.models.decoder import DecoderConfig
-from rlx.models.model import PretrainedModel
+from rlx.models.model import PretrainedModel, model_of_gguf
 from rlx.models.model import load as load_model
 from rlx.runtime.session import Session
 from rlx.support.errors import Error, UnsupportedError
@@ -61,11 +61,12 @@ def load(
     _check_choice("cache", cache, _CACHE_DTYPES)
     _check_choice("activations", activations, _ACTIVATIONS)
     name = file_name(path, "a model")
-    model = load_model(name)
+    weights = open_weights(name)
+    is_folder = Path(name).is_dir()
+    model = load_model(name) if is_folder else model_of_gguf(weights)
     if not isinstance(model.config, DecoderConfig) or not model.config.head:
         raise UnsupportedError(f"{name} has a model of type {model.model_type}, which does not generate text")
-    weights = open_weights(name)
-    tokenizer = load_tokenizer(name)
+    tokenizer = tokenizer_from_folder(name) if is_folder else tokenizer_from_gguf(weights.metadata, name)
     if tokenizer.vocab_size > model.config.vocab_size:
         sizes = f"{tokenizer.vocab_size} tokens, and the embedding of the model {model.config.vocab_size}"
         raise Error(f"{name}: the tokenizer has {sizes}")

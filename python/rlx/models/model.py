@@ -36,7 +36,7 @@ from rlx.models.fields import Fields
 from rlx.models.gguf import read_gguf
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
-from rlx.weights import Weight
+from rlx.weights import Weight, Weights
 from rlx.weights import open as open_weights
 
 _ENCODERS = (bert, roberta, distilbert, mpnet, modernbert, vit)
@@ -100,7 +100,7 @@ def load(folder: str | os.PathLike[str]) -> PretrainedModel:
     except OSError:  # the name is too long
         is_folder = is_file = False
     if is_file:
-        return _load_gguf(str(path))
+        return model_of_gguf(open_weights(path))
     if not is_folder:
         hint = "give a folder of this machine with config.json and model.safetensors; names on a hub are not looked up"
         raise Error(f"no such directory: {path!s:.200}", hint=hint)
@@ -111,11 +111,16 @@ def load(folder: str | os.PathLike[str]) -> PretrainedModel:
     return _checked(family, config, ModelTensors(family.adapted(tensors, config), tensors.origin, ()))
 
 
-def _load_gguf(path: str) -> PretrainedModel:
-    tensors = open_weights(path)
-    if "general.architecture" not in tensors.metadata:
-        raise Error(f"{path} is a file without a model", hint="give a folder with config.json, or a GGUF file")
-    model = read_gguf(tensors)
+def model_of_gguf(weights: Weights) -> PretrainedModel:
+    """Return the model of a GGUF file that is open.
+
+    Raises:
+        Error: As `load` raises it.
+    """
+    if "general.architecture" not in weights.metadata:
+        hint = "give a folder with config.json, or a GGUF file"
+        raise Error(f"{weights.origin} is a file without a model", hint=hint)
+    model = read_gguf(weights)
     return _checked(model.family, model.config, model.tensors)
 
 

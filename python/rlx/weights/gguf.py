@@ -113,6 +113,8 @@ class _GgufHeader:
             raise self.refusal(f"'{key}' has a value of type {kind}, and types 0 to 12 are known")
         element = self.number("I")
         code = NUMBER_CODES.get(element)
+        if element == STRING:
+            return self._texts(key)
         if code is None:
             least = 1 if element == BOOL else 4
             return tuple(self.value(element, key, depth + 1) for _ in range(self.count(f"elements of '{key}'", least)))
@@ -122,6 +124,27 @@ class _GgufHeader:
         self.position += array.nbytes
         array.flags.writeable = False
         return array
+
+    def _texts(self, key: str) -> tuple[str, ...]:
+        """Read an array of strings. There may be hundreds of thousands, so this does not call `text`."""
+        number = self.count(f"elements of '{key}'", 4)
+        length = struct.Struct(self.order + self._length)
+        content, position, end, size = self.content, self.position, len(self.content), length.size
+        texts: list[str] = []
+        try:
+            for _ in range(number):
+                start = position + size
+                (count,) = length.unpack_from(content, position)
+                position = start + count
+                if position > end:
+                    raise self.refusal(f"'{key}' has a string of {count} bytes, more than the file has left")
+                texts.append(str(content[start:position], "utf-8"))
+        except struct.error:
+            raise self.refusal("it ends within the header") from None
+        except UnicodeDecodeError as problem:
+            raise self.refusal(f"a string of '{key}' is not UTF-8: {problem.reason}") from None
+        self.position = position
+        return tuple(texts)
 
     def _bool(self, key: str) -> bool:
         byte = self.number("B")
