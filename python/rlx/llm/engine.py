@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from rlx.runtime.session import Session
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 
-_CHUNK = 512  # tokens of a prompt in one run: memory for activations is bounded, and a cancellation waits for one run
+_CHUNK = 512  # tokens of a prompt in one run: memory for activations is bounded, and an interrupt waits for one run
 _SYMBOL = "sequence"
 
 
@@ -86,13 +86,12 @@ class Engine:
         with self._lock:
             self._generation.load()
 
-    def start(self, text: CachedText, prompt: Sequence[int], check: Callable[[], None]) -> np.ndarray:
+    def start(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
         """Put a prompt into the cache, and return the logits after it, f32 `[vocab_size]`.
 
         Args:
             text: A new text.
             prompt: Its tokens, at least one and at most `context`.
-            check: It is called between runs, and may raise an exception that ends the call.
         """
         with self._lock:
             reusable = 0 if self._is_recurrent else self._reusable
@@ -100,13 +99,12 @@ class Engine:
             self._leave()
             self._current, self._reusable = text, shared
             text.tokens, text.cached_tokens = list(prompt[:shared]), shared
-            return self._add(text, prompt[shared:], check)
+            return self._add(text, prompt[shared:])
 
-    def _add(self, text: CachedText, tokens: Sequence[int], check: Callable[[], None]) -> np.ndarray:
+    def _add(self, text: CachedText, tokens: Sequence[int]) -> np.ndarray:
         """Add tokens of a prompt to the current text, and return the logits after them."""
         logits = np.zeros(0, np.float32)
         for begin in range(0, len(tokens), _CHUNK):
-            check()
             chunk = list(tokens[begin : begin + _CHUNK])
             logits = self._run("prefill", chunk, len(text.tokens))
             text.tokens += chunk
@@ -119,7 +117,7 @@ class Engine:
             self._enter(text)
             if self._is_recurrent and length < len(text.tokens):
                 prompt, text.tokens = text.tokens[:length], []
-                self._add(text, prompt, lambda: None)
+                self._add(text, prompt)
             del text.tokens[length:]
             self._reusable = min(self._reusable, length)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -130,7 +130,7 @@ class LLM:
 
     def logits(self, prompt: Prompt) -> np.ndarray:
         """Return the logits after each token of a prompt, f32 `[tokens, vocabulary]`."""
-        return self._running().logits(self._tokens(prompt))
+        return self.engine.logits(self._tokens(prompt))
 
     def embed(self, texts: str | Sequence[str], pooling: str = "mean", normalize: bool = True) -> np.ndarray:
         """Return a vector for each text, f32 `[n, width]`: pooled states of the last layer.
@@ -145,7 +145,7 @@ class LLM:
         listed = [texts] if isinstance(texts, str) else list(texts)
         rows: list[np.ndarray] = []
         for text in listed:
-            states = self._running().hidden_states(self._tokens(text)).astype(np.float64)
+            states = self.engine.hidden_states(self._tokens(text)).astype(np.float64)
             row = states.mean(0) if pooling == "mean" else states[-1]
             rows.append(row / max(float(np.linalg.norm(row)), 1e-12) if normalize else row)
         return np.array(rows, np.float32).reshape(len(rows), self.config.hidden_size)
@@ -178,14 +178,20 @@ class LLM:
             window = list(tokens[begin : begin + context])
             if has_first and first is not None:
                 window[0] = first
-            logits = self._running().logits(window).astype(np.float64)[context // 2 : -1]
+            logits = self.engine.logits(window).astype(np.float64)[context // 2 : -1]
             top = logits.max(-1, keepdims=True)
             totals = top[:, 0] + np.log(np.exp(logits - top).sum(-1))
             following = np.array(tokens[begin + context // 2 + 1 : begin + context])
             losses.append(totals - logits[np.arange(len(following)), following])
         return np.concatenate(losses)
 
-    def _running(self) -> Engine:
+    @property
+    def engine(self) -> Engine:
+        """The compiled programs and their cache.
+
+        Raises:
+            Error: The model is closed.
+        """
         if self._engine is None:
             raise Error("the model is closed", hint="load it again with rlx.llm.load")
         return self._engine
@@ -283,14 +289,14 @@ class _Generation:
             if text:
                 yield pending.chunk(text, None)
             if number + 1 < limit:
-                logits = self._model._running().step(self._text, token)  # pyright: ignore[reportPrivateUsage]
+                logits = self._model.engine.step(self._text, token)
         text = self._output.flush()
         yield pending.chunk(text, "stop" if self._output.is_stopped else "length")
 
     def _begin(self) -> np.ndarray:
-        engine = self._model._running()  # pyright: ignore[reportPrivateUsage]
+        engine = self._model.engine
         if self.first_logits is None:
-            self.first_logits = engine.start(self._text, self._prompt, _check_nothing)
+            self.first_logits = engine.start(self._text, self._prompt)
         else:
             engine.rewind(self._text, len(self._prompt))
         return self.first_logits
@@ -346,10 +352,3 @@ def _ids(prompt: Any, vocab_size: int) -> list[int]:
         return []
     expected = f"a text, or a list of token ids from 0 to {vocab_size - 1}"
     raise Error(f"a prompt must be {expected}, got {short_repr(prompt)}")
-
-
-def _check_nothing() -> None:
-    return
-
-
-Check = Callable[[], None]
