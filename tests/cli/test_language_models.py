@@ -34,6 +34,8 @@ def test_generate(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: py
     output = capsys.readouterr()
     assert output.out == expected.text + "\n"
     assert "prompt: 11 tokens" in output.err and "output: 6 tokens" in output.err
+    assert main(["generate", path, "-p", "a\udcff"]) == 1
+    assert "--prompt is not UTF-8 text" in capsys.readouterr().err
     file = Path(path).parent / "prompt.txt"
     file.write_text(_PROMPT)
     assert main(["generate", path, "-f", str(file), "--json", *options]) == 0
@@ -106,6 +108,10 @@ def test_gguf(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["gguf", str(hostile)]) == 0
     output = capsys.readouterr().out
     assert "\x1b" not in output and "\\x1b[2J\\n" in output and "x" * 200 not in output
+    odd = {"general.name": "\x7f\x9b31m", "a.nan": float("nan"), "a.infs": [float("inf"), 0.5]}
+    assert main(["gguf", str(write_model(tmp_path / "odd.gguf", **odd)), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["metadata"]
+    assert [found[key] for key in odd] == ["\x7f\x9b31m", None, [None, 0.5]]
     other = tmp_path / "other.npy"
     np.save(other, np.zeros(3))
     assert main(["gguf", str(other)]) == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -240,6 +243,14 @@ _REFUSED: dict[str, tuple[Callable[[rlx.llm.LLM], Any], str]] = {
         lambda m: m.generate("a", logit_bias=dict.fromkeys(range(m.config.vocab_size), -np.inf)),
         "excludes all tokens",
     ),
+    "bytes": (lambda m: m.generate(b"abc"), "a prompt must be"),
+    "no texts": (lambda m: m.embed(None), "expected a text or a list of texts"),
+    "bias array": (lambda m: m.generate("a", logit_bias={5: np.array([1, 2])}), "logit_bias of 5"),
+    "large count": (lambda m: m.generate("a", max_tokens=10**30), "from 0 to"),
+    "last seed": (lambda m: m.generate("a", seed=2**64 - 1, n=2), "less than 2"),
+    "template options": (lambda m: m.chat([], template_options={"tokenize": True}), "other than chat_template"),
+    "template names": (lambda m: m.chat([], template_options={5: 5}), "template_options must be"),
+    "pickle": (lambda m: pickle.dumps(m), "cannot be pickled"),
     "pooling": (lambda m: m.embed(["a"], pooling="max"), "pooling must be"),
     "unknown option": (lambda m: m.generate("a", temprature=1), "temperature"),
 }
@@ -252,6 +263,66 @@ def test_refused(model: rlx.llm.LLM, case: str) -> None:
         result = call(model)
         if not isinstance(result, rlx.llm.Completion):
             list(result)
+
+
+def test_ids_of_a_padded_embedding_have_no_text(tmp_path: Path) -> None:
+    """A model may have more rows than its tokenizer has tokens. Their ids are tokens like others, without text."""
+    path = write_model(tmp_path / "padded.gguf", rows=300)
+    with rlx.llm.load(path, threads=1) as model:
+        completion = model.generate("the", max_tokens=3, logit_bias={290: 1e4})
+        assert (completion.text, completion.tokens) == ("", [290] * 3)
+        assert "".join(c.text for c in model.stream([5, 290], max_tokens=3, logit_bias={290: 1e4})) == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 1e-308},
+        {"temperature": 1e-320},
+        {"repetition_penalty": 1e308},
+        {"presence_penalty": -1e308, "frequency_penalty": 1e308},
+    ],
+)
+def test_extreme_parameters(model: rlx.llm.LLM, options: dict[str, float]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        completion = model.generate(_PROMPT, max_tokens=3, seed=1, ignore_eos=True, **options)
+    if "temperature" in options:
+        assert completion.tokens == model.generate(_PROMPT, max_tokens=3, ignore_eos=True).tokens
+
+
+def test_an_interrupt_between_two_texts_leaves_no_wrong_cache(
+    model: rlx.llm.LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache is written state by state when a text takes its place again: an interrupt in between is harmless."""
+    options = {"max_tokens": 6, "ignore_eos": True}
+    expected = model.generate("and the inn", **options)
+    first, second = model.stream(_PROMPT, **options), model.stream("and the inn", **options)
+    next(first)
+    next(second)
+    program, calls = type(model.engine._generation), []  # pyright: ignore[reportPrivateUsage]
+    write = program.set_state
+
+    def interrupted(self: Any, *arguments: Any) -> None:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        write(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "set_state", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(first)
+    assert model.generate("and the inn", **options).tokens == expected.tokens
+    assert [t for chunk in second for t in chunk.tokens] == expected.tokens[1:]
+
+
+def test_a_factor_without_a_type_is_linear(tmp_path: Path) -> None:
+    factor = {"llama.rope.scaling.factor": 4.0}
+    implied = rlx.models.load(write_model(tmp_path / "implied.gguf", **factor))
+    written = rlx.models.load(write_model(tmp_path / "written.gguf", **factor, **{"llama.rope.scaling.type": "linear"}))
+    plain = rlx.models.load(write_model(tmp_path / "plain.gguf"))
+    assert implied.config == written.config != plain.config
 
 
 def test_loading(tmp_path: Path, model_path: Path) -> None:
@@ -270,6 +341,20 @@ def test_loading(tmp_path: Path, model_path: Path) -> None:
             rlx.llm.load(model_path, **options)
     with pytest.raises(rlx.Error, match="no such"):
         rlx.llm.load(tmp_path / "none.gguf")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(rlx.Error, match="no config"):
+        rlx.llm.load(folder)
+    write_model(folder / "m.gguf")
+    with pytest.raises(rlx.Error, match=r"m\.gguf"):
+        rlx.llm.load(folder)
+    (tmp_path / "empty.gguf").write_bytes(b"")
+    with pytest.raises(rlx.Error, match="not a GGUF file"):
+        rlx.llm.load(tmp_path / "empty.gguf")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(rlx.Error, match="no file"):
+        rlx.llm.load(tmp_path / "pipe")
+    assert rlx.llm.load(model_path, context=np.int64(40)).context == 40
     few = write_model(tmp_path / "few.gguf", **{"tokenizer.ggml.tokens": ["a"] * 3})
     with pytest.raises(rlx.Error):
         rlx.llm.load(few)

@@ -23,19 +23,20 @@ def tokens() -> list[str]:
     return [*SPECIAL, *sorted(ByteLevel.alphabet()), *(merge.replace(" ", "") for merge in _MERGES)]
 
 
-def write_model(path: Path, *, seed: int = 0, scheme: str | None = None, **changes: Any) -> Path:
+def write_model(path: Path, *, seed: int = 0, scheme: str | None = None, rows: int = 0, **changes: Any) -> Path:
     """Write the model.
 
     Args:
         path: The file.
         seed: The seed of the weights.
         scheme: The format of the matrices; None for f32.
+        rows: The rows of the embedding; 0 for one for each token.
         **changes: Pairs of metadata that are added or replaced; None removes one.
     """
     rng, names = np.random.default_rng(seed), tokens()
     width = WIDTH if scheme is None or SCHEMES[scheme].block == 32 else 256
     lanes, inner = width // HEADS, 2 * width
-    shapes = {"token_embd": (len(names), width), "output": (len(names), width)}
+    shapes = dict.fromkeys(("token_embd", "output"), (rows or len(names), width))
     for i in range(LAYERS):
         block = {"attn_q": (width, width), "attn_k": (KV_HEADS * lanes, width), "attn_v": (KV_HEADS * lanes, width)}
         block |= {"attn_output": (width, width), "ffn_gate": (inner, width), "ffn_up": (inner, width)}

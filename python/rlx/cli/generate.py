@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             write_generated(chunk.text)
     if arguments.json:
-        say(json.dumps(_as_json(chunks), ensure_ascii=False))
+        say(json.dumps(_as_json(chunks)))
     else:
         write("\n")
     if arguments.stats:
@@ -71,15 +71,19 @@ def _prompt(arguments: argparse.Namespace) -> str:
 
     if arguments.input is not None and (arguments.prompt is not None or arguments.file is not None):
         raise Error("the text is given twice: by - and by --prompt or --file")
-    if arguments.prompt is not None:
-        return arguments.prompt
-    name = arguments.file or "-"
+    name = "--prompt" if arguments.prompt is not None else arguments.file or "-"
     try:
-        return "".join(standard_input()) if name == "-" else Path(name).read_text(encoding="utf-8")
-    except UnicodeDecodeError as problem:
-        raise Error(f"{name} is not UTF-8 text: {problem.reason}") from None
+        if arguments.prompt is not None:
+            text = arguments.prompt
+        else:
+            text = "".join(standard_input()) if name == "-" else Path(name).read_text(encoding="utf-8")
+        text.encode()  # bytes that are not UTF-8 are half of a surrogate pair in the text of arguments and of standard input
+    except UnicodeError as problem:
+        place = "standard input" if name == "-" else name
+        raise Error(f"{place} is not UTF-8 text: {getattr(problem, 'reason', problem)}") from None
     except OSError as problem:
         raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
+    return text
 
 
 def _as_json(chunks: Sequence[Chunk]) -> dict[str, Any]:

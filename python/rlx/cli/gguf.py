@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.tensor is not None:
         say(_tensor_text(weights, arguments.tensor))
     elif arguments.json:
-        say(json.dumps(_as_json(weights), ensure_ascii=False))
+        say(json.dumps(_as_json(weights), allow_nan=False))
     else:
         say(gguf_text(weights))
     return 0
@@ -81,8 +82,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(v) for key, v in value.items()}
     if hasattr(value, "tolist"):
-        return value.tolist()
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    # JSON has no NaN and no infinity.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _as_json(weights: Weights) -> dict[str, Any]:

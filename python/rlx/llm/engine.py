@@ -154,6 +154,8 @@ class Engine:
             return
         self._leave()
         assert text.saved is not None
+        # Until all is written, the cache belongs to no text: an interrupt may end this.
+        self._current, self._reusable = CachedText(), 0
         for name, rows in text.saved.items():
             state = self._generation.state(name).copy()
             if _is_cache(name):
@@ -161,7 +163,7 @@ class Engine:
             else:
                 state[...] = rows
             self._generation.set_state(name, state)
-        text.saved, self._current, self._reusable = None, text, 0
+        text.saved, self._current = None, text
 
     def _leave(self) -> None:
         """Save the keys and values of the current text, if it is not complete."""

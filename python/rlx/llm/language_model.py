@@ -23,6 +23,7 @@ from rlx.support.short import short_repr
 from rlx.weights import Weights
 
 Prompt = str | Sequence[int]
+_RESERVED = frozenset(("messages", "tokenize", "tools", "chat_template"))
 _POOLINGS = ("mean", "last")
 
 
@@ -56,6 +57,9 @@ class LLM:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise Error(f"{self!r} cannot be pickled or copied", hint="load the file again: its weights are mapped")
 
     def close(self) -> None:
         """Release the programs and their cache. The model cannot generate afterwards."""
@@ -142,7 +146,9 @@ class LLM:
         """
         if pooling not in _POOLINGS:
             raise Error(f"pooling must be one of {', '.join(_POOLINGS)}, got {short_repr(pooling)}")
-        listed = [texts] if isinstance(texts, str) else list(texts)
+        listed = [texts] if isinstance(texts, str) else texts
+        if not isinstance(listed, (list, tuple)):
+            raise Error(f"expected a text or a list of texts, got {short_repr(texts)}")
         rows: list[np.ndarray] = []
         for text in listed:
             states = self.engine.hidden_states(self._tokens(text)).astype(np.float64)
@@ -213,7 +219,7 @@ class LLM:
     def _chat_tokens(
         self, messages: Any, tools: Sequence[Any] | None, template_options: Mapping[str, Any] | None
     ) -> list[int]:
-        variables = dict(template_options or {})
+        variables = _template_options(template_options)
         text = self.tokenizer.apply_chat_template(messages, tools=tools, **variables)
         assert isinstance(text, str)  # tokenize=False
         # Templates write the token that starts a text themselves.
@@ -340,10 +346,21 @@ def _is_list_of_prompts(prompt: Any) -> bool:
     return isinstance(prompt, (list, tuple)) and bool(prompt) and isinstance(prompt[0], (str, list, tuple, np.ndarray))
 
 
+def _template_options(options: Any) -> dict[str, Any]:
+    """Return the variables of a template, checked."""
+    if options is None:
+        return {}
+    names = isinstance(options, Mapping) and all(isinstance(name, str) for name in options)
+    if not names or not _RESERVED.isdisjoint(options):
+        reserved = ", ".join(sorted(_RESERVED))
+        raise Error(f"template_options must be a mapping of names other than {reserved}, got {short_repr(options)}")
+    return dict(options)
+
+
 def _ids(prompt: Any, vocab_size: int) -> list[int]:
     """Return token ids, checked."""
     try:
-        ids = np.asarray(list(prompt))
+        ids = np.asarray(list(prompt) if isinstance(prompt, (list, tuple, np.ndarray)) else None)
     except (TypeError, ValueError):
         ids = np.zeros(0, object)
     if ids.size and ids.ndim == 1 and ids.dtype.kind in "iu" and ids.min() >= 0 and ids.max() < vocab_size:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rlx.ir.dtype import dtype
 from rlx.llm.engine import Engine
 from rlx.llm.language_model import LLM
@@ -18,6 +20,7 @@ from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
 from rlx.support.short import short_repr
 from rlx.weights import open as open_weights
+from rlx.weights.mapped import check_regular
 
 _CACHE_DTYPES = ("f16", "f32")
 _ACTIVATIONS = ("f32", "i16", "i8")
@@ -61,8 +64,9 @@ def load(
     _check_choice("cache", cache, _CACHE_DTYPES)
     _check_choice("activations", activations, _ACTIVATIONS)
     name = file_name(path, "a model")
-    weights = open_weights(name)
     is_folder = Path(name).is_dir()
+    _check_model_path(name, is_folder)
+    weights = open_weights(name)
     model = load_model(name) if is_folder else model_of_gguf(weights)
     if not isinstance(model.config, DecoderConfig) or not model.config.head:
         raise UnsupportedError(f"{name} has a model of type {model.model_type}, which does not generate text")
@@ -92,6 +96,16 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     return tokenizer_from_gguf(open_weights(name).metadata, name)
 
 
+def _check_model_path(name: str, is_folder: bool) -> None:
+    """Check that a path may be a model: a regular file, or a folder with a configuration."""
+    if not is_folder:
+        check_regular(name)
+    elif not (Path(name) / "config.json").exists():
+        files = sorted(path.name for path in Path(name).glob("*.gguf"))
+        hint = f"open the file: {Path(name) / files[0]}" if files else "give a folder with config.json, or a GGUF file"
+        raise Error(f"{name} has no config.json", hint=hint)
+
+
 def _check_choice(name: str, value: str, among: tuple[str, ...]) -> None:
     if value not in among:
         raise Error(f"{name} must be one of {', '.join(among)}, got {short_repr(value)}")
@@ -104,6 +118,6 @@ def _context(context: int | None, model: PretrainedModel, cache: str) -> int:
         row = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * dtype(cache).itemsize
         affordable = max(_LARGEST_CACHE // row // _CONTEXT_STEP, 1) * _CONTEXT_STEP
         return min(most, affordable)
-    if type(context) is not int or not 1 <= context <= most:
+    if isinstance(context, bool) or not isinstance(context, (int, np.integer)) or not 1 <= context <= most:
         raise Error(f"context must be an integer from 1 to {most}, got {short_repr(context)}")
-    return context
+    return int(context)

@@ -94,6 +94,8 @@ class GenerationOptions:
             self._set("seed", _count("seed", self.seed, 0, _LARGEST_SEED))
         self._set("stop", _stops(self.stop))
         self._set("n", _count("n", self.n, 1))
+        if self.seed is not None and self.seed + self.n > _LARGEST_SEED:
+            raise Error(f"the seeds of {self.n} results must be less than 2**64, and the first is {self.seed}")
         if self.logprobs is not None:
             self._set("logprobs", _count("logprobs", self.logprobs, 0))
         if type(self.ignore_eos) is not bool:
@@ -154,7 +156,8 @@ def _count(name: str, value: SupportsIndex, least: int, most: int = _LARGEST_COU
     except TypeError:
         number = None
     if number is None or not least <= number < most:
-        raise Error(f"{name} must be an integer of at least {least}, got {short_repr(value)}")
+        bounds = f"from {least} to {most - 1}" if number is not None and number >= most else f"of at least {least}"
+        raise Error(f"{name} must be an integer {bounds}, got {short_repr(value)}")
     return number
 
 
@@ -176,7 +179,8 @@ def _biases(value: Any) -> dict[int, float]:
         raise Error(f"logit_bias must be a mapping of token ids to numbers, got {short_repr(value)}")
     biases: dict[int, float] = {}
     for token, bias in value.items():
-        number = bias if bias == -math.inf else _number(f"logit_bias of {token!r:.40}", bias, -math.inf, math.inf)
+        is_excluded = isinstance(bias, float) and bias == -math.inf
+        number = bias if is_excluded else _number(f"logit_bias of {token!r:.40}", bias, -math.inf, math.inf)
         biases[_count("a token id in logit_bias", token, 0)] = float(number)
     return biases
 

@@ -67,6 +67,12 @@ class Sampler:
         if options.repetition_penalty == 1 and not (has_penalties and self._output):
             return scores
         scores = scores.copy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._penalise(scores, bool(has_penalties))
+        return np.nan_to_num(scores, copy=False, nan=-np.inf, neginf=-np.inf)
+
+    def _penalise(self, scores: np.ndarray, has_penalties: bool) -> None:
+        options = self._options
         if options.repetition_penalty != 1 and self._seen:
             seen = np.fromiter(self._seen, np.int64)
             old = scores[seen]
@@ -75,7 +81,6 @@ class Sampler:
             tokens = np.fromiter(self._output, np.int64)
             counts = np.fromiter(self._output.values(), np.float64)
             scores[tokens] -= options.presence_penalty + options.frequency_penalty * counts
-        return scores
 
     def _drawn(self, scores: np.ndarray) -> int:
         options = self._options
@@ -102,7 +107,8 @@ class Sampler:
             with np.errstate(divide="ignore"):
                 is_likely = kept >= kept[0] + np.log(options.min_p)
             candidates, kept = candidates[is_likely], kept[is_likely]
-        totals = np.cumsum(_softmax(kept / options.temperature))
+        with np.errstate(over="ignore"):  # of a tiny temperature: all but the likeliest are minus infinity
+            totals = np.cumsum(_softmax((kept - kept[0]) / options.temperature))
         drawn = self._random.random() * totals[-1]
         return int(candidates[min(int(np.searchsorted(totals, drawn, side="right")), len(candidates) - 1)])
 

@@ -164,6 +164,8 @@ def _rope_scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, 
     kind, factor = values.get("rope.scaling.type"), values.get("rope.scaling.factor")
     if kind is None and values.get("rope.scale_linear") is not None:  # older files
         kind, factor = "linear", values["rope.scale_linear"]
+    if kind is None and factor is not None:  # as llama.cpp reads it
+        kind = "linear"
     if kind in (None, "none", "longrope") or factor is None:
         return {}
     if kind == "linear":

@@ -47,6 +47,8 @@ def open(path: str | os.PathLike[str]) -> Weights:
     for beginning, read in _BY_BEGINNING.items():
         if content[: len(beginning)] == beginning:
             return read(content, name)
+    if name.endswith(".gguf"):
+        raise Error(f"{name} is not a GGUF file: it does not begin with {gguf.MAGIC.decode()}", hint="fetch it again")
     return safetensors.read_content(content, name)
 
 

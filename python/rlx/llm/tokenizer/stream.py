@@ -24,8 +24,9 @@ class StreamDecoder:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token_id: int) -> str:
-        """Return the characters that a token completes."""
-        if self._vocabulary.kinds[token_id] in HIDDEN:
+        """Return the characters that a token completes. Ids after the last token, of a padded embedding, have none."""
+        kinds = self._vocabulary.kinds
+        if token_id >= len(kinds) or kinds[token_id] in HIDDEN:
             return ""
         piece = self._vocabulary.piece(token_id)
         if self._strips and piece:
