@@ -101,6 +101,29 @@ def test_norms_without_weights_and_over_several_axes() -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=2e-6, err_msg=f"case {number}")
 
 
+@pytest.mark.parametrize("eps", [-0.5, -1e-12, float("nan"), float("inf")])
+def test_the_eps_of_every_norm_is_a_number_from_0_on(eps: float) -> None:
+    ones = np.ones(4, np.float32)
+    calls: dict[str, Any] = {
+        "layer_norm": lambda g, x: g.layer_norm(x, eps=eps),
+        "layer_norm over axes": lambda g, x: g.layer_norm(x, axis=(1, 3), eps=eps),
+        "rms_norm": lambda g, x: g.rms_norm(x, eps=eps),
+        "rms_norm over axes": lambda g, x: g.rms_norm(x, axis=(1, 2), eps=eps),
+        "group_norm": lambda g, x: g.group_norm(x, num_groups=2, eps=eps),
+        "instance_norm": lambda g, x: g.instance_norm(x, eps=eps),
+        "batch_norm": lambda g, x: g.batch_norm(x, ones, ones, eps=eps),
+        "batch_norm of other dtypes": lambda g, x: g.batch_norm(x, ones.astype(np.float64), ones, eps=eps),
+        "batch_norm in training": lambda g, x: g.batch_norm(x, training=True, eps=eps),
+        "normalize": lambda g, x: g.normalize(x, eps=eps),
+        "normalize of order 1": lambda g, x: g.normalize(x, 1, eps=eps),
+        "cosine_similarity": lambda g, x: g.cosine_similarity(x, x, eps=eps),
+    }
+    for name, call in calls.items():
+        with pytest.raises(rlx.Error, match="eps"):
+            built(call, X)
+            pytest.fail(f"{name} accepts {eps}")
+
+
 @pytest.mark.parametrize(
     "array", [X, np.array([[3, np.nan, -np.inf, 3, -0.0, 0.0]], np.float32), LABELS.astype(np.int8)]
 )

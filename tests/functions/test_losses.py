@@ -184,6 +184,68 @@ def test_losses_are_their_formulas(number: int) -> None:
     np.testing.assert_allclose(got, expected, rtol=4e-6, atol=1e-6)
 
 
+# Distances and targets, also other targets than 1 and -1.
+Z = np.repeat(np.array([-1.5, -0.25, 0, 0.75, 1, 2.5]), 6)
+TARGETS = np.tile(np.array([1, -1, 0, 0.5, -2, 3]), 6)
+PAIRS = np.stack([np.ones(36), np.zeros(36)], 1), np.stack([np.cos(Z), np.sin(Z)], 1)
+COSINES = np.cos(Z) / (1 + 1e-12)  # PyTorch adds 1e-12 to the squared lengths
+# PyTorch's losses for targets of 1 and -1, in the words of its sources: the formula decides what other targets mean.
+OF_SIGNS: dict[str, tuple[Any, np.ndarray]] = {
+    "hinge_embedding_loss": (
+        lambda g, **options: g.hinge_embedding_loss(Z, TARGETS, **options),
+        np.where(TARGETS != 1, np.maximum(0.4 - Z, 0), 0) + np.where(TARGETS != -1, Z, 0),
+    ),
+    "margin_ranking_loss": (
+        lambda g, **options: g.margin_ranking_loss(Z, -2 * Z, TARGETS, **options),
+        np.maximum(-TARGETS * (Z + 2 * Z) + 0.4, 0),
+    ),
+    "hinge_loss": (
+        lambda g, **options: g.hinge_loss(Z, TARGETS, **options),
+        np.maximum(0.4 - Z * TARGETS, 0),
+    ),
+    "cosine_embedding_loss": (
+        lambda g, **options: g.cosine_embedding_loss(*PAIRS, TARGETS, **options),
+        np.where(TARGETS == 1, 1 - COSINES, 0) + np.where(TARGETS == -1, np.maximum(COSINES - 0.4, 0), 0),
+    ),
+    "soft_margin_loss": (
+        lambda g, margin, **options: g.soft_margin_loss(Z, TARGETS, **options),
+        np.logaddexp(0, -TARGETS * Z),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_SIGNS)
+def test_targets_other_than_1_and_minus_1(name: str) -> None:
+    call, expected = OF_SIGNS[name]
+    with rlx.eager():
+        got = np.asarray(call(rlx.ops, margin=0.4, reduction="none"))
+    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["c64", "c128"])
+@pytest.mark.parametrize("name", ["l1_loss", "smooth_l1_loss", "pairwise_distance"])
+def test_distances_of_complex_numbers_are_real(name: str, kind: str) -> None:
+    x, y = ((a[:, :3] + 1j * a[:, 3:]).astype(rlx.dtype(kind).numpy) for a in (A, B))
+    distance = np.abs(x - y)
+    expected = np.linalg.norm(distance, axis=-1) if name == "pairwise_distance" else distance.mean()
+    options: dict[str, Any] = {"smooth_l1_loss": {"beta": 0}, "pairwise_distance": {"eps": 0}}.get(name, {})
+    (got,) = built(lambda g, x, y: getattr(g, name)(x, y, **options), x, y)
+    assert got.dtype == rlx.dtype(kind).part.numpy
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 4, 4), (4,), (2, 3)])
+def test_variances_without_the_last_axis(shape: tuple[int, ...]) -> None:
+    """A variance of the shape of the predictions without the last axis is one for each row, also of a square matrix."""
+    x, t = (np.random.default_rng(i).standard_normal(shape) for i in range(2))
+    v = np.random.default_rng(2).uniform(0.5, 3, shape[:-1])
+    wide = v[..., None]
+    expected = 0.5 * (np.log(wide) + (x - t) ** 2 / wide)
+    for given in (v, wide, np.broadcast_to(wide, shape)):
+        (got,) = built(lambda g, x, t, v: g.gaussian_nll_loss(x, t, v, reduction="none"), x, t, given)
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
 def slope(call: Any, x: np.ndarray) -> np.ndarray:
     g: Any = rlx.Graph("slope")
     g.set_outputs(call(g, g.param("x", x.shape, x.dtype)))

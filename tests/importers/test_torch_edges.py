@@ -58,6 +58,39 @@ def test_values(name: str) -> None:
     same(rlx.evaluate(g, {i.name: x.numpy() for i, x in zip(g.inputs, inputs, strict=True)}), _plain(function(*inputs)))
 
 
+# Operators that compute with numbers, in a dtype. PyTorch converts numbers with a fraction in different places: before
+# `arange`, `linspace` and `logspace` compute with them, and when they fill a tensor.
+_MASK, _PLACE = torch.tensor([True, False, True]), torch.tensor([1])
+OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "arange": lambda kind: torch.arange(0.7, 5.9, 1.9, dtype=kind),
+    "arange downwards": lambda kind: torch.arange(9.5, 0.1, -2.9, dtype=kind),
+    "linspace": lambda kind: torch.linspace(0.5, 3.9, 3, dtype=kind),
+    "linspace downwards": lambda kind: torch.linspace(7.9, 1.6, 6, dtype=kind),
+    "linspace of one number": lambda kind: torch.linspace(1.5, 3.9, 1, dtype=kind),
+    "logspace": lambda kind: torch.logspace(0.5, 2.2, 3, dtype=kind),
+    "logspace of another base": lambda kind: torch.logspace(0.3, 3.9, 7, base=2.5, dtype=kind),
+    "full": lambda kind: torch.full((2,), 2.7, dtype=kind),
+    "new_full": lambda kind: torch.ones(3, dtype=kind).new_full((2,), 2.7),
+    "fill": lambda kind: torch.ones(3, dtype=kind).fill_(2.7),
+    "masked_fill": lambda kind: torch.ones(3, dtype=kind).masked_fill(_MASK, 2.7),
+    "index_fill": lambda kind: torch.ones(3, dtype=kind).index_fill(0, _PLACE, 2.7),
+    "scatter": lambda kind: torch.ones(3, dtype=kind).scatter(0, _PLACE, 2.7),
+    "pad": lambda kind: fun.pad(torch.ones(3, dtype=kind), (1, 2), value=2.7),
+    "constant_pad_nd": lambda kind: torch.constant_pad_nd(torch.ones(3, dtype=kind), (1, 0), 2.7),
+}
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32], ids=str)
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_numbers_with_a_fraction(name: str, kind: Any) -> None:
+    try:
+        expected = OF_NUMBERS[name](kind)
+    except RuntimeError:
+        pytest.skip("PyTorch does not have it in this dtype")
+    (got,) = rlx.evaluate(rlx.from_torch(module(lambda self: OF_NUMBERS[name](kind)), ()), {})
+    same([got], [expected])
+
+
 def _plain(results: Any) -> Any:
     return torch.utils._pytree.tree_map(lambda t: t.resolve_conj(), results)
 
@@ -118,6 +151,9 @@ FACTORIZATIONS: dict[str, Callable[[Any], Any]] = {
     "solve from the right": lambda x: linalg.solve(x, x[1], left=False),
     "inv": linalg.inv,
     "inv_ex": linalg.inv_ex,
+    "tensorinv": lambda x: linalg.tensorinv(x.reshape(2, 3, 3, 1)[0], ind=1),
+    "tensorinv of two axes": lambda x: linalg.tensorinv(x.reshape(2, 9)[:, :8].reshape(2, 2, 4), ind=2),
+    "tensorsolve": lambda x: linalg.tensorsolve(x[0].reshape(3, 3, 1), x[1, 0]),
     "pinv": lambda x: linalg.pinv(x[..., :2]),
     "det": linalg.det,
     "slogdet": linalg.slogdet,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.peers.vocabulary import cast_all, is_tensor, needs, rlx_dtype, says, to_float
+from tests.peers.vocabulary import cast_all, constant_of, is_tensor, needs, rlx_dtype, says, to_float
 
 _SAME = ["abs", "neg", "exp", "log", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "tan", "tanh", "atan"]
 
@@ -95,7 +95,7 @@ says("ldexp")(lambda g, x, y: to_float(g, x) * g.pow(2.0, to_float(g, y)))
 says("sinc", differentiable=False)(lambda g, x: _sinc(g, to_float(g, x)))
 says("special.entr", differentiable=False)(lambda g, x: _entr(g, to_float(g, x)))
 says("nan_to_num")(lambda g, x, nan=None, posinf=None, neginf=None: _nan_to_num(g, x, nan, posinf, neginf))
-says("clamp", differentiable=False)(lambda g, x, min=None, max=None: g.clamp(x, min, max))
+says("clamp", differentiable=False)(lambda g, x, min=None, max=None: _clamp(g, x, min, max))
 says("clamp_min", differentiable=False)(lambda g, x, min: g.clamp(x, low=min))
 says("clamp_max", differentiable=False)(lambda g, x, max: g.clamp(x, high=max))
 says("fill", "full_like")(lambda g, x, value, **kw: g.expand(_full(g, x, value, **kw), x.shape.dims))
@@ -109,6 +109,12 @@ def _bool(x: Any) -> Any:
         return x
     needs(isinstance(x, bool), "RLX has no bit operations on integers")
     return x
+
+
+def _clamp(g: Any, x: Any, *limits: Any) -> Any:
+    """Return g.clamp. Integer limits of floats have the dtype of x, as in PyTorch: in RLX f16 and i32 make f32."""
+    narrow = [is_tensor(v) and x.dtype.is_float and v.dtype.is_integer for v in limits]
+    return g.clamp(x, *(g.cast(v, x.dtype) if cast else v for v, cast in zip(limits, narrow, strict=True)))
 
 
 def _typed(y: Any, alpha: Any) -> Any:
@@ -147,9 +153,8 @@ def _atan2(g: Any, y: Any, x: Any) -> Any:
 
 
 def _float_power(g: Any, x: Any, y: Any) -> Any:
-    tensors = [v for v in (x, y) if is_tensor(v)]
-    needs(not any(t.dtype.is_complex for t in tensors) and not isinstance(y, complex), "RLX has no c128")
-    return g.pow(*(g.cast(v, "f64") if is_tensor(v) else v for v in (x, y)))
+    kind = "c128" if any(v.dtype.is_complex if is_tensor(v) else isinstance(v, complex) for v in (x, y)) else "f64"
+    return g.pow(*(g.cast(v, kind) if is_tensor(v) else constant_of(g, v, rlx_dtype(kind)) for v in (x, y)))
 
 
 def _ignoring_nan(g: Any, function: Any, x: Any, y: Any) -> Any:
@@ -185,7 +190,7 @@ def _nan_to_num(g: Any, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
 def _full(g: Any, x: Any, value: Any, dtype: Any = None, **_: Any) -> Any:
     if is_tensor(value):
         return g.cast(value, x.dtype)
-    return g.cast(g.constant(value), x.dtype if dtype is None else rlx_dtype(dtype))
+    return constant_of(g, value, x.dtype if dtype is None else rlx_dtype(dtype))
 
 
 @says("floor", differentiable=False)
@@ -268,5 +273,5 @@ def _view_as_real(g: Any, x: Any) -> Any:
 
 @says("view_as_complex")
 def _view_as_complex(g: Any, x: Any) -> Any:
-    needs(x.dtype.name == "f32", "the parts of complex numbers are f32")
+    needs(x.dtype.name in ("f32", "f64"), "the parts of complex numbers are f32 or f64")
     return g.complex(x[..., 0], x[..., 1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.peers.vocabulary import count, flat, is_tensor, moved, needs, says, sizes
+from tests.peers.vocabulary import constant_of, count, flat, is_tensor, moved, needs, says, sizes
 
 says("index_select")(lambda g, x, dim, index: _index_select(g, x, dim, index))
 says("gather")(lambda g, x, dim, index, sparse_grad=False: _along(g, x, dim, index))
@@ -147,7 +147,7 @@ def _index_reduce(g: Any, x: Any, dim: int, index: Any, source: Any, reduction: 
 
 def _index_fill(g: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
     if not is_tensor(value):
-        value = g.cast(g.constant(value), x.dtype)
+        value = constant_of(g, value, x.dtype)
     shape = [sizes(index)[0] if index.rank else 1 if i == dim % max(x.rank, 1) else d for i, d in enumerate(sizes(x))]
     if x.rank:
         shape = list(sizes(x))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,16 @@ def problems(peer: Peer, results: Sequence[np.ndarray], function: Any, factor: f
     if not found:
         return []
     with np.errstate(all="ignore"):
-        arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in peer.arrays]
-        # With few trials, all may end where none began. With two sizes of noise that is rare.
-        noise = [np.fmax(*pair) for pair in zip(*(noise_of(function, arrays, {}, a) for a in (1.0, 3.0)), strict=True)]
+        noise = _noise(function, peer.arrays)
+        if peer.formula is not None and any(a.dtype in (np.float64, np.complex128) for a in peer.arrays):
+            noise = [np.fmax(*pair) for pair in zip(noise, _noise(peer.formula.function, peer.arrays), strict=True)]
     return _problems(peer, comparison, results, noise)
+
+
+def _noise(function: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
+    # With few trials, all may end where none began. With two sizes of noise that is rare.
+    return [np.fmax(*pair) for pair in zip(*(noise_of(function, arrays, {}, a) for a in (1.0, 3.0)), strict=True)]
 
 
 def _problems(peer: Peer, comparison: Comparison, results: Sequence[np.ndarray], noise: Sequence[Any]) -> list[str]:
@@ -46,8 +51,9 @@ def _problems(peer: Peer, comparison: Comparison, results: Sequence[np.ndarray],
 
 
 def _problem(peer: Peer, comparison: Comparison, got: np.ndarray, expected: Result, noise: Any) -> str | None:
-    if expected.dtype is rlx.f32 and got.dtype == np.float64:  # PyTorch converts i64 to f32 first
-        got, comparison = as_dtype(got, rlx.f32), replace(comparison, factor=8 * comparison.factor)
+    if expected.dtype is rlx.f32 and got.dtype == np.float64:  # PyTorch converts i64 to f32 first, and rounds in f32
+        got = as_dtype(got, rlx.f32)
+        noise = None if noise is None else noise * (rlx.f32.eps / rlx.f64.eps)
     wanted = as_dtype(expected.values, dtype(got.dtype))
     if got.shape != wanted.shape:
         return f"is {list(got.shape)} instead of {list(wanted.shape)}"

@@ -2,109 +2,61 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from tests.peers.reductions import vector_norm
 from tests.peers.vocabulary import needs, says, sizes
 
 _NN = "nn.functional."
+WRAPPED = "PyTorch's differences of u8 wrap, RLX's are those of floats"
 
 
 def _loss(*names: str, **properties: Any) -> Any:
     """Register a loss by its values before the reduction."""
 
     def entered(function: Any) -> Any:
-        def whole(g: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
-            return reduced(g, function(g, *args, **kwargs), reduction)
-
-        return says(*(_NN + name for name in names), **properties)(whole)
+        return says(*(_NN + name for name in names), **properties)(_reducing(function))
 
     return entered
 
 
+def _reducing(function: Any) -> Any:
+    def whole(g: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
+        return reduced(g, function(g, *args, **kwargs), reduction)
+
+    return whole
+
+
 def reduced(g: Any, values: Any, reduction: str) -> Any:
     """Return the values, their mean or their sum."""
-    if reduction == "batchmean":
-        return g.sum(values) / sizes(values)[0]
     return values if reduction == "none" else g.mean(values) if reduction == "mean" else g.sum(values)
+
+
+# Losses of PyTorch that RLX has with the same arguments, with properties of `Entry`.
+_SAME: dict[str, dict[str, Any]] = {
+    "smooth_l1_loss": {},
+    "soft_margin_loss": {},
+    "hinge_embedding_loss": {"differentiable": False},
+    "margin_ranking_loss": {},
+    "kl_div": {"finite": True},
+    "binary_cross_entropy": {"finite": True},
+    "poisson_nll_loss": {"finite": True},
+    "gaussian_nll_loss": {"finite": True, "differentiable": False},
+    "cosine_embedding_loss": {"differentiable": False},
+    "triplet_margin_loss": {"finite": True},
+}
+for _name, _properties in _SAME.items():
+    says(_NN + _name, **_properties)(lambda g, *args, name=_name, **kwargs: _same(g, name, *args, **kwargs))
+
+
+def _same(g: Any, name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
+    needs(x.dtype.name != "u8", WRAPPED)
+    return getattr(g, name)(x, *args, **kwargs)
 
 
 @_loss("l1_loss")
 def _l1(g: Any, x: Any, y: Any, weight: Any = None) -> Any:
     needs(weight is None, "weights are left out")
-    return g.abs(x - y)
-
-
-@_loss("smooth_l1_loss")
-def _smooth(g: Any, x: Any, y: Any, beta: float = 1.0) -> Any:
-    d = g.abs(x - y)
-    return d if beta == 0 else g.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
-
-
-@_loss("soft_margin_loss", finite=True)
-def _soft_margin(g: Any, x: Any, y: Any) -> Any:
-    return g.log(1.0 + g.exp(-y * x))
-
-
-@_loss("hinge_embedding_loss", differentiable=False)
-def _hinge(g: Any, x: Any, y: Any, margin: float = 1.0) -> Any:
-    return g.where(y == 1, x, 0.0) + g.where(y == -1, g.maximum(margin - x, 0.0), 0.0)
-
-
-@_loss("margin_ranking_loss")
-def _ranking(g: Any, x: Any, y: Any, target: Any, margin: float = 0.0) -> Any:
-    return g.maximum(-target * (x - y) + margin, 0.0)
-
-
-@_loss("kl_div", finite=True)
-def _kl(g: Any, x: Any, y: Any, log_target: bool = False) -> Any:
-    if log_target:
-        return g.exp(y) * (y - x)
-    return g.where(y == 0, 0.0, y * g.log(g.where(y == 0, 1.0, y))) - y * x
-
-
-@_loss("binary_cross_entropy", finite=True)
-def _bce(g: Any, x: Any, y: Any, weight: Any = None) -> Any:
-    loss = -(y * g.maximum(g.log(x), -100.0) + (1.0 - y) * g.maximum(g.log(1.0 - x), -100.0))
-    return loss if weight is None else loss * weight
-
-
-@_loss("poisson_nll_loss", finite=True)
-def _poisson(g: Any, x: Any, y: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8) -> Any:
-    loss = g.exp(x) - y * x if log_input else x - y * g.log(x + eps)
-    if full:
-        extra = y * g.log(y) - y + g.log(y * (2 * math.pi)) * 0.5
-        loss = loss + g.where(y > 1, extra, 0.0)
-    return loss
-
-
-@_loss("gaussian_nll_loss", finite=True, differentiable=False)
-def _gaussian(g: Any, x: Any, y: Any, var: Any, full: bool = False, eps: float = 1e-6) -> Any:
-    if sizes(var) != sizes(x) and (var.rank != x.rank or sizes(var)[-1] != 1):
-        var = g.reshape(var, (*sizes(var), 1))
-    var = g.maximum(var, eps)
-    loss = (g.log(var) + (x - y) * (x - y) / var) * 0.5
-    return loss + 0.5 * math.log(2 * math.pi) if full else loss
-
-
-@_loss("cosine_embedding_loss", finite=True, differentiable=False)
-def _cosine_embedding(g: Any, x: Any, y: Any, target: Any, margin: float = 0.0) -> Any:
-    needs(x.dtype.is_float, "floats")
-    eps = 1e-12
-    x2, y2, xy = (g.sum(a * b, [-1]) for a, b in ((x, x), (y, y), (x, y)))
-    cosine = xy / g.sqrt((x2 + eps) * (y2 + eps))
-    return g.where(target == 1, 1.0 - cosine, 0.0) + g.where(target == -1, g.maximum(cosine - margin, 0.0), 0.0)
-
-
-@_loss("triplet_margin_loss", finite=True)
-def _triplet(
-    g: Any, a: Any, p: Any, n: Any, margin: float = 1.0, p_: int = 2, swap: bool = False, eps: float = 1e-6
-) -> Any:
-    near, far = (vector_norm(g, a - t + eps, 2, [-1]) for t in (p, n))
-    if swap:
-        far = g.minimum(far, vector_norm(g, p - n + eps, 2, [-1]))
-    return g.maximum(near - far + margin, 0.0)
+    return g.l1_loss(x, y, reduction="none")
 
 
 @_loss("multilabel_soft_margin_loss", finite=True)
@@ -128,14 +80,17 @@ def _huber(g: Any, x: Any, y: Any, reduction: str = "mean", delta: float = 1.0, 
     return g.huber_loss(x, y, delta, reduction)
 
 
-@says(_NN + "binary_cross_entropy_with_logits")
-def _bce_logits(
-    g: Any, x: Any, y: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None, **_: Any
-) -> Any:
-    needs(pos_weight is None, "no weight of positives")
-    if weight is None:
-        return g.binary_cross_entropy_with_logits(x, y, reduction)
-    return reduced(g, g.binary_cross_entropy_with_logits(x, y, "none") * weight, reduction)
+@_reducing
+def _cancelling_bce(g: Any, x: Any, y: Any, weight: Any = None, pos_weight: Any = 1.0) -> Any:
+    """Return PyTorch's formula, whose two terms have the size of x even where the loss is near 0."""
+    log_sigmoid = g.minimum(x, 0.0) - g.log(1.0 + g.exp(-g.abs(x)))
+    losses = (1.0 - y) * x - (y * (pos_weight - 1.0) + 1.0) * log_sigmoid
+    return losses if weight is None else losses * weight
+
+
+@says(_NN + "binary_cross_entropy_with_logits", formula=_cancelling_bce)
+def _bce_logits(g: Any, x: Any, y: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None) -> Any:
+    return g.binary_cross_entropy_with_logits(x, y, reduction, weight, pos_weight)
 
 
 @says(_NN + "cross_entropy", finite=True)

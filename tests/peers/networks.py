@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.peers.losses import WRAPPED
 from tests.peers.products import matmul
-from tests.peers.vocabulary import cast_all, count, flat, needs, says, sizes, to_float
+from tests.peers.vocabulary import count, flat, needs, says, sizes
 
 _NN = "nn.functional."
+_TRUNCATED = "PyTorch truncates means of integers in windows"
 
 
 def _layer(*names: str, **properties: Any) -> Any:
@@ -82,9 +84,7 @@ _layer("local_response_norm")(
 _layer("normalize", finite=True, differentiable=False)(
     lambda g, x, p=2.0, dim=1, eps=1e-12, out=None: _normalize(g, x, p, dim, eps)
 )
-_layer("cosine_similarity", finite=True, differentiable=False)(
-    lambda g, x, y, dim=1, eps=1e-8: _cosine(g, x, y, dim, eps)
-)
+_layer("cosine_similarity", differentiable=False)(lambda g, x, y, dim=1, eps=1e-8: g.cosine_similarity(x, y, dim, eps))
 _layer("pairwise_distance", finite=True)(
     lambda g, x, y, p=2.0, eps=1e-6, keepdim=False: _distance(g, x, y, p, eps, keepdim)
 )
@@ -214,6 +214,7 @@ def _avg_pool(
     divisor_override: Any = None,
 ) -> Any:
     needs(not ceil_mode and divisor_override is None, "windows are whole, and the mean is one")
+    needs(x.dtype.is_float, _TRUNCATED)
     stride = _each(kernel_size if stride is None or stride == () else stride, rank)
     return _unbatched(
         g, x, rank, lambda x: g.mean_pool(x, _each(kernel_size, rank), stride, _each(padding, rank), count_include_pad)
@@ -312,6 +313,7 @@ def _instance_norm(g: Any, x: Any, weight: Any, bias: Any, use_input_stats: bool
 
 def _local_response_norm(g: Any, x: Any, size: int, alpha: float, beta: float, k: float) -> Any:
     needs(count(x, range(x.rank)), "something to average")
+    needs(x.dtype.is_float, _TRUNCATED)
     dims = sizes(x)
     rows = g.reshape(x * x, (dims[0], 1, dims[1], math.prod(dims[2:])))
     mean = g.mean_pool(rows, (size, 1), 1, ((size // 2, (size - 1) // 2), (0, 0)))
@@ -324,18 +326,9 @@ def _normalize(g: Any, x: Any, p: float, dim: Any, eps: float) -> Any:
     return x / g.maximum(vector_norm(g, x, p, dim, True), eps)
 
 
-def _cosine(g: Any, x: Any, y: Any, dim: int, eps: float) -> Any:
-    x, y = cast_all(g, to_float(g, x), to_float(g, y))
-    shape = np.broadcast_shapes(sizes(x), sizes(y))
-    x, y = g.expand(x, shape), g.expand(y, shape)
-    x, y = (t / g.maximum(g.sqrt(g.sum(t * t, [dim], keep_dims=True)), eps) for t in (x, y))
-    return g.sum(x * y, [dim])
-
-
 def _distance(g: Any, x: Any, y: Any, p: float, eps: float, keepdim: bool) -> Any:
-    from tests.peers.reductions import vector_norm
-
-    return vector_norm(g, x - y + eps, p, [-1], keepdim)
+    needs(x.dtype.name != "u8", WRAPPED)
+    return g.pairwise_distance(x, y, p, eps, keepdim)
 
 
 def _resize(

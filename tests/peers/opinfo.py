@@ -52,6 +52,7 @@ class Peer:
         graph: The operator in RLX.
         arrays: The inputs of the graph.
         expected: PyTorch's result for each output of the graph.
+        formula: PyTorch's own formula as a graph of the same inputs and outputs, if `Entry.formula` has it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Peer:
     graph: rlx.Graph
     arrays: list[np.ndarray]
     expected: list[Result]
+    formula: rlx.Graph | None = None
 
     @property
     def values(self) -> dict[str, np.ndarray]:
@@ -111,27 +113,44 @@ def operators_of(kind: str) -> list[str]:
 def peers(name: str, kind: str, limit: int | None = None, build: Build | None = None) -> Iterator[Peer | Refused]:
     """Yield at most `limit` samples of an operator in a dtype, from all parts of the list.
 
+    If the table leaves all of them out, the samples that follow are tried until it supports one.
+
     Args:
         name: The operator.
         kind: The dtype.
         limit: The number of samples.
         build: Converts a sample to a graph; by default with the table.
     """
-    for number, sample in samples(name, kind, limit):
-        yield from _peer(name, f"{name} {kind} #{number}", (sample.input, *sample.args), sample.kwargs, build)
+    selected = samples(name, kind, limit)
+    numbers = {number for number, _ in selected}
+    rest = [] if limit is None else [s for s in samples(name, kind, None) if s[0] not in numbers]
+    supported = False
+    for number, sample in (*selected, *rest):
+        if supported and number not in numbers:
+            return
+        for made in _peer(name, f"{name} {kind} #{number}", (sample.input, *sample.args), sample.kwargs, build):
+            supported |= isinstance(made, Peer) or not made.left_out
+            yield made
+
+
+def is_elementwise(name: str) -> bool:
+    """Return whether PyTorch describes an operator as an elementwise one of one or two tensors."""
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+
+    return isinstance(operators()[name], (UnaryUfuncInfo, BinaryUfuncInfo))
 
 
 def special_peers(name: str, kind: str) -> Iterator[Peer | Refused]:
     """Yield an elementwise operator of one or two numbers on all combinations of special values in a dtype."""
     import torch
-    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+    from torch.testing._internal.opinfo.core import UnaryUfuncInfo
 
     info = operators()[name]
     values = as_tensor(special_values(rlx.dtype(kind)))
     label = f"{name} {kind} special"
     if isinstance(info, UnaryUfuncInfo):
         yield from _peer(name, label, (values,), {})
-    elif isinstance(info, BinaryUfuncInfo):
+    elif is_elementwise(name):
         pairs = [t.reshape(-1) for t in torch.meshgrid(values, values, indexing="ij")]
         yield from _peer(name, label, tuple(pairs), {})
 
@@ -283,6 +302,20 @@ def _result(narrow: Any, exact: Any) -> Result:
 
 
 def _graph(label: str, entry: Entry, arguments: Any, kwargs: Any, expected: Any) -> Peer:
+    graph, outputs, arrays = _built(entry.function, arguments, kwargs)
+    if len(outputs) != len(expected):
+        raise AssertionError(f"{len(outputs)} results, PyTorch has {len(expected)}")
+    kept = [(o, e) for o, e in zip(outputs, expected, strict=True) if o is not None and e[0] is not None]
+    graph.set_outputs([o for o, _ in kept])
+    formula = None
+    if entry.formula is not None:
+        formula, outputs, _ = _built(entry.formula, arguments, kwargs)
+        formula.set_outputs(outputs)
+    return Peer(label, entry, graph, arrays, results_of(e for _, e in kept), formula)
+
+
+def _built(function: Any, arguments: Any, kwargs: Any) -> tuple[rlx.Graph, list[Any], list[np.ndarray]]:
+    """Return a graph with the arguments of a sample as inputs, the results of a function of the table, and the inputs."""
     import torch
 
     graph = rlx.Graph("peer")
@@ -296,10 +329,5 @@ def _graph(label: str, entry: Entry, arguments: Any, kwargs: Any, expected: Any)
         return graph.input(f"x{len(arrays) - 1}", array.shape, rlx_dtype(tensor.dtype))
 
     given, named = mapped(arguments, argument), mapped(kwargs, argument)
-    made = entry.function(graph, *given, **named)
-    outputs = list(made) if isinstance(made, (list, tuple)) else [made]
-    if len(outputs) != len(expected):
-        raise AssertionError(f"{len(outputs)} results, PyTorch has {len(expected)}")
-    kept = [(o, e) for o, e in zip(outputs, expected, strict=True) if o is not None and e[0] is not None]
-    graph.set_outputs([o for o, _ in kept])
-    return Peer(label, entry, graph, arrays, results_of(e for _, e in kept))
+    made = function(graph, *given, **named)
+    return graph, list(made) if isinstance(made, (list, tuple)) else [made], arrays

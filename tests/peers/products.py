@@ -211,7 +211,6 @@ def _transform(function: str, inverse: bool) -> Any:
 
 def _ready(g: Any, x: Any) -> Any:
     needs(x.dtype.name not in ("f16", "bf16"), "PyTorch has c32 for f16")
-    needs(x.dtype.name != "f64", "RLX has no c128")
     return x if x.dtype.is_inexact else g.cast(x, "f32")
 
 

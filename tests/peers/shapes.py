@@ -7,7 +7,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tests.peers.vocabulary import at_least, cast_all, flat, is_tensor, moved, needs, rlx_dtype, says, sizes
+from tests.peers.vocabulary import (
+    at_least,
+    cast_all,
+    constant_of,
+    flat,
+    is_tensor,
+    moved,
+    needs,
+    rlx_dtype,
+    says,
+    sizes,
+)
 
 
 def _spread(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -296,8 +307,7 @@ def _kron(g: Any, x: Any, y: Any) -> Any:
 def _full(g: Any, shape: Any, value: Any, dtype: Any = None, **_: Any) -> Any:
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     needs(not is_tensor(value), "a number fills")
-    made = g.constant(value)
-    return g.expand(made if dtype is None else g.cast(made, rlx_dtype(dtype)), shape)
+    return g.expand(g.constant(value) if dtype is None else constant_of(g, value, rlx_dtype(dtype)), shape)
 
 
 def _eye(g: Any, n: int, m: int, dtype: Any) -> Any:

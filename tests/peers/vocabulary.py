@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 import rlx
 
 Expression = Callable[..., Any]
@@ -31,6 +33,8 @@ class Entry:
         tolerance: The factor of the rounding tolerance.
         mixes: Whether every element depends on all elements. Then rounding of the largest may change each of them, even
             after cancellation.
+        formula: PyTorch's own formula, if it cancels where RLX's does not. PyTorch computes f64 and c128 in no wider
+            dtype, so the rounding errors of this formula are allowed there.
     """
 
     function: Expression
@@ -38,6 +42,7 @@ class Entry:
     finite: bool = False
     tolerance: float = 1.0
     mixes: bool = False
+    formula: Expression | None = None
 
 
 TABLE: dict[str, Entry] = {}
@@ -89,6 +94,11 @@ def is_tensor(value: Any) -> bool:
 def to_float(g: Any, x: Any) -> Any:
     """Return integers and bools as f32, as in PyTorch's float functions."""
     return x if x.dtype.is_inexact else g.cast(x, "f32")
+
+
+def constant_of(g: Any, value: Any, dtype: Any) -> Any:
+    """Return a Python number as a constant, converted to a dtype once: `g.constant(value)` rounds floats to f32."""
+    return g.constant(np.asarray(value).astype(dtype.numpy))
 
 
 def at_least(g: Any, x: Any, rank: int) -> Any:

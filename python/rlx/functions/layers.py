@@ -14,7 +14,7 @@ from rlx.ir.dims.dim import product
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Padding, TensorLike, Window
-from rlx.ops.lift import axis_of, cast, inexact, tensor_like
+from rlx.ops.lift import axis_of, cast, checked_eps, inexact, tensor_like
 from rlx.ops.norm import along, standardised, statistics_input
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
@@ -135,9 +135,9 @@ def instance_norm(
         eps: Added to the variance.
 
     Raises:
-        ShapeError: There is no spatial axis, or a weight has another shape.
+        ShapeError: There is no spatial axis, a weight has another shape, or `eps` is negative.
     """
-    x = _images(b, x, 3)
+    x, eps = _images(b, x, 3), checked_eps(eps)
     normal, _ = standardised(b, statistics_input(b, x), range(2, x.rank), eps)
     return _weighted(b, normal, scale, bias, x)
 
@@ -168,9 +168,9 @@ def batch_norm(
         eps: Added to the variance.
 
     Raises:
-        ShapeError: Statistics are missing, or a weight has another shape.
+        ShapeError: Statistics are missing, a weight has another shape, or `eps` is negative.
     """
-    x = _images(b, x, 2)
+    x, eps = _images(b, x, 2), checked_eps(eps)
     if training:
         normal, _ = standardised(b, statistics_input(b, x), [i for i in range(x.rank) if i != 1], eps)
         return _weighted(b, normal, scale, bias, x)
@@ -202,15 +202,15 @@ def normalize(b: Builder, x: TensorLike, ord: float = 2.0, axis: int = 1, eps: f
         eps: A lower bound for the divisor: zero vectors stay zero, and their gradient is finite.
 
     Raises:
-        ShapeError: There is no such axis.
+        ShapeError: There is no such axis, or `eps` is negative.
     """
-    x = inexact(b, tensor_like(b, x, f32))
+    x, eps = inexact(b, tensor_like(b, x, f32)), checked_eps(eps)
     place = axis_of(axis if x.rank != 1 or axis != 1 else 0, x.rank)
     wide = statistics_input(b, x)
     if ord == 2:
-        size = b.sqrt(b.maximum(b.sum(wide * wide, place, True), float(eps) ** 2))
+        size = b.sqrt(b.maximum(b.sum(wide * wide, place, True), eps**2))
     else:
-        size = b.maximum(norm(b, wide, ord, place, True), float(eps))
+        size = b.maximum(norm(b, wide, ord, place, True), eps)
     return cast(b, wide / size, x.dtype)
 
 

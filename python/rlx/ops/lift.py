@@ -17,7 +17,7 @@ from rlx.ir.promotion import beside, promote, weak
 from rlx.ir.python_values import tensor_hint
 from rlx.ir.shape import Shape
 from rlx.support.errors import ShapeError
-from rlx.support.guards import is_integer, is_iterable, is_tuple
+from rlx.support.guards import is_integer, is_iterable, is_real, is_tuple
 from rlx.support.short import short_repr
 
 Scalar = (bool, int, float, complex)
@@ -179,6 +179,17 @@ def _dtype_beside(value: Tensor | np.ndarray | np.generic) -> DType:
 def size_of(b: Builder, d: Dim) -> Any:
     """Return a dimension for arithmetic with i32: an integer if it is static, else an i32 scalar."""
     return d if type(d) is int else b.emit("dim_size", (), size=(d,))
+
+
+def checked_eps(eps: object) -> float:
+    """Return the `eps` of a function that is composed of ops. Ops declare the same range.
+
+    Raises:
+        ShapeError: It is negative or not a finite number.
+    """
+    if not is_real(eps) or not 0 <= eps < np.inf:
+        raise ShapeError(f"eps must be a number from 0 on, got {short_repr(eps)}")
+    return float(eps)
 
 
 def axis_of(axis: object, rank: int, name: str = "axis") -> int:

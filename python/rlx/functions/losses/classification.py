@@ -239,10 +239,13 @@ def soft_margin_loss(b: Builder, prediction: TensorLike, target: TensorLike, red
 def hinge_embedding_loss(
     b: Builder, prediction: TensorLike, target: TensorLike, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
-    """PyTorch's `hinge_embedding_loss`: the distance for targets 1, `max(0, margin - distance)` for targets -1."""
+    """PyTorch's `hinge_embedding_loss`: the distance for targets 1, `max(0, margin - distance)` for targets -1.
+
+    Other targets have the sum of both, as in PyTorch.
+    """
     x, t = together(b, prediction, target)
     wide = statistics_input(b, x)
-    losses = b.where(t == 1.0, wide, 0.0) + b.where(t == -1.0, _margins(b, margin, wide), 0.0)
+    losses = b.where(t == -1.0, 0.0, wide) + b.where(t == 1.0, 0.0, _margins(b, margin, wide))
     return reduce_loss(b, losses, reduction, x)
 
 

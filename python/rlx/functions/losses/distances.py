@@ -10,7 +10,7 @@ from math import log, pi
 from rlx.functions.reduction.statistics import norm
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import TensorLike
-from rlx.ops.lift import axis_of, cast
+from rlx.ops.lift import axis_of, cast, checked_eps, common
 from rlx.ops.loss import reduce_loss, together
 from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
@@ -22,7 +22,10 @@ _SQUARE_EPS = 1e-12
 
 @helper
 def l1_loss(b: Builder, prediction: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
-    """PyTorch's `l1_loss`: `|prediction - target|`. Operands broadcast; `reduction` is `mean`, `sum` or `none`."""
+    """PyTorch's `l1_loss`: `|prediction - target|`. Operands broadcast; `reduction` is `mean`, `sum` or `none`.
+
+    Losses of complex numbers are real.
+    """
     x, y = together(b, prediction, target)
     return reduce_loss(b, b.abs(statistics_input(b, x) - statistics_input(b, y)), reduction, x)
 
@@ -104,12 +107,12 @@ def cosine_similarity(b: Builder, first: TensorLike, second: TensorLike, axis: i
         A number for each pair, without the axis. The gradient is finite even if a vector has length 0.
 
     Raises:
-        ShapeError: The shapes do not broadcast, or there is no such axis.
+        ShapeError: The shapes do not broadcast, there is no such axis, or `eps` is negative.
     """
     x, y = together(b, first, second)
-    place = axis_of(axis, x.rank)
+    place, eps = axis_of(axis, x.rank), checked_eps(eps)
     wide, other = statistics_input(b, x), statistics_input(b, y)
-    lengths = [b.sqrt(b.maximum(b.sum(v * v, place), float(eps) ** 2)) for v in (wide, other)]
+    lengths = [b.sqrt(b.maximum(b.sum(v * v, place), eps**2)) for v in (wide, other)]
     return cast(b, b.sum(wide * other, place) / (lengths[0] * lengths[1]), x.dtype)
 
 
@@ -144,10 +147,13 @@ def cosine_embedding_loss(
 def pairwise_distance(
     b: Builder, first: TensorLike, second: TensorLike, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor:
-    """PyTorch's `pairwise_distance`: the `p`-norm of `first - second + eps` along the last axis; operands broadcast."""
+    """PyTorch's `pairwise_distance`: the `p`-norm of `first - second + eps` along the last axis; operands broadcast.
+
+    Distances of complex numbers are real.
+    """
     x, y = together(b, first, second)
     axis_of(-1, x.rank)
-    return cast(b, norm(b, statistics_input(b, x) - statistics_input(b, y) + float(eps), p, -1, keepdims), x.dtype)
+    return cast(b, norm(b, statistics_input(b, x) - statistics_input(b, y) + float(eps), p, -1, keepdims), x.dtype.part)
 
 
 @helper
@@ -222,9 +228,13 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """PyTorch's `gaussian_nll_loss`: `(log(v) + (x - t)²/v)/2` with `v = max(var, eps)`; `full` adds `log(2π)/2`.
 
-    All three operands broadcast. Where `var` is below `eps` it has no gradient.
+    All three operands broadcast. As in PyTorch, a `var` of the shape of `prediction` without its last axis has one
+    variance for all numbers along that axis. Where `var` is below `eps` it has no gradient.
     """
-    x, t, v = together(b, prediction, target, var)
+    x, t, v = common(b, prediction, target, var)
+    if v.shape.dims == x.shape.dims[:-1]:
+        v = b.expand_dims(v, -1)
+    x, t, v = together(b, x, t, v)
     difference, spread = statistics_input(b, x) - statistics_input(b, t), b.maximum(statistics_input(b, v), float(eps))
     losses = (b.log(spread) + difference * difference / spread) * 0.5
     return reduce_loss(b, losses + 0.5 * log(2 * pi) if full else losses, reduction, x)

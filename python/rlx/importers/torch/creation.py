@@ -14,7 +14,7 @@ import numpy as np
 
 from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, known_size
 from rlx.ir.dims.dim import DimExpr
-from rlx.ir.dtype import i64
+from rlx.ir.dtype import DType, i64
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.argument_groups import ArgumentGroup
@@ -62,6 +62,7 @@ def arange_to(g: Graph, end: Any, *, dtype: object = None, results: Results) -> 
 @aten("arange")
 def arange(g: Graph, start: Any, end: Any, step: Any = 1, *, dtype: object = None, results: Results) -> Tensor:
     kind, count = results[0].dtype, results[0].dims[0]
+    start, step = (_truncated(n, kind) for n in (start, step))
     if isinstance(count, DimExpr) or any(isinstance(n, DimExpr) for n in (start, step)):
         whole = g.iota((count,), 0, "i64" if kind.is_integer else kind)
         scaled = whole if step == 1 else g.mul(whole, as_tensor(g, step, whole.dtype))
@@ -70,6 +71,11 @@ def arange(g: Graph, start: Any, end: Any, step: Any = 1, *, dtype: object = Non
         return g.iota((count,), 0, kind)
     wide = np.int64 if all(isinstance(n, int) for n in (start, step)) else np.float64
     return _table(g, start + np.arange(count, dtype=wide) * step, kind)
+
+
+def _truncated(number: Any, kind: DType) -> Any:
+    """Return an argument as PyTorch computes with it: for an integer result it is truncated first."""
+    return int(number) if kind.is_integer and isinstance(number, float) else number
 
 
 def _table(g: Graph, values: np.ndarray, kind: Any) -> Tensor:
@@ -86,21 +92,18 @@ class SpacedInterval(ArgumentGroup):
     end: Operand
     steps: int
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The ends as numbers."""
-        return _number(self.start), _number(self.end)
+    def values(self, kind: DType, count: int) -> np.ndarray:
+        """Return evenly spaced numbers for a result of a dtype, computed from both ends to the middle as in PyTorch."""
+        first, last = (float(_truncated(_number(end), kind)) for end in (self.start, self.end))
+        step = (last - first) / max(count - 1, 1)
+        at = np.arange(count)
+        return np.where(at < max(count // 2, 1), first + step * at, last - step * (count - 1 - at))
 
 
 @aten("linspace")
 def linspace(g: Graph, interval: SpacedInterval, *, dtype: object = None, results: Results) -> Tensor:
-    """Return evenly spaced numbers, computed from both ends to the middle as in PyTorch."""
     kind, count = results[0].dtype, known_size(results[0].dims[0], "number of steps")
-    first, last = interval.ends
-    step = (last - first) / max(count - 1, 1)
-    at = np.arange(count)
-    values = np.where(at < max(count // 2, 1), first + step * at, last - step * (count - 1 - at))
-    return _table(g, values, kind)
+    return _table(g, interval.values(kind, count), kind)
 
 
 def _number(value: Operand) -> float:
@@ -113,8 +116,8 @@ def _number(value: Operand) -> float:
 def logspace(
     g: Graph, interval: SpacedInterval, base: float = 10.0, *, dtype: object = None, results: Results
 ) -> Tensor:
-    exponents = np.linspace(*interval.ends, interval.steps)
-    return _table(g, np.power(float(base), exponents), results[0].dtype)
+    kind, count = results[0].dtype, known_size(results[0].dims[0], "number of steps")
+    return _table(g, np.power(float(base), interval.values(kind, count)), kind)
 
 
 @aten("eye")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx.importers.torch.rules import Number, Results, as_tensor, as_tensors, aten, imports
+from rlx.ir.dims.dim import product
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.argument_groups import ArgumentGroup
@@ -159,3 +160,10 @@ def solve(
 @aten("linalg_inv", "linalg_inv_ex")
 def inverse(g: Graph, a: Tensor, *, check_errors: bool = False, results: Results) -> list[Tensor]:
     return [g.inv(a), *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]
+
+
+@aten("linalg_tensorinv")
+def tensor_inverse(g: Graph, a: Tensor, ind: int = 2) -> Tensor:
+    """Return the inverse of the matrix from the axes after the first `ind` to these. PyTorch's own rule has effects."""
+    rows, columns = a.shape.dims[:ind], a.shape.dims[ind:]
+    return g.reshape(g.inv(g.reshape(a, (product(rows), product(columns)))), (*columns, *rows))

@@ -327,7 +327,12 @@ def _padded(g: Graph, x: Tensor, pad: Sequence[Any], mode: str, value: Any = 0) 
             x = g.narrow(x, axis, low, x.shape.dims[axis] - low - high)
     if all(edge == (0, 0) for edge in edges):
         return x
-    return g.pad(x, edges, value=value.item() if hasattr(value, "item") else value)
+    value = value.item() if hasattr(value, "item") else value
+    if (
+        isinstance(value, float) and not x.dtype.is_inexact
+    ):  # PyTorch truncates it; of a bool, it is whether it is not 0
+        value = bool(value) if x.dtype.is_bool else int(value)
+    return g.pad(x, edges, value=value)
 
 
 @aten("pixel_shuffle")
