@@ -35,9 +35,18 @@ GROUPS = (
     ColourGroup(
         "products",
         "#ffd9a8",
-        ("contraction", "convolution", "convolution_transpose", "linear", "fused", "sequence", "quant_compute"),
+        (
+            "contraction",
+            "convolution",
+            "convolution_transpose",
+            "linear",
+            "fused",
+            "sequence",
+            "quant_compute",
+            "packed",
+        ),
     ),
-    ColourGroup("attention", "#e5d0ff", ("attention", "rope", "transformer", "fused_layers")),
+    ColourGroup("attention", "#e5d0ff", ("attention", "cached", "rope", "transformer", "fused_layers")),
     ColourGroup("reductions", "#cdeccd", ("reduce", "norm", "loss", "pool", "cumulative", "order")),
     ColourGroup(
         "elementwise", "#fff3b8", ("elementwise", "bits", "complex", "quant", "requantize", "fake_quant", "random")
