@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_model(tmp_path_factory.mktemp("cli") / "tiny.gguf"))
 
 
-def _expected(path: str, **options: object) -> rlx.llm.Completion:
+def _expected(path: str, **options: Any) -> rlx.llm.Completion:
     with rlx.llm.load(path) as model:
         return model.generate(_PROMPT, **options)
 
@@ -104,11 +105,12 @@ def test_gguf(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "from 1 to 1, mean 1" in capsys.readouterr().out
     assert main(["gguf", path, "--tensor", "none"]) == 1
     assert "no tensor 'none'" in capsys.readouterr().err
-    hostile = write_model(tmp_path / "hostile.gguf", **{"general.name": "\x1b[2J\n" + "x" * 1000})
+    name: dict[str, Any] = {"general.name": "\x1b[2J\n" + "x" * 1000}
+    hostile = write_model(tmp_path / "hostile.gguf", **name)
     assert main(["gguf", str(hostile)]) == 0
     output = capsys.readouterr().out
     assert "\x1b" not in output and "\\x1b[2J\\n" in output and "x" * 200 not in output
-    odd = {"general.name": "\x7f\x9b31m", "a.nan": float("nan"), "a.infs": [float("inf"), 0.5]}
+    odd: dict[str, Any] = {"general.name": "\x7f\x9b31m", "a.nan": float("nan"), "a.infs": [float("inf"), 0.5]}
     assert main(["gguf", str(write_model(tmp_path / "odd.gguf", **odd)), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["metadata"]
     assert [found[key] for key in odd] == ["\x7f\x9b31m", None, [None, 0.5]]

@@ -221,7 +221,7 @@ def test_embeddings_and_perplexity(model: rlx.llm.LLM) -> None:
         model.perplexity("the", context=16)
 
 
-_REFUSED: dict[str, tuple[Callable[[rlx.llm.LLM], Any], str]] = {
+_REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "max_tokens": (lambda m: m.generate("a", max_tokens=-1), "max_tokens must be an integer of at least 0"),
     "temperature": (lambda m: m.generate("a", temperature=-0.1), "temperature must be a number of at least 0"),
     "nan": (lambda m: m.generate("a", temperature=float("nan")), "temperature"),
@@ -283,7 +283,7 @@ def test_ids_of_a_padded_embedding_have_no_text(tmp_path: Path) -> None:
         {"presence_penalty": -1e308, "frequency_penalty": 1e308},
     ],
 )
-def test_extreme_parameters(model: rlx.llm.LLM, options: dict[str, float]) -> None:
+def test_extreme_parameters(model: rlx.llm.LLM, options: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         completion = model.generate(_PROMPT, max_tokens=3, seed=1, ignore_eos=True, **options)
@@ -318,9 +318,10 @@ def test_an_interrupt_between_two_texts_leaves_no_wrong_cache(
 
 
 def test_a_factor_without_a_type_is_linear(tmp_path: Path) -> None:
-    factor = {"llama.rope.scaling.factor": 4.0}
+    factor: dict[str, Any] = {"llama.rope.scaling.factor": 4.0}
+    linear: dict[str, Any] = factor | {"llama.rope.scaling.type": "linear"}
     implied = rlx.models.load(write_model(tmp_path / "implied.gguf", **factor))
-    written = rlx.models.load(write_model(tmp_path / "written.gguf", **factor, **{"llama.rope.scaling.type": "linear"}))
+    written = rlx.models.load(write_model(tmp_path / "written.gguf", **linear))
     plain = rlx.models.load(write_model(tmp_path / "plain.gguf"))
     assert implied.config == written.config != plain.config
 
@@ -331,12 +332,13 @@ def test_loading(tmp_path: Path, model_path: Path) -> None:
         assert model.metadata["llama.block_count"] == 2 and "token_embd.weight" in model.weights
     with pytest.raises(rlx.Error, match="is closed"):
         model.generate("a")
-    for options, message in (
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"context": CONTEXT + 1}, "context must be"),
         ({"cache": "q5"}, "cache must be one of"),
         ({"activations": "i4"}, "activations must be one of"),
         ({"lora": "x"}, "lora= is not supported"),
-    ):
+    ]
+    for options, message in refused:
         with pytest.raises(rlx.Error, match=message):
             rlx.llm.load(model_path, **options)
     with pytest.raises(rlx.Error, match="no such"):
@@ -354,7 +356,9 @@ def test_loading(tmp_path: Path, model_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(rlx.Error, match="no file"):
         rlx.llm.load(tmp_path / "pipe")
-    assert rlx.llm.load(model_path, context=np.int64(40)).context == 40
-    few = write_model(tmp_path / "few.gguf", **{"tokenizer.ggml.tokens": ["a"] * 3})
+    size: Any = np.int64(40)
+    assert rlx.llm.load(model_path, context=size).context == 40
+    tokens: dict[str, Any] = {"tokenizer.ggml.tokens": ["a"] * 3}
+    few = write_model(tmp_path / "few.gguf", **tokens)
     with pytest.raises(rlx.Error):
         rlx.llm.load(few)

@@ -26,8 +26,8 @@ def _probabilities(logits: np.ndarray, options: dict[str, Any], prompt: list[int
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     order = order[: options.get("top_k") or len(order)]
 
-    def softmax(values: list[float]) -> np.ndarray:
-        powers = np.exp(np.array(values) - max(values))
+    def softmax(values: Any) -> np.ndarray:
+        powers = np.exp(np.array(values, np.float64) - max(values))
         return powers / powers.sum()
 
     share = softmax([scores[i] for i in order])

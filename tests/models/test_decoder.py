@@ -125,9 +125,8 @@ def test_the_text_model_of_a_model_with_images(tmp_path: Path) -> None:
     config = {"model_type": "gemma3", "text_config": content["config"]}
     whole = load(write_model(tmp_path / "whole", config, renamed))
     ids = np.arange(5, dtype=np.int32)[None]
-    np.testing.assert_array_equal(
-        *(results(model.graph(sequence=5), input_ids=ids)["logits"] for model in (text, whole))
-    )
+    first, second = (results(model.graph(sequence=5), input_ids=ids)["logits"] for model in (text, whole))
+    np.testing.assert_array_equal(first, second)
     assert whole.unused == ("vision_tower.embeddings.weight",)
 
 
