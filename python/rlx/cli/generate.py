@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from rlx.cli.generation import (
     add_generation_options,
     add_model_options,
+    checked_text,
     generation_options,
     load_model,
+    read_text,
     write_generated,
 )
-from rlx.cli.streams import say, standard_input, write
+from rlx.cli.streams import say, write
 
 if TYPE_CHECKING:
     from rlx.llm import Chunk
@@ -65,25 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _prompt(arguments: argparse.Namespace) -> str:
-    from pathlib import Path
-
     from rlx.support.errors import Error
 
     if arguments.input is not None and (arguments.prompt is not None or arguments.file is not None):
         raise Error("the text is given twice: by - and by --prompt or --file")
-    name = "--prompt" if arguments.prompt is not None else arguments.file or "-"
-    try:
-        if arguments.prompt is not None:
-            text = arguments.prompt
-        else:
-            text = "".join(standard_input()) if name == "-" else Path(name).read_text(encoding="utf-8")
-        text.encode()  # bytes that are not UTF-8 are half of a surrogate pair in the text of arguments and of standard input
-    except UnicodeError as problem:
-        place = "standard input" if name == "-" else name
-        raise Error(f"{place} is not UTF-8 text: {getattr(problem, 'reason', problem)}") from None
-    except OSError as problem:
-        raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
-    return text
+    if arguments.prompt is not None:
+        return checked_text(arguments.prompt, "--prompt")
+    return read_text(arguments.file or "-")
 
 
 def _as_json(chunks: Sequence[Chunk]) -> dict[str, Any]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlx.cli.streams import write
+from rlx.cli.streams import standard_input, write
 from rlx.support.printable import printable
 
 if TYPE_CHECKING:
     from rlx.llm import LLM
+    from rlx.support.errors import Error
 
 _TERMINAL_KEEPS = "\n\t"
 
@@ -82,6 +84,43 @@ def _bias(text: str) -> tuple[int, float]:
         return int(token), float(number)
     except ValueError:
         raise Error(f"--logit-bias must be ID=X, such as 13=-2.5, got {text!r:.60}") from None
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file, or of standard input for -.
+
+    Raises:
+        Error: It cannot be read, or is not UTF-8.
+    """
+    from rlx.support.errors import Error
+
+    try:
+        text = "".join(standard_input()) if name == "-" else Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise not_utf8("standard input" if name == "-" else name, problem) from None
+    except OSError as problem:
+        raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
+    return checked_text(text, "standard input" if name == "-" else name)
+
+
+def checked_text(text: str, source: str) -> str:
+    """Return a text of an argument or of standard input. Bytes that are not UTF-8 are half of a surrogate pair in it.
+
+    Raises:
+        Error: There are such bytes.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        raise not_utf8(source, problem) from None
+    return text
+
+
+def not_utf8(source: str, problem: UnicodeError) -> Error:
+    """Return the error for bytes that are not UTF-8."""
+    from rlx.support.errors import Error
+
+    return Error(f"{source} is not UTF-8 text: {getattr(problem, 'reason', problem)}")
 
 
 def load_model(arguments: argparse.Namespace) -> LLM:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
+from rlx.cli.generation import read_text
 from rlx.cli.streams import say
 
 
@@ -28,14 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
     import numpy as np
 
     from rlx.llm import load
-    from rlx.support.errors import Error
 
-    try:
-        text = Path(arguments.file).read_text(encoding="utf-8")
-    except UnicodeDecodeError as problem:
-        raise Error(f"{arguments.file} is not UTF-8 text: {problem.reason}") from None
-    except OSError as problem:
-        raise Error(f"cannot read {arguments.file}: {problem.strerror or problem}") from None
+    text = read_text(arguments.file)
     model = load(arguments.model, threads=arguments.threads)
     losses = model.negative_log_likelihoods(text, context=arguments.context)
     value = float(np.exp(losses.mean()))

@@ -53,7 +53,7 @@ class Engine:
     def __init__(
         self, model: PretrainedModel, session: Session, *, context: int, cache_dtype: str, activations: str
     ) -> None:
-        self.context, self.vocab_size = context, model.config.vocab_size
+        self.context = context
         self._model, self._session = model, session
         self._cache_dtype, self._activations = cache_dtype, activations
         self._lock = threading.RLock()
@@ -80,11 +80,6 @@ class Engine:
     def _hidden_states(self) -> Program:
         headless = replace(self._model, config=replace(self._model.config, head=False))
         return self._session.compile(headless.graph(sequence=_SYMBOL, activations=self._activations))
-
-    def load(self) -> None:
-        """Compile or load the programs for generation."""
-        with self._lock:
-            self._generation.load()
 
     def start(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
         """Put a prompt into the cache, and return the logits after it, f32 `[vocab_size]`.

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.dims.dim import Dim, minimum
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.decoder_config import DecoderConfig, ExpertsConfig
 from rlx.models.fields import ACTIVATIONS
+from rlx.ops.contraction.linear_algebra import RowBlocks, row_blocks
 
 _FEED_FORWARD = ("up_proj", "gate_proj", "down_proj")
-_TYPICAL_BLOCK, _LARGEST_BLOCK = 16, 128
 _EXCLUDED = -1e30  # below all scores of experts
 
 
@@ -114,7 +113,7 @@ class _GroupedProducts:
 
     def __init__(self, part: ParameterPrefix, count: int, indices: Tensor):
         self._part, self._count, self._indices, self._g = part, count, indices, part.g
-        self._blocks: _ExpertBlocks | None = None
+        self._blocks: RowBlocks | None = None
 
     def of(self, x: Tensor, name: str, size_out: int) -> Tensor:
         """Return the products of `x [rows, in]`."""
@@ -124,55 +123,12 @@ class _GroupedProducts:
         if scheme is None and stored.dtype.name == "f32":
             return g.grouped_matmul(x, g.transpose(stored, (0, 2, 1)), self._indices)
         if self._blocks is None:
-            self._blocks = _ExpertBlocks(g, self._indices, self._count)
-        blocks = self._blocks
+            self._blocks = row_blocks(g, self._indices, x.shape.dims[0], self._count)
 
-        def step(_: None, slices: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
-            rows, expert = slices
+        def product(rows: Tensor, expert: Tensor) -> Tensor:
             matrix = g.gather(stored, expert, 0)
             if scheme is not None:
-                return None, g.dequant_matmul(rows, matrix, scheme=scheme, activations=self._part.activations)
-            return None, g.matmul(rows, g.transpose(g.cast(matrix, "f32")))
+                return g.dequant_matmul(rows, matrix, scheme=scheme, activations=self._part.activations)
+            return g.matmul(rows, g.transpose(g.cast(matrix, "f32")))
 
-        return blocks.rows_of(g.scan(step, None, (blocks.of_rows(x), blocks.experts))[1])
-
-
-class _ExpertBlocks:
-    """Rows grouped into blocks: all rows of a block have the same expert. The last block of an expert may be partly filled.
-
-    Attributes:
-        experts: The expert of each block; the number of experts for unused blocks at the end, which `gather` clamps.
-    """
-
-    def __init__(self, g: Any, indices: Tensor, count: int):
-        self._g = g
-        rows = indices.shape.dims[0]
-        self.size = _block_size(rows, count)
-        # There are at most as many blocks as rows, and each expert has at most one partly filled block.
-        self.count: Dim = minimum(rows, rows // self.size + count)
-        is_own = g.cast(g.reshape(indices, (rows, 1)) == g.reshape(g.iota((count,)), (1, count)), "i32")
-        rank = g.sum(g.cumsum(is_own, 0, exclusive=True) * is_own, 1)
-        # The size is a power of two.
-        blocks_of_expert = g.shift_right_logical(g.sum(is_own, 0) + (self.size - 1), self.size.bit_length() - 1)
-        ends = g.cumsum(blocks_of_expert, 0)
-        positions = g.reshape(g.iota((self.count,)), (self.count, 1))
-        self.experts = g.sum(g.cast(positions >= g.reshape(ends, (1, count)), "i32"), 1)
-        self._slots = g.gather(ends - blocks_of_expert, indices, 0) * self.size + rank
-        nowhere = g.expand(g.constant(0), (self.count * self.size,))
-        self._sources = g.scatter_nd(nowhere, g.reshape(self._slots, (rows, 1)), g.iota((rows,)))
-
-    def of_rows(self, x: Tensor) -> Tensor:
-        """Return the rows in blocks, `[blocks, size, width]`. Empty slots have an arbitrary row."""
-        return self._g.reshape(self._g.gather(x, self._sources, 0), (self.count, self.size, x.shape.dims[1]))
-
-    def rows_of(self, blocks: Tensor) -> Tensor:
-        """Return the rows of blocks in their first order."""
-        flat = self._g.reshape(blocks, (self.count * self.size, blocks.shape.dims[2]))
-        return self._g.gather(flat, self._slots, 0)
-
-
-def _block_size(rows: Dim, count: int) -> int:
-    """Return a power of two, about twice the rows of an expert."""
-    if type(rows) is not int:
-        return _TYPICAL_BLOCK
-    return min(1 << (2 * rows // count).bit_length() - 1, _LARGEST_BLOCK) if 2 * rows > count else 1
+        return self._blocks.products(x, product)

@@ -30,7 +30,7 @@ _WIDEST = 256  # head
 _MASK_DTYPES = ("f32", "bool", "i8", "u8", "i32", "i64")
 
 
-def _heads(case: KernelCase) -> Heads:
+def heads_of(case: KernelCase) -> Heads:
     q, k, v = case.tensors[:3]
     return Heads(
         q, k.with_dtype(q.dtype), v.with_dtype(q.dtype), case.attributes["num_heads"], case.attributes["head_dim"]
@@ -38,7 +38,7 @@ def _heads(case: KernelCase) -> Heads:
 
 
 def _takes(case: KernelCase) -> bool:
-    heads, mask = _heads(case), case.operands[3]
+    heads, mask = heads_of(case), case.operands[3]
     is_taken = all(shape.dtype is f32 for shape in case.tensors[:3]) and case.attributes["softcap"] is None
     widths = [w for w in (heads.head_dim, heads.value_dim) if isinstance(w, int)]
     if not is_taken or len(widths) != 2 or max(widths) > _WIDEST or _vectors(case.cpu, sum(widths)) < 1:
@@ -67,7 +67,7 @@ def _is_custom(attributes: Mapping[str, Any]) -> bool:
 
 def _pays(case: KernelCase) -> bool:
     """Whether there are enough queries to fill two vectors, unless their number is unknown."""
-    queries = _heads(case).queries
+    queries = heads_of(case).queries
     return not isinstance(queries, int) or queries >= 2 * case.cpu.lanes(f32)
 
 
@@ -81,7 +81,7 @@ def flash_attention(
 
 def _takes_cache(case: KernelCase) -> bool:
     q, k, v = case.tensors[:3]
-    heads = _heads(case)
+    heads = heads_of(case)
     is_taken = q.dtype is f32 and k.dtype is v.dtype and k.dtype in (f32, f16) and case.attributes["softcap"] is None
     widths = [w for w in (heads.head_dim, heads.value_dim) if isinstance(w, int)]
     return is_taken and len(widths) == 2 and max(widths) <= _WIDEST and _vectors(case.cpu, sum(widths)) >= 1

@@ -9,33 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from rlx.ir.dtype import f16, f32
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.case import KernelCase
 from rlx.kernels.elements import INDEX
 from rlx.kernels.functions import exp2_of_nonpositive, tanh, transposed
-from rlx.kernels.kernel import Kernel, KernelRegister
+from rlx.kernels.kernel import Kernel, KernelRegister, joined_in_pairs
+from rlx.kernels.library.attention import heads_of
 from rlx.kernels.library.narrow_floats import Floats, floats
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
-from rlx.ops.attention.heads import Heads
 
 _KEYS = 64  # whose scores are in scratch memory at a time; a multiple of the lanes of all CPUs
 _WIDEST = 256  # head
 _MOST_HEADS = 16  # that share keys
 
 
-def _heads(case: KernelCase) -> Heads:
-    q, k, v = case.tensors[:3]
-    kinds = (k.with_dtype(q.dtype), v.with_dtype(q.dtype))
-    return Heads(q, *kinds, case.attributes["num_heads"], case.attributes["head_dim"])
-
-
 def _takes(case: KernelCase) -> bool:
     q, k, v = case.tensors[:3]
-    heads, lanes = _heads(case), case.cpu.lanes(f32)
+    heads, lanes = heads_of(case), case.cpu.lanes(f32)
     is_taken = q.dims[1] == 1 and q.dtype is f32 and k.dtype is v.dtype and k.dtype in (f32, f16)
     widths = (heads.head_dim, heads.value_dim)
     return is_taken and heads.group <= _MOST_HEADS and all(w % lanes == 0 and 0 < w <= _WIDEST for w in widths)
@@ -166,7 +159,7 @@ class _HeadGroup:
                 part.append(total.value)
         is_inside = (k.constants(range(lanes), "index") + key) < stop
         for head, part in enumerate(parts):
-            score = _tree_sum(transposed(part))
+            score = joined_in_pairs(transposed(part), k.join("add"))
             if self.softcap is not None:
                 score = tanh(score * (1.0 / self.softcap)) * (self.softcap * math.log2(math.e))
             self.powers[head, k.at(j)] = k.where(is_inside, score, -math.inf)
@@ -204,11 +197,3 @@ class _HeadGroup:
                     total.value = vector.fma(self.powers[head, j].splat(lanes), total.value)
             for head, total in enumerate(sums):
                 self.sums[head, k.at(d)] = total.value
-
-
-def _tree_sum(vectors: Sequence[Value]) -> Value:
-    """Return the sum of vectors: first of pairs."""
-    while len(vectors) > 1:
-        pairs = [a + b for a, b in zip(vectors[0::2], vectors[1::2], strict=False)]
-        vectors = pairs + list(vectors[len(vectors) // 2 * 2 :])
-    return reduce(lambda a, b: a + b, vectors)

@@ -13,7 +13,8 @@ from rlx.ir.dtype import f32, i8, i16, i32, u8, u16
 from rlx.kernels.buffer import Buffer, Size, ceil_div
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.functions import ROUNDING, of_f16
-from rlx.kernels.kernel import Kernel
+from rlx.kernels.kernel import Kernel, joined_in_pairs
+from rlx.kernels.library.products import rows_of
 from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
@@ -199,31 +200,18 @@ _WITH_SUMS = ("q4_k", "q5_k")
 
 
 def _sum(values: Sequence[Value]) -> Value:
-    """Return the sum of integers, in pairs."""
-    while len(values) > 1:
-        pairs = [a + b for a, b in zip(values[0::2], values[1::2], strict=False)]
-        values = pairs + list(values[len(values) // 2 * 2 :])
-    return values[0]
+    """Return the sum of integers."""
+    return joined_in_pairs(values, lambda a, b: a + b)
 
 
 def takes_few_rows(case: KernelCase) -> bool:
     """Whether the code is for a case: a few rows, which are rounded to 8-bit integers."""
     x, attributes = case.tensors[0], case.attributes
-    rows, scheme = _rows_of(case), attributes["scheme"].lower()
+    rows, scheme = rows_of(case), attributes["scheme"].lower()
     if attributes["activations"] != "i8" or scheme not in _CODE or rows is None or not 0 < rows <= _MOST_ROWS:
         return False
     elements = x.dims[-1]
     return isinstance(elements, int) and elements > 0 and _scratch_bytes(rows, elements) <= LARGEST_SCRATCH
-
-
-def _rows_of(case: KernelCase) -> int | None:
-    """The number of rows; None if it is not known."""
-    count = 1
-    for size in case.tensors[0].dims[:-1]:
-        if not isinstance(size, int):
-            return None
-        count *= size
-    return count
 
 
 def _scratch_bytes(rows: int, elements: int) -> int:
@@ -290,11 +278,8 @@ def rounding(k: Kernel, vectors: Sequence[Value], limit: int) -> tuple[list[Valu
     """Round the vectors of a block to integers of at most `limit`, as floats, and return these and their scale."""
     lanes = vectors[0].lanes
     assert lanes is not None
-    tops = [abs(vector) for vector in vectors]
-    while len(tops) > 1:
-        pairs = [a.maximum(b) for a, b in zip(tops[0::2], tops[1::2], strict=False)]
-        tops = pairs + tops[len(tops) // 2 * 2 :]
-    top = tops[0].joined(lambda a, b: a.maximum(b))
+    join = k.join("max")
+    top = joined_in_pairs([abs(vector) for vector in vectors], join).joined(join)
     factor = k.where(top < LEAST_TOP, 0.0, float(limit) / top).splat(lanes)
     # NaN if the greatest number is infinite.
     scale = (top - top) + top / float(limit)

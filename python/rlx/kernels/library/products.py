@@ -51,11 +51,11 @@ def _is_product(case: KernelCase) -> bool:
 
 def _pays(case: KernelCase) -> bool:
     """Whether there are enough rows to pay for the copies of the second matrix. IREE's products of bf16 are slow for any."""
-    rows = _rows_of(case)
+    rows = rows_of(case)
     return case.are_all("bf16") or (rows is not None and rows >= _FEWEST_ROWS)
 
 
-def _rows_of(case: KernelCase) -> int | None:
+def rows_of(case: KernelCase) -> int | None:
     """The number of rows; None if it is not known."""
     known = [d for d in case.tensors[0].dims[:-1] if isinstance(d, int)]
     return math.prod(known) if len(known) == case.tensors[0].rank - 1 else None
@@ -115,13 +115,13 @@ def matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *sums: Buffer, plan: Last
 
 def _has_few_rows(case: KernelCase) -> bool:
     """Whether there are so few rows that most of the time is that of reading the matrix."""
-    rows = _rows_of(case)
+    rows = rows_of(case)
     return _is_product(case) and rows is not None and 0 < rows <= _MOST_OF_FEW
 
 
 def _reads_matrix_once(case: KernelCase) -> bool:
     """Whether it is of bf16, or IREE's code, which reads blocks of the matrix, is slower: for one or two rows."""
-    rows, matrix = _rows_of(case), case.tensors[1].num_elements
+    rows, matrix = rows_of(case), case.tensors[1].num_elements
     is_fast = rows is not None and rows <= _FEWER_THAN_BLOCKS and isinstance(matrix, int) and matrix >= _SMALL_MATRIX
     return case.are_all("bf16") or is_fast
 

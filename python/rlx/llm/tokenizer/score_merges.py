@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rlx.llm.tokenizer.charsmap import TextNormaliser
-from rlx.llm.tokenizer.vocabulary import METASPACE, TokenKind, Vocabulary
+from rlx.llm.tokenizer.vocabulary import MATCHABLE, METASPACE, TokenKind, Vocabulary
 from rlx.support.errors import Error
 from rlx.support.short import short_repr
 
-_MATCHABLE = (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNUSED)
 _WORD = re.compile(f"{METASPACE}*[^{METASPACE}]*")
 _LONGEST_CACHED, _LARGEST_CACHE = 64, 50_000
 
@@ -41,7 +40,7 @@ class ScoreMergeModel:
         unknown: int | None,
         origin: str,
     ):
-        self._ids = {vocabulary.tokens[i]: i for i in vocabulary.of_kind(*_MATCHABLE)}
+        self._ids = {vocabulary.tokens[i]: i for i in vocabulary.of_kind(*MATCHABLE)}
         self._scores = {token: -scores[i] for token, i in self._ids.items()}  # negative: a heap has the smallest first
         self._bytes = vocabulary.byte_tokens()
         self._normaliser, self._unknown, self._origin = normaliser, unknown, origin

@@ -95,7 +95,7 @@ class TemplateCode(CodeGenerator):
         self.write(")")
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
-        # An expression is not evaluated while the template is compiled, because there are no limits then.
+        # Constant expressions are not folded when the template is compiled: the limits do not apply yet.
         if not isinstance(node, nodes.TemplateData | nodes.Const):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)

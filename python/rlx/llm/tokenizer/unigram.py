@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from rlx.llm.tokenizer.charsmap import TextNormaliser
 from rlx.llm.tokenizer.library import converted, tokenizers
-from rlx.llm.tokenizer.vocabulary import TokenKind, Vocabulary
-
-_MATCHABLE = (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNUSED)
+from rlx.llm.tokenizer.vocabulary import MATCHABLE, TokenKind, Vocabulary
 
 
 class UnigramModel:
@@ -34,7 +32,7 @@ class UnigramModel:
         self._normaliser, self._unknown, self._origin = normaliser, unknown, origin
         self._bytes = vocabulary.byte_tokens()
         # Other tokens get names that no text matches, because a normalised text has no spaces.
-        usable = [kind in _MATCHABLE for kind in vocabulary.kinds]
+        usable = [kind in MATCHABLE for kind in vocabulary.kinds]
         least = min((score for score, is_usable in zip(scores, usable, strict=True) if is_usable), default=0.0)
         entries = [
             (vocabulary.tokens[i], 0.0 if vocabulary.kinds[i] == TokenKind.USER_DEFINED else scores[i])

@@ -55,6 +55,8 @@ class TokenKind(IntEnum):
 
 
 HIDDEN = frozenset((TokenKind.UNKNOWN, TokenKind.CONTROL))
+# Tokens that SentencePiece's models find in texts.
+MATCHABLE = (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNUSED)
 
 
 def byte_level_piece(token: str) -> bytes:

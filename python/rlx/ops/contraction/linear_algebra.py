@@ -42,7 +42,9 @@ class GroupedMatmul(Card, op="grouped_matmul"):
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, indices: Tensor) -> Tensor:
         groups, _, columns = w.shape.dims
-        return grouped_products(b, x, indices, (groups, columns), lambda group: b.gather(w, group))
+        return grouped_products(
+            b, x, indices, (groups, columns), lambda rows, group: b.matmul(rows, b.gather(w, group))
+        )
 
     def build(self, b: Builder, x: TensorLike, w: TensorLike, indices: TensorLike) -> Tensor:
         return b.emit("grouped_matmul", (*common(b, x, w), tensor_like(b, indices, i32)))
@@ -92,31 +94,21 @@ _TYPICAL_BLOCK, _LARGEST_BLOCK = 16, 128
 
 
 def grouped_products(
-    b: Builder, x: Tensor, indices: Tensor, sizes: tuple[Dim, Dim], matrix: Callable[[Tensor], Tensor]
+    b: Builder, x: Tensor, indices: Tensor, sizes: tuple[Dim, Dim], product: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Return the product of each row with the matrix of its group: rows of one group are grouped into blocks.
-
-    A block is one product. The last block of a group may be partly filled. Multiplying all rows with every matrix would
-    multiply the cost by the number of matrices. A product for each row would read one matrix per row.
+    """Return the product of each row with the matrix of its group.
 
     Args:
         b: The builder.
         x: The rows, `[M, K]`.
         indices: The group of each row, `[M]`.
         sizes: The number of groups, and the number of columns of a matrix.
-        matrix: Returns the matrix of a group, `[K, N]`, given its number as a scalar.
+        product: Returns the products `[block, N]` of a block of rows `[block, K]` with the matrix of a group, a scalar.
     """
     rows, (groups, columns) = x.shape.dims[0], sizes
     if rows == 0:
         return b.expand(b.constant(0.0, dtype=x.dtype), (0, columns))
-    blocks = _blocks_of(b, indices, rows, groups)
-    gathered = b.reshape(b.gather(x, blocks.sources), (blocks.count, blocks.size, x.shape.dims[1]))
-
-    def product(_: None, step: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
-        return None, b.matmul(step[0], matrix(step[1]))
-
-    products = b.scan(product, None, (gathered, blocks.groups))[1]
-    return b.gather(b.reshape(products, (blocks.count * blocks.size, columns)), blocks.slots)
+    return row_blocks(b, indices, rows, groups).products(x, product)
 
 
 def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tensor) -> Tensor:
@@ -127,7 +119,7 @@ def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tenso
     (rows, inner), columns = x.shape.dims, dy.shape.dims[1]
     if rows == 0 or w.dims[0] == 0:
         return rules.zeros(b, w)
-    blocks = _blocks_of(b, indices, rows, w.dims[0])
+    blocks = row_blocks(b, indices, rows, w.dims[0])
 
     def of_blocks(rows_of: Tensor, width: Dim) -> Tensor:
         rows_in_blocks = b.where(b.reshape(blocks.occupied, (-1, 1)), b.gather(rows_of, blocks.sources), 0.0)
@@ -149,8 +141,11 @@ def _block_size(rows: Dim, groups: Dim) -> int:
     return min(1 << (2 * rows // groups).bit_length() - 1, _LARGEST_BLOCK) if 2 * rows > groups else 1
 
 
-class _RowBlocks:
+class RowBlocks:
     """The slots of rows when each group has its own blocks.
+
+    A block is one product. The last block of a group may be partly filled. Multiplying all rows with every matrix would
+    multiply the cost by the number of matrices. A product for each row would read one matrix per row.
 
     Attributes:
         size: The number of rows of a block.
@@ -180,12 +175,23 @@ class _RowBlocks:
         b = self.b
         return b.gather(self.slots, self.sources) == b.iota((self.count * self.size,))
 
+    def products(self, x: Tensor, product: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Return the products of rows `[M, K]` with the matrices of their groups, `[M, N]`; see `grouped_products`."""
+        b = self.b
+        blocks = b.reshape(b.gather(x, self.sources), (self.count, self.size, x.shape.dims[1]))
 
-def _blocks_of(b: Builder, indices: Tensor, rows: Dim, groups: Dim) -> _RowBlocks:
+        def step(_: None, slices: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
+            return None, product(*slices)
+
+        products = b.scan(step, None, (blocks, self.groups))[1]
+        return b.gather(b.reshape(products, (self.count * self.size, products.shape.dims[2])), self.slots)
+
+
+def row_blocks(b: Builder, indices: Tensor, rows: Dim, groups: Dim) -> RowBlocks:
     """Return the blocks of the rows that choose these groups."""
     block = _block_size(rows, groups)
     # There are at most as many blocks as rows, and each group has at most one partly filled block.
-    return _RowBlocks(b, _clamped(b, indices, groups), groups, block, minimum(rows, rows // block + groups))
+    return RowBlocks(b, _clamped(b, indices, groups), groups, block, minimum(rows, rows // block + groups))
 
 
 class LoraMatmul(Card, op="lora_matmul"):

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dims.dim import Dim, minimum
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f16, f32, i32, u8, u16
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Flags, TensorLike, Tensors
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.contraction.linear_algebra import grouped_products
+from rlx.ops.contraction.linear_algebra import GroupedMatmul, grouped_products
 from rlx.ops.lift import tensor_like
 from rlx.schemes import Scheme, find_scheme
 from rlx.schemes.blocks import Blocks
@@ -68,6 +68,19 @@ def _row_elements(scheme: Scheme, size: Dim) -> Dim:
     return size // scheme.nbytes * scheme.block
 
 
+def _decoded(x: Shape, w: Shape, scheme: str) -> Shape:
+    """Return the shape of a packed matrix after decoding.
+
+    Raises:
+        ShapeError: Its rows do not have the number of elements of those of `x`.
+    """
+    description = _scheme(scheme)
+    elements = _row_elements(description, w.dims[-1])
+    if x.dims[-1] != elements:
+        raise ShapeError(f"x has rows of {x.dims[-1]} elements, and w, in {description.name}, of {elements}")
+    return Shape((*w.dims[:-1], elements), f32)
+
+
 class DequantizePacked(Card, op="dequantize_packed"):
     def infer(self, x: Shape, *, scheme: str) -> Shape:
         if not x.rank:
@@ -102,12 +115,9 @@ def _row_bytes(leading: tuple[int | str, ...], scheme: str, blocks: int) -> Samp
 
 class DequantMatmul(Card, op="dequant_matmul"):
     def infer(self, x: Shape, w: Shape, *, scheme: str, activations: str) -> Shape:
-        description = _scheme(scheme)
         if not x.rank or w.rank != 2:
             raise ShapeError(f"expected x [..., K] and w [N, bytes], got {x} and {w}")
-        elements = _row_elements(description, w.dims[1])
-        if x.dims[-1] != elements:
-            raise ShapeError(f"x has rows of {x.dims[-1]} elements, and w, in {description.name}, of {elements}")
+        _decoded(x, w, scheme)
         return x.with_dims((*x.dims[:-1], w.dims[0]))
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, *, scheme: str, activations: str) -> np.ndarray:
@@ -176,28 +186,19 @@ class DequantMatmul(Card, op="dequant_matmul"):
 
 class DequantGroupedMatmul(Card, op="dequant_grouped_matmul"):
     def infer(self, x: Shape, w: Shape, indices: Shape, *, scheme: str, activations: str) -> Shape:
-        description = _scheme(scheme)
         if x.rank != 2 or w.rank != 3:
             raise ShapeError(f"expected x [M, K] and w [E, N, bytes], got {x} and {w}")
-        elements = _row_elements(description, w.dims[2])
-        if x.dims[1] != elements:
-            raise ShapeError(f"x has rows of {x.dims[1]} elements, and w, in {description.name}, of {elements}")
-        if indices.dims != x.dims[:1]:
-            raise ShapeError(f"indices must be [{x.dims[0]}] to go with x {x}, got {indices}")
-        if w.dims[0] == 0 and x.dims[0] != 0:
-            raise ShapeError(f"w {w} has no matrix to choose")
-        return x.with_dims((x.dims[0], w.dims[1]))
+        (groups, columns, elements) = _decoded(x, w, scheme).dims
+        return GroupedMatmul().infer(x, Shape((groups, elements, columns), f32), indices)
 
     def requires(self, x: Shape, w: Shape, indices: Shape, *, scheme: str, activations: str) -> list[tuple[Dim, str]]:
-        return [(w.dims[0] - minimum(1, x.dims[0]), f"w {w} has no matrix to choose")]
+        return GroupedMatmul().requires(x, w, indices)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, indices: Tensor, *, scheme: str, activations: str) -> Tensor:
-        rows = _rounded(b, x, find_scheme(scheme).block, activations)
+        def product(rows: Tensor, group: Tensor) -> Tensor:
+            return b.dequant_matmul(rows, b.gather(w, group), scheme=scheme, activations=activations)
 
-        def matrix(group: Tensor) -> Tensor:
-            return b.transpose(b.emit("dequantize_packed", (b.gather(w, group),), scheme=scheme))
-
-        return grouped_products(b, rows, indices, (w.shape.dims[0], w.shape.dims[1]), matrix)
+        return grouped_products(b, x, indices, (w.shape.dims[0], w.shape.dims[1]), product)
 
     def build(
         self,
@@ -223,13 +224,10 @@ class DequantGroupedMatmul(Card, op="dequant_grouped_matmul"):
     ) -> rules.Cotangents:
         (x, w, indices), (dy,) = operands, cotangents
 
-        def of_rows() -> Tensor:
-            sizes = w.shape.dims[0], x.shape.dims[1]
-            return grouped_products(
-                b, dy, indices, sizes, lambda group: b.emit("dequantize_packed", (b.gather(w, group),), scheme=scheme)
-            )
+        def product(rows: Tensor, group: Tensor) -> Tensor:
+            return b.matmul(rows, b.dequantize_packed(b.gather(w, group), scheme=scheme))
 
-        return of_rows, None, None
+        return lambda: grouped_products(b, dy, indices, (w.shape.dims[0], x.shape.dims[1]), product), None, None
 
     def jvp(
         self,
