@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree
 
@@ -32,6 +33,7 @@ from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.registry import BackendProblem
 from rlx.train.layout import compile_training
+from tests.llm.tiny_model import write_model
 from tests.names import readers
 from tests.names.hostile import IMPOSSIBLE, KINDS, LONG, NAMES, added, graph_of, is_harmless
 
@@ -42,6 +44,7 @@ _CODE = "text for a compiler, which tests/names/test_programs.py reads"
 _CLOSED = "no names but those of RLX"
 _PYTHON = "names of the user's own Python code"
 _PARSED = "text that is parsed again, whose names are identifiers or the user's own words"
+_GENERATED = "text that a model generated, which str() gives as it is"
 OTHERS = {
     **dict.fromkeys(
         ["targets.c.lower.writer:Writer", "targets.c.lower.values:Affine", "targets.fpga.lower.hdl:HdlModule"], _CODE
@@ -52,6 +55,8 @@ OTHERS = {
                 "kernels.buffer:Buffer",
                 "kernels.choice:KernelChoice",
                 "kernels.values:Value",
+                "llm.tokenizer.template_sandbox:TemplateNamespace",
+                "schemes.registry:SchemeTable",
                 "targets.artifacts.entry:StoredProgram",
                 "targets.iree.abi:TensorType",
                 "targets.iree.cpu:Cpu",
@@ -104,6 +109,7 @@ OTHERS = {
         ],
         _PARSED,
     ),
+    **dict.fromkeys(["llm.completion:Chunk", "llm.completion:Completion"], _GENERATED),
     "targets.artifacts.buckets:Buckets": "names of symbols, which are identifiers",
     "cli.common:FilePosition": "a part of a diagnostic, which is printed as a whole",
 }
@@ -179,7 +185,18 @@ def graphs(name: str) -> list[Any]:
             *steps,
         ),
         *(stored, *stored.values(), *hardware.inputs.values()),
+        *language_models(name),
     ]
+
+
+def language_models(name: str) -> list[Any]:
+    """Return a language model and its tokenizer, of a file whose name and metadata have a name."""
+    with TemporaryDirectory() as folder:
+        # File systems take at most 255 bytes of a name, and no slashes.
+        path = Path(folder) / f"{name.replace('/', '').replace(chr(0), '')[:50]}.gguf"
+        template: Any = {"tokenizer.chat_template": name}
+        model = rlx.llm.load(write_model(path, **template))
+        return [model, model.tokenizer]
 
 
 def reports(name: str) -> list[Any]:
