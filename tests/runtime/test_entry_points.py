@@ -373,3 +373,34 @@ def test_weights_that_came_with_graphs_and_sizes_that_are_bound() -> None:
     assert p["b"].run({"x": x})[0].tolist() == [[5, 6]] * 3
     with pytest.raises(rlx.Error, match="parameter 'w' came with other values in 'b' than in 'a'"):
         session.compile({"a": weighted("a", [3, 4]), "b": weighted("b", [3, 5])})
+
+
+def test_entry_points_are_functions_of_one_program() -> None:
+    """Weights and states are in memory once."""
+    program = rlx.Session("cpu", threads=1).compile({name: graph() for name, graph in GRAPHS.items()}, params=PARAMS)
+    meaning = Meaning()
+    for name, inputs in (("prefill", PREFILL), ("decode", DECODE), ("prefill", PREFILL)):
+        same(program[name].run(inputs), meaning.run(name, inputs))
+    loaded: list[Any] = list(program._data.content.programs.values())
+    assert len(loaded) == 2 and loaded[0].executable is loaded[1].executable
+
+
+def test_one_of_several_entry_points_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """Its weights suffice, although the code has other functions with other weights."""
+    program = rlx.Session("cpu", threads=1).compile({name: graph() for name, graph in GRAPHS.items()}, params=PARAMS)
+    program["prefill"].save(tmp_path / "prefill.rlxa")
+    alone = rlx.load(tmp_path / "prefill.rlxa")
+    alone.set_params({"w": PARAMS["w"]})
+    assert [a.name for a in alone.params] == ["w"]
+    same(alone.run(PREFILL), Meaning().run("prefill", PREFILL))
+
+
+def test_graphs_of_one_name_are_different_functions() -> None:
+    def graph(factor: float) -> Any:
+        g: Any = rlx.Graph("step")
+        g.set_outputs(g.input("x", (3,)) * factor)
+        return g
+
+    program = rlx.Session("cpu").compile({"a": graph(2.0), "b": graph(3.0), "step_a": graph(5.0)})
+    x = {"x": np.ones(3, np.float32)}
+    assert [program[name].run(x)[0][0] for name in program] == [2, 3, 5]

@@ -11,13 +11,28 @@ from rlx.report.progress import waiting
 from rlx.runtime.entry_point import CompiledFunction, EntryPoint
 from rlx.runtime.together import compiled_together
 from rlx.support.errors import Error
+from rlx.support.short import join_names
 from rlx.targets.artifacts.buckets import Buckets
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
+from rlx.targets.joint import JointCompilation
 from rlx.targets.options import CompileOptions
-from rlx.targets.protocol import Target
+from rlx.targets.protocol import JointCompiler, Target
+from rlx.targets.registry import backend_of
 from rlx.targets.stages import prepare_graph
+
+
+def _distinct(symbols: Mapping[str, str]) -> dict[str, str]:
+    """Return names of functions: those of the graphs, with the names of the entry points where they are equal."""
+    found: dict[str, str] = {}
+    for entry, symbol in symbols.items():
+        is_alone = list(symbols.values()).count(symbol) == 1
+        name = symbol if is_alone else f"{symbol}_{entry}"
+        while name in found.values():
+            name += "_"
+        found[entry] = name
+    return found
 
 
 class NotCachedError(Error):
@@ -57,7 +72,7 @@ class Build:
             Error: Graphs differ in shared arguments, or buckets are wrong.
         """
         if isinstance(self.graph, Mapping):
-            return compiled_together(self.graph, self.options, self._entry_point)
+            return compiled_together(self.graph, self.options, self._entry_points)
         entry, source = self._bucketed(self.graph) if self.buckets else self._entry_point(self.graph, self.options)
         return {None: entry}, source.weights
 
@@ -70,6 +85,26 @@ class Build:
             artifact = compilation.artifact(cache=self.cache, timeout=self.timeout)
         function = CompiledFunction(artifact, threads=self.threads, compilation=compilation, cache=self.cache)
         return EntryPoint.of(function), compilation.prepared
+
+    def _entry_points(self, graphs: Mapping[str, tuple[Graph, CompileOptions]]) -> dict[str, tuple[EntryPoint, Graph]]:
+        """Return compiled graphs: of one program, if the compiler can do that, and else of one each."""
+        if len(graphs) == 1 or not isinstance(backend_of(self.target.name).compiler, JointCompiler):
+            return {name: self._entry_point(*each) for name, each in graphs.items()}
+        symbols = _distinct({name: graph.name_symbol for name, (graph, _) in graphs.items()})
+        compilations = {
+            name: Compilation(graph, self.target, options, symbol=symbols[name])
+            for name, (graph, options) in graphs.items()
+        }
+        joint = JointCompilation(list(compilations.values()))
+        if self.only_cached and not joint.is_cached(self.cache):
+            raise NotCachedError(f"the program of {join_names(graphs)} is not in the cache")
+        with waiting(f"compiling {', '.join(graphs)} for {self.target.name}"):
+            artifacts = joint.artifacts(cache=self.cache, timeout=self.timeout)
+        entries: dict[str, tuple[EntryPoint, Graph]] = {}
+        for (name, compilation), artifact in zip(compilations.items(), artifacts, strict=True):
+            function = CompiledFunction(artifact, threads=self.threads, compilation=compilation, cache=self.cache)
+            entries[name] = EntryPoint.of(function), compilation.prepared
+        return entries
 
     def _bucketed(self, graph: Graph) -> tuple[EntryPoint, Graph]:
         """Return a graph, prepared and compiled for each combination of sizes, and the prepared graph.

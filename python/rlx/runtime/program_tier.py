@@ -80,7 +80,9 @@ class ProgramTier(Answered):
         for _ in range(_ATTEMPTS):
             weights = data.content.weights
             complete = [f for f in functions.values() if all(name in weights for name in f.params)]
-            programs = {f: data.loaded(f, weights) for f in complete}  # runs go on meanwhile
+            programs: dict[CompiledFunction, LoadedProgram] = {}
+            for function in complete:  # runs go on meanwhile
+                programs[function] = data.loaded(function, weights, programs)
             if holding(data.lock, self._replace, entries, functions, programs, weights):
                 return
         holding(data.lock, self._replace, entries, functions, {}, data.content.weights)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from rlx.support.errors import ExecutionError
 from rlx.support.locks import make_lock
 from rlx.targets.artifacts.signature import shared_arguments
 from rlx.targets.contract import calling, check_results
-from rlx.targets.protocol import CachingRuntime, LoadedProgram
+from rlx.targets.protocol import CachingRuntime, JointRuntime, LoadedProgram
 from rlx.targets.registry import backend_of, runtime_of
 
 if TYPE_CHECKING:
@@ -37,6 +37,15 @@ class Content:
 
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
     programs: Mapping[CompiledFunction, LoadedProgram] = field(default_factory=dict)
+
+
+def companions_of(functions: Iterable[CompiledFunction]) -> dict[CompiledFunction, tuple[CompiledFunction, ...]]:
+    """Return the functions of the same program for each function that is not the only one of its program."""
+    groups: dict[bytes, list[CompiledFunction]] = {}
+    listed = list(functions)
+    for function in listed if len(listed) > 1 else ():
+        groups.setdefault(bytes(function.artifact.program), []).append(function)
+    return {f: tuple(group) for group in groups.values() if len(group) > 1 for f in group}
 
 
 class SharedData:
@@ -61,6 +70,7 @@ class SharedData:
         self.params: dict[str, Argument] = {name: a for name, a in together.items() if a.kind == "param"}
         self.states = States({name: a for name, a in together.items() if a.kind == "state"})
         self.content = Content()
+        self._companions = companions_of(f for entry in entries.values() for f in entry.functions.values())
         self.ready: Mapping[CompiledFunction, Call] = {}
         # Functions that were replaced, with those that replaced them. Pending calls may still be of the former.
         self._successors: Mapping[CompiledFunction, CompiledFunction] = {}
@@ -81,7 +91,11 @@ class SharedData:
     def set_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Set weights. The functions that have them load them at their next run."""
         before = self.content
-        leaving = {f: p for f, p in before.programs.items() if not arrays.keys().isdisjoint(f.params)}
+        leaving = {
+            f: p
+            for f, p in before.programs.items()
+            if any(not arrays.keys().isdisjoint(other.params) for other in self._all_of(f))
+        }
         self.ready = {f: call for f, call in self.ready.items() if f not in leaving}
         self.states.leave(leaving.values())
         staying = {f: p for f, p in before.programs.items() if f not in leaving}
@@ -114,6 +128,10 @@ class SharedData:
         if missing := [self.params[name] for name in function.params if name not in weights]:
             raise unset_params(missing)
 
+    def _all_of(self, function: CompiledFunction) -> Sequence[CompiledFunction]:
+        """Return all functions of the program that a function belongs to."""
+        return self._companions.get(function, (function,))
+
     def load(self, function: CompiledFunction) -> LoadedProgram:
         """Return a function on its device. It is loaded if it is not.
 
@@ -125,23 +143,37 @@ class SharedData:
         if function in content.programs:
             return content.programs[function]
         self.check_weights(function)
-        program = self.loaded(function, content.weights)
+        program = self.loaded(function, content.weights, content.programs)
         self.content = replace(content, programs={**content.programs, function: program})
         self.states.adopt(program, function.states)
         return program
 
-    def loaded(self, function: CompiledFunction, weights: Mapping[str, np.ndarray]) -> LoadedProgram:
+    def loaded(
+        self,
+        function: CompiledFunction,
+        weights: Mapping[str, np.ndarray],
+        others: Mapping[CompiledFunction, LoadedProgram],
+    ) -> LoadedProgram:
         """Return a function, newly loaded with weights. Does not require the lock.
+
+        Args:
+            function: The function.
+            weights: The weights.
+            others: Functions that are loaded with these weights. Those of the same program share its memory.
 
         Raises:
             ExecutionError: The device is not available.
         """
-        own = {name: weights[name] for name in function.params}
+        together = self._all_of(function)
+        own = {name: weights[name] for f in together for name in f.params if f is function or name in weights}
         target = function.artifact.target
         with calling(backend_of(target), "load", ExecutionError):
             runtime, (artifact, threads) = runtime_of(target), (function.artifact, function.threads)
             if isinstance(runtime, CachingRuntime):
                 return runtime.load_cached(artifact, own, threads, function.cache)
+            if len(together) > 1 and isinstance(runtime, JointRuntime):
+                loaded = next((others[f] for f in together if f in others), None)
+                return runtime.load_beside(artifact, own, threads, loaded)
             return runtime.load(artifact, own, threads)
 
     def replace(
@@ -157,6 +189,7 @@ class SharedData:
         """
         before = self.content
         self.ready = {f: call for f, call in self.ready.items() if f not in functions}
+        self._companions = {**self._companions, **companions_of(functions.values())}
         self.states.leave([program for f, program in before.programs.items() if f in functions])
         staying = {f: program for f, program in before.programs.items() if f not in functions}
         self.content = replace(before, programs={**staying, **programs})

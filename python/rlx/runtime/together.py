@@ -18,8 +18,8 @@ from rlx.targets.artifacts.signature import shared_arguments
 from rlx.targets.options import CompileOptions
 from rlx.targets.stages import graph_of
 
-# Compiles one graph: the entry point, and the graph with its sizes bound.
-Compile = Callable[[Graph, CompileOptions], tuple[EntryPoint, Graph]]
+# Compiles graphs with their options: the entry points, and the graphs with their sizes bound.
+Compile = Callable[[Mapping[str, tuple[Graph, CompileOptions]]], Mapping[str, tuple[EntryPoint, Graph]]]
 
 
 def compiled_together(
@@ -30,7 +30,7 @@ def compiled_together(
     Args:
         graphs: A `Graph` or `GraphModule` for each entry point.
         options: The options; the sizes in `bind` are for all graphs that have these symbols.
-        compile: The function that compiles one graph.
+        compile: The function that compiles the graphs.
 
     Raises:
         Error: Graphs differ in shared arguments, or `compile` raises it.
@@ -43,7 +43,7 @@ def compiled_together(
     }
     shared_arguments(bound)  # checked before any slow step
     _check_weights(given)
-    made = {name: compile(graph, replace(options, bind=sizes[name])) for name, graph in given.items()}
+    made = compile({name: (graph, replace(options, bind=sizes[name])) for name, graph in given.items()})
     known = {a.name for entry, _ in made.values() for a in entry.signature.of_kind("param")}
     came: dict[str, Any] = {}
     for _, source in made.values():

@@ -63,8 +63,8 @@ class timed:
         self.table[self.name] = self.table.get(self.name, 0.0) + time.perf_counter() - self.started
 
 
-def cached_artifact(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
-    """Return the artifact of a cache entry, or None if there is no entry or it is for another graph."""
+def cached_artifact(disk: DiskCache, key: str, signature: Signature) -> Artifact | None:
+    """Return the artifact of a cache entry, or None if there is no entry or it has another signature."""
     stored = disk.get(key)
     if stored is None:
         return None
@@ -73,8 +73,7 @@ def cached_artifact(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
     except Error as problem:
         _log.info("%s", problem.message)
         return None
-    is_equal = artifact.signature.to_json() == Signature.of(graph).to_json()
-    return artifact if is_equal else None
+    return artifact if artifact.signature.to_json() == signature.to_json() else None
 
 
 def with_locations(artifact: Artifact, graph: Graph, lir: Callable[[], Graph]) -> Artifact:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rlx import mlir
 from rlx.ir.calls import Answered
@@ -29,7 +30,7 @@ from rlx.targets.contract import calling, check_compiled, check_info, check_lowe
 from rlx.targets.dispatch import policy_of, with_kernels
 from rlx.targets.hashes import fingerprint
 from rlx.targets.options import CompileOptions
-from rlx.targets.protocol import Compiler, Target
+from rlx.targets.protocol import Compiled, Compiler, Target
 from rlx.targets.registry import Registered, backend_of
 from rlx.targets.stages import check_of, lower, prepare_graph, preparing
 from rlx.version import __version__
@@ -45,6 +46,7 @@ class Compilation(Answered):
         graph: HIR or MIR, with outputs. It must not be changed while the compilation is in use.
         target: The target; see `registry.target_of`.
         options: The options; the defaults when absent.
+        symbol: The name of the function in the program; by default that of the graph.
 
     Attributes:
         given: The graph passed to the constructor.
@@ -55,8 +57,11 @@ class Compilation(Answered):
         phases: The seconds that each phase took. An entry `cached_artifact` marks a program from the cache.
     """
 
-    def __init__(self, graph: Graph, target: Target, options: CompileOptions | None = None):
+    def __init__(
+        self, graph: Graph, target: Target, options: CompileOptions | None = None, *, symbol: str | None = None
+    ):
         options = options or CompileOptions()
+        self._symbol = symbol
         self.given = graph
         self.target = target
         self.options = options
@@ -167,8 +172,12 @@ class Compilation(Answered):
             Error: As for `lir`, or a pass failed.
         """
         module = self.lir.clone().module
-        lower(module, self.lowering, [*self._observers, *instruments])
+        self.lower(module, instruments)
         return module
+
+    def lower(self, module: mlir.Module, instruments: Sequence[Instrument] = ()) -> None:
+        """Run the passes of `lowering` on a module at LIR, in place."""
+        lower(module, self.lowering, [*self._observers, *instruments])
 
     def lowered_text(self) -> str:
         """The text of `lowered`, as `rlx-opt` prints it after the passes of `pipeline_text`.
@@ -196,7 +205,8 @@ class Compilation(Answered):
     @cached_property
     def signature(self) -> Signature:
         """The arguments and outputs of the program."""
-        return Signature.of(self.prepared)
+        signature = Signature.of(self.prepared)
+        return signature if self._symbol is None else replace(signature, name=self._symbol)
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -211,8 +221,8 @@ class Compilation(Answered):
         Raises:
             Error: As for `prepare_graph`.
         """
-        if self._artifact is None and cache is not None and not self._observers:
-            self._artifact = self._read(cache, self.key())
+        if self._artifact is None and cache is not None:
+            self._artifact = self.read(cache, self.key())
         return self._artifact is not None
 
     def artifact(self, *, cache: DiskCache | None = None, timeout: float | None = None) -> Artifact:
@@ -235,11 +245,15 @@ class Compilation(Answered):
         if disk is not None:
             with timed(self.phases, "key"):
                 key = self.key()
-                artifact = None if self._observers else self._read(disk, key)
+                artifact = self.read(disk, key)
             if artifact is not None:
                 return artifact
         with calling(self.backend, "compile_program"):
             compiled = self.compiler.compile_program(self, timeout)
+        return self.finished(compiled, disk, key)
+
+    def finished(self, compiled: Compiled, disk: DiskCache | None, key: str | None) -> Artifact:
+        """Return the artifact of what the compiler returned, after storing it in a cache."""
         check_compiled(self.backend, compiled)
         check_info(self.backend, self.compiler, compiled.info)
         common = {"requirements": [r.to_json() for r in self.requirements], "rlx": __version__}
@@ -250,9 +264,9 @@ class Compilation(Answered):
             disk.put(key, artifact.to_bytes())
         return artifact
 
-    def _read(self, disk: DiskCache, key: str | None) -> Artifact | None:
-        """The program of a cache; None if it is not there."""
-        artifact = None if key is None else cached_artifact(disk, key, self.prepared)
+    def read(self, disk: DiskCache, key: str | None) -> Artifact | None:
+        """The program of a cache; None if it is not there, or if the passes are observed."""
+        artifact = None if key is None or self._observers else cached_artifact(disk, key, self.signature)
         if artifact is None:
             return None
         self.phases["cached"] = 1.0
@@ -281,5 +295,5 @@ class Compilation(Answered):
             target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
         steps = (*self._from_prepared, self.lowering)
         return fingerprint(
-            *code, *custom, *kernels, *target, str(self.options.opt), *steps, str(graph.module), graph.name_symbol
+            *code, *custom, *kernels, *target, str(self.options.opt), *steps, str(graph.module), self.signature.name
         )

@@ -164,6 +164,28 @@ class Compiler(Protocol):
         ...
 
 
+@runtime_checkable
+class JointCompiler(Protocol):
+    """The part of a compiler that compiles several graphs to one program, whose functions share parameters and states.
+
+    Not every compiler has it. Without it, each graph becomes a program of its own, with its own copies of them.
+    """
+
+    def compile_together(
+        self, compilations: Sequence[Compilation], timeout_s: float | None = None
+    ) -> Sequence[Compiled]:
+        """Compile graphs for their target. The results have the same program, one for each graph.
+
+        Args:
+            compilations: The compilations, whose signatures have different names.
+            timeout_s: As for `Compiler.compile_program`.
+
+        Raises:
+            CompileError: A graph cannot be expressed or compiled for the target.
+        """
+        ...
+
+
 class Loader(Protocol):
     """The part of a back end that reads and runs programs. It does not need the compiler."""
 
@@ -362,6 +384,29 @@ class CachingRuntime(Protocol):
 
         Raises:
             Error: The device does not exist, or the artifact does not run on it.
+        """
+        ...
+
+
+@runtime_checkable
+class JointRuntime(Protocol):
+    """The part of a runtime whose compiler is a `JointCompiler`."""
+
+    def load_beside(
+        self,
+        artifact: Artifact,
+        parameters: Mapping[str, np.ndarray],
+        threads: int | None,
+        other: LoadedProgram | None,
+    ) -> LoadedProgram:
+        """Load a function of a program that has several, like `Runtime.load`.
+
+        Args:
+            artifact: The function.
+            parameters: The weights of the function, and of the other functions of the program those that are set.
+            threads: As for `Runtime.load`.
+            other: Another function of the program that is loaded with these weights; None if there is none. Both share
+                parameters and states.
         """
         ...
 

@@ -53,7 +53,7 @@ class Signature:
                 | _shape_to_json(a.shape)
                 for a in self.arguments
             ],
-            "outputs": [{"name": o.name} | _shape_to_json(o.shape) for o in self.outputs],
+            "outputs": [output_to_json(o) for o in self.outputs],
         }
 
     @classmethod
@@ -70,6 +70,10 @@ class Signature:
             if len(set(names)) != len(names):
                 raise Error(f"signature: two arguments or outputs have the same name: {', '.join(names)}")
         return signature
+
+
+def output_to_json(output: Output) -> dict[str, Any]:
+    return {"name": output.name} | _shape_to_json(output.shape)
 
 
 def _shape_to_json(shape: Shape) -> dict[str, Any]:
@@ -102,7 +106,8 @@ def _argument(value: Any, what: str) -> Argument:
     return argument
 
 
-def _output(value: Any, what: str) -> Output:
+def output(value: Any, what: str) -> Output:
+    """The check of an entry that `output_to_json` returned."""
     entries = _OUTPUT(value, what)
     return Output(entries["name"], _shape(entries, what))
 
@@ -117,7 +122,7 @@ def _shape(entries: Mapping[str, Any], what: str) -> Shape:
 _SHAPE = {"dims": list_of(_dim, LARGEST_RANK), "dtype": _dtype}
 _ARGUMENT = record({"name": name, "kind": one_of(*KINDS), "donate": boolean, "init": number, **_SHAPE})
 _OUTPUT = record({"name": name, **_SHAPE})
-_SIGNATURE = record({"name": name, "arguments": list_of(_argument), "outputs": list_of(_output)})
+_SIGNATURE = record({"name": name, "arguments": list_of(_argument), "outputs": list_of(output)})
 
 
 def requirement(value: Any, what: str) -> Requirement:

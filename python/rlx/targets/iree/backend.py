@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rlx import mlir
+from rlx.ir.interface import Output
 from rlx.ir.op.signature import find_function
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.artifacts.signature import Signature
+from rlx.targets.artifacts.signature import output_to_json
 from rlx.targets.building import estimated_flops, timed
 from rlx.targets.compilation import Compilation
 from rlx.targets.iree.compiler import compile_module, compiler_version, prewarm
@@ -23,6 +24,7 @@ from rlx.targets.iree.names import exported_name
 from rlx.targets.iree.passes.quantised_products import has_unsigned_products
 from rlx.targets.iree.program import DESCRIPTION_KEY, description, info_fields
 from rlx.targets.iree.targets import Target, target, target_names
+from rlx.targets.joint import lowered_together
 from rlx.targets.protocol import Compiled, Measurement
 
 
@@ -41,35 +43,56 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     Raises:
         CompileError: The module cannot be expressed or compiled for the target.
     """
-    target, phases = leveled(compilation), compilation.phases
+    (compiled,) = compile_together([compilation], timeout_s)
+    return compiled
+
+
+def compile_together(compilations: Sequence[Compilation], timeout_s: float | None = None) -> list[Compiled]:
+    """Compile graphs to one module: see `protocol.JointCompiler`.
+
+    Raises:
+        CompileError: The module cannot be expressed or compiled for the target.
+    """
+    first = compilations[0]
+    target, phases = leveled(*compilations), first.phases
     prewarm(target)  # the compiler's process starts while this process lowers the graph
-    lir = compilation.lir
-    requirements = [r.to_json() for r in compilation.requirements]
+    flops = max(estimated_flops(compilation.lir.module) for compilation in compilations)
     with timed(phases, "lower"):
-        lowered = compilation.lowered()
-        borrow = only_reads_arguments(lowered)
-        _seal(lowered, compilation.signature, description(compilation.signature, borrow, requirements))
+        lowered = first.lowered() if len(compilations) == 1 else lowered_together(compilations)
+        borrows = [_seal(lowered, compilation) for compilation in compilations]
     with timed(phases, "kernels"):
-        objects = take_out_kernels(lowered, target, cache=compilation.cache, timeout_s=timeout_s)
+        objects = take_out_kernels(lowered, target, cache=first.cache, timeout_s=timeout_s)
     with timed(phases, "iree"):
         target = with_flags_of(lowered, target)
-        text, name = module_text(lowered), f"{lir.name_symbol}.mlir"
+        text, name = module_text(lowered), f"{first.lir.name_symbol}.mlir"
         compiled = compile_module(text, target, objects=objects, timeout_s=timeout_s, name=name)
     info = {
-        "flops": estimated_flops(lir.module),
-        "borrow": borrow,
+        "flops": flops,
         "flags": list(compiled.flags_used),
         "cpu": compiled.cpu and compiled.cpu.to_json(),
         "iree": compiler_version(),
     }
-    return Compiled(compiled.vmfb, info, lasting=not compiled.may_improve)
+    return [
+        Compiled(compiled.vmfb, {**info, "borrow": borrow, "others": others}, lasting=not compiled.may_improve)
+        for borrow, others in zip(borrows, _other_parameters(compilations), strict=True)
+    ]
 
 
-def leveled(compilation: Compilation) -> Target:
-    """Return the target of a compilation, with the flags of its optimisation level."""
-    assert isinstance(compilation.target, Target)
+def _other_parameters(compilations: Sequence[Compilation]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the parameters for each graph that only other graphs have."""
+    params = {a.name: a for compilation in compilations for a in compilation.signature.of_kind("param")}
+    for compilation in compilations:
+        own = {a.name for a in compilation.signature.of_kind("param")}
+        yield [output_to_json(Output(name, a.shape)) for name, a in params.items() if name not in own]
+
+
+def leveled(*compilations: Compilation) -> Target:
+    """Return the target of compilations, with the flags of their optimisation level."""
+    target = compilations[0].target
+    assert isinstance(target, Target)
     # The operations are estimated before the passes, so that the compiler's process can start while they run.
-    return compilation.target.at_level(compilation.options.opt, estimated_flops(compilation.prepared.module))
+    flops = max(estimated_flops(compilation.prepared.module) for compilation in compilations)
+    return target.at_level(compilations[0].options.opt, flops)
 
 
 def with_flags_of(lowered: Any, target: Target) -> Target:
@@ -79,11 +102,19 @@ def with_flags_of(lowered: Any, target: Target) -> Target:
     return replace(target, flags=(*target.flags, *BYTE_PRODUCT_FLAGS))
 
 
-def _seal(lowered: Any, signature: Signature, description: str) -> None:
-    """Store the hash of the description in the program. Loading it with another description raises an error."""
+def _seal(lowered: Any, compilation: Compilation) -> bool:
+    """Store the hash of a function's description in the program. Loading it with another description raises an error.
+
+    Returns:
+        Whether the function only reads its arguments.
+    """
+    signature, requirements = compilation.signature, [r.to_json() for r in compilation.requirements]
     with mlir.entered():
-        note = {DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
-        find_function(lowered, exported_name(signature.name)).attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
+        function = find_function(lowered, exported_name(signature.name))
+        borrow = only_reads_arguments(function)
+        text = description(signature, borrow, requirements)
+        function.attributes["iree.reflection"] = mlir.ir.DictAttr.get({DESCRIPTION_KEY: mlir.ir.StringAttr.get(text)})
+    return borrow
 
 
 def emit(kind: str, compilation: Compilation) -> str | bytes | None:
@@ -125,7 +156,7 @@ _PARTIAL_WRITES = (
 
 
 def only_reads_arguments(lowered: Any) -> bool:
-    """Whether a lowered module has no op that may write to the buffer of an argument in IREE."""
+    """Whether a lowered module or function has no op that may write to the buffer of an argument in IREE."""
     is_partial_write = []
 
     def visit(op: Any) -> Any:
@@ -154,6 +185,7 @@ def profile(
 
 __all__: Sequence[str] = [
     "compile_program",
+    "compile_together",
     "emit",
     "info_fields",
     "module_text",

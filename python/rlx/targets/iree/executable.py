@@ -23,6 +23,7 @@ from rlx.support.locks import holding, is_abandoned, make_lock
 from rlx.targets.iree import transfer
 from rlx.targets.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.targets.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
+from rlx.targets.iree.lent_memory import lend, reclaim
 from rlx.targets.iree.names import PARAMETER_SCOPE
 
 # The exceptions that IREE's bindings raise.
@@ -70,7 +71,7 @@ class IreeExecutable:
             instance = _instance()
             index = _binding.ParameterIndex()
             for key, array in parameters.items():
-                index.add_buffer(key, pack(array))
+                index.add_buffer(key, lend(pack(array)))
             provider = index.create_provider(scope=scope)
             self.module = _binding.VmModule.copy_buffer(instance, vmfb)
             modules = [
@@ -85,8 +86,9 @@ class IreeExecutable:
         _executables.add(self)
 
     def trim(self) -> None:
-        """Free the unused buffers in the device's pool."""
+        """Free the unused buffers in the device's pool, and parameters of programs that no longer exist."""
         self.device.allocator.trim()
+        reclaim()
 
     @property
     def local(self) -> bool:
@@ -250,16 +252,17 @@ class _Trimmer:
 
     def __init__(self, executable: IreeExecutable) -> None:
         # `os.getpid` is stored here: when this is deleted at exit, Python may have cleared the module `os`.
-        self._at_end = executable.device.allocator.trim, os.getpid(), os.getpid
+        self._at_end = executable.device.allocator.trim, reclaim, os.getpid(), os.getpid
 
-    _at_end: tuple[Callable[[], Any], int, Callable[[], int]] | None = None
+    _at_end: tuple[Callable[[], Any], Callable[[], None], int, Callable[[], int]] | None = None
 
     def __del__(self) -> None:
         if self._at_end is None:  # an interrupt has stopped `__init__`
             return
-        trim, process, this_process = self._at_end
+        trim, reclaim_memory, process, this_process = self._at_end
         if this_process() == process:  # in a forked process the lock of the pool may never be released
             trim()
+            reclaim_memory()
 
 
 class StagedFunction(IreeFunction):

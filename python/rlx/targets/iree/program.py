@@ -15,7 +15,7 @@ from rlx.ir.shape import Shape
 from rlx.support.errors import ExecutionError
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.fields import Check, boolean, integer, list_of, name, optional
-from rlx.targets.artifacts.signature import Signature
+from rlx.targets.artifacts.signature import Signature, output
 from rlx.targets.hashes import fingerprint
 from rlx.targets.iree import targets
 from rlx.targets.iree.abi import ArgumentType, TensorType
@@ -24,6 +24,7 @@ from rlx.targets.iree.devices import check_features, device, devices
 from rlx.targets.iree.executable import IreeExecutable, IreeFunction
 from rlx.targets.iree.names import exported_name, state_getter, state_setter
 from rlx.targets.iree.targets import Target, device_names, target
+from rlx.targets.protocol import LoadedProgram
 
 # Below this number of operations the threads of local-task cost more than they save (about 15 µs per call).
 PARALLEL_FLOPS = 20_000_000
@@ -38,6 +39,8 @@ def info_fields() -> dict[str, Check]:
     return {
         "flops": integer(0, _LARGEST_FLOPS),
         "borrow": boolean,
+        # Parameters of the program that only its other functions have.
+        "others": list_of(output),
         "flags": list_of(name),
         "cpu": optional(Cpu.from_json),
         "iree": name,
@@ -52,7 +55,16 @@ def description(signature: Signature, borrow: bool, requirements: Sequence[Seque
 
 
 class IreeProgram:
-    """A loaded artifact: its function, and its states."""
+    """A loaded artifact: its function, and its states.
+
+    Args:
+        artifact: The artifact.
+        parameters: The weights by name, of all functions of the program.
+        driver: The driver that runs it.
+        threads: The number of threads.
+        takes_empty: Whether inputs may be empty.
+        executable: The program, if it is loaded with these weights; several artifacts may be functions of one program.
+    """
 
     def __init__(
         self,
@@ -62,13 +74,14 @@ class IreeProgram:
         threads: int | None,
         *,
         takes_empty: bool = True,
+        executable: IreeExecutable | None = None,
     ):
         signature = artifact.signature
         params = signature.of_kind("param")
-        self.executable = IreeExecutable(
+        self.executable = executable or IreeExecutable(
             artifact.program,
             driver=driver,
-            parameters=parameters,
+            parameters=_with_others(artifact, parameters),
             parameter_types={a.name: _tensor_type(a.shape) for a in params},
             threads=threads,
         )
@@ -102,6 +115,8 @@ class IreeProgram:
 
     def take_state(self, name: str, other: object, /) -> bool:
         """Set a state to the buffer of another program on the same device: see `protocol.TakingStates`."""
+        if isinstance(other, IreeProgram) and other.executable is self.executable:
+            return True  # functions of one program have the same states
         if not isinstance(other, IreeProgram) or other.executable.device is not self.executable.device:
             return False
         self._setter(name).pass_on(other._getter(name))
@@ -135,6 +150,15 @@ def _refusing_empty(function: IreeFunction, names: Sequence[str]) -> Callable[[S
     return call
 
 
+def _with_others(artifact: Artifact, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return weights, with zeros for the parameters of other functions of the program that are absent.
+
+    These functions cannot run before their weights are set, and then the program is loaded again.
+    """
+    others = [output(entry, "others") for entry in artifact.info["others"]]
+    return {**{o.name: np.zeros(o.shape.static, o.shape.dtype.numpy) for o in others}, **parameters}
+
+
 def _sizes(shape: Shape) -> tuple[int | None, ...]:
     return tuple(d if type(d) is int else None for d in shape.dims)
 
@@ -162,13 +186,21 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
         ExecutionError: The device does not exist, this machine's CPU lacks instructions that the code needs, or a parameter is
             missing or has the wrong type.
     """
+    return load_beside(artifact, parameters, threads, None)
+
+
+def load_beside(
+    artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None, other: LoadedProgram | None
+) -> IreeProgram:
+    """Load an artifact like `load`, as a function of a program that may be loaded already: see `protocol.JointRuntime`."""
     if (cpu := artifact.info["cpu"]) is not None:
         Cpu.from_json(cpu).check(f"the program {artifact.signature.name}")
     target = targets.target(artifact.target, artifact.arch)
     if target.device:
         check_features(target.drivers[0])
     driver = choose_driver(target, artifact.info["flops"], threads)
-    return IreeProgram(artifact, parameters, driver, threads, takes_empty=target.takes_empty)
+    executable = other.executable if isinstance(other, IreeProgram) else None
+    return IreeProgram(artifact, parameters, driver, threads, takes_empty=target.takes_empty, executable=executable)
 
 
 def lacks(artifact: Artifact) -> str | None:
@@ -189,4 +221,14 @@ def rank(artifact: Artifact) -> int:
     return 0 if cpu is None else len(cpu["features"])
 
 
-__all__: Sequence[str] = ["IreeProgram", "device_names", "devices", "info_fields", "lacks", "load", "rank", "target"]
+__all__: Sequence[str] = [
+    "IreeProgram",
+    "device_names",
+    "devices",
+    "info_fields",
+    "lacks",
+    "load",
+    "load_beside",
+    "rank",
+    "target",
+]

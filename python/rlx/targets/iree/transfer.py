@@ -196,7 +196,11 @@ def make_taker(device: Any, local: bool, index: int, result: TensorType, always_
         is_free, donated = loans.claim(array)
         if not is_free:
             return array.copy()
-        return array if donated is None else array_over(array, mapping, donated)
+        if donated is not None:
+            return array_over(array, mapping, donated, device)
+        # When Python ends, the device must not be closed before the array is deleted: owners are released last to first.
+        block = bytes_at(address(array), array.nbytes, (device, mapping))
+        return ndarray(array.shape, dtype, block)
 
     def read_back(results: Any, _: Loans | None) -> np.ndarray:
         return _read_back(device, results.get_as_object(index, HalBufferView), dtype)

@@ -14,7 +14,7 @@ from rlx import mlir
 from rlx.ir.dtype import from_mlir
 from rlx.ir.op.signature import bodies, prepares
 from rlx.passes.base import option
-from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT
+from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, IMPORT_ALIGNMENT
 from rlx.targets.iree.names import SUBSPAN
 from rlx.targets.iree.passes.base import IreePass, create
 
@@ -22,23 +22,31 @@ from rlx.targets.iree.passes.base import IreePass, create
 _RESOURCES = (
     "#stream.resource_config<{{max_allocation_size = 9223372036854775807, min_buffer_offset_alignment = {0}, "
     "max_buffer_range = 9223372036854775807, min_buffer_range_alignment = {0}, index_bits = 64, "
-    "alias_mutable_bindings = false, memory_model = Discrete}}>"
+    "alias_mutable_bindings = false, memory_model = {1}}}>"
 )
+
+_PARAMETER = "#flow.parameter"
 
 
 @dataclass(frozen=True)
 class UnalignedArguments(IreePass, name="rlx-iree-unaligned-arguments"):
     """Make code assume that buffers lie at multiples of 16 bytes, and add a function that returns a part of a buffer.
 
-    The runtime imports the memory from the multiple of 64 below an argument, and passes the part from the argument on. A module
-    whose arguments are all small does not change: they are copied, which is faster.
+    The runtime imports the memory from the multiple of 64 below an argument, and passes the part from the argument on. Small
+    arguments are copied, which is faster: a module with small arguments only does not get this function.
+
+    A module with parameters reads them in the memory of the host. As a discrete device, it would have a copy of all of them.
     """
 
     limit: int = option(COPY_LIMIT, "the size in bytes up to which arguments are copied", least=0)
 
     def run(self, module: mlir.Module) -> None:
-        if any(map(self._is_large, _arguments(module))):
-            module.operation.attributes["stream.resources"] = mlir.ir.Attribute.parse(_RESOURCES.format(ALIGNMENT))
+        has_large, has_parameters = any(map(self._is_large, _arguments(module))), _has_parameters(module)
+        if has_large or has_parameters:
+            model = "Unified" if has_parameters else "Discrete"
+            resources = _RESOURCES.format(ALIGNMENT if has_large else IMPORT_ALIGNMENT, model)
+            module.operation.attributes["stream.resources"] = mlir.ir.Attribute.parse(resources)
+        if has_large:
             _add_subspan(module)
 
     def _is_large(self, type_: Any) -> bool:
@@ -50,6 +58,11 @@ def _arguments(module: mlir.Module) -> list[Any]:
     """Return the types of the tensors that functions take."""
     types = [t for function in bodies(module) if not prepares(function) for t in function.type.inputs]
     return [type_ for type_ in types if isinstance(type_, mlir.ir.RankedTensorType)]
+
+
+def _has_parameters(module: mlir.Module) -> bool:
+    values = [op.operation.attributes.get("initial_value") for op in module.body.operations]
+    return any(value is not None and str(value).startswith(_PARAMETER) for value in values)
 
 
 def _add_subspan(module: mlir.Module) -> None:

@@ -1,0 +1,43 @@
+"""Memory of arrays that IREE's runtime uses for longer than a call.
+
+IREE's bindings drop their references to the object of a parameter in the thread that uses its buffer last, without the lock
+of the interpreter. If it were the last reference, the object would be deleted there, which corrupts the lists of a garbage
+collection that runs at the time. So IREE gets objects with a reference that only `reclaim` drops, and no other code counts
+references to them. Quirk: `parameters-released`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from rlx.support.locks import holding, make_lock
+from rlx.targets.iree.memory import address
+from rlx.targets.memory_block import bytes_at
+
+_lock = make_lock()
+_arrays: dict[int, np.ndarray] = {}  # by the address of the object that IREE has
+
+
+def lend(array: np.ndarray) -> object:
+    """Return an object with the buffer protocol over the memory of a C-contiguous array, for IREE.
+
+    The array is kept until `reclaim` finds that IREE has dropped the object.
+    """
+    block = bytes_at(address(array), array.nbytes, None)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
+    holding(_lock, _arrays.__setitem__, id(block), array)
+    return block
+
+
+def reclaim() -> None:
+    """Release the arrays that IREE has dropped."""
+    holding(_lock, _reclaim)
+
+
+def _reclaim() -> None:
+    # The count is read in memory: a reference of this thread would change it while another thread does.
+    for block in list(_arrays):
+        if ctypes.c_ssize_t.from_address(block).value == 1 and _arrays.pop(block, None) is not None:
+            ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(block))
