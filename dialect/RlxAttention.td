@@ -37,8 +37,13 @@ def RLX_CachedAttentionOp : RLX_Op<"cached_attention", "cached", [RLX_IsProduct]
     cache, `k [B, T, Hkv·D]` and `v [B, T, Hkv·Dv]`: query `i` of entry `b` sees the keys `j <= start[b] + i`, and with
     `window` only those with `j >= start[b] + i - window`. A query that sees no key is zero. `start [B]` i32. The rest is
     as in `attention`; the cache may have another dtype than the queries, which is the dtype of the result.
+
+    With `pages [B, N]` i32, the cache is divided into P pages of T rows, `k [P, T, Hkv·D]` and `v [P, T, Hkv·Dv]`, which
+    the entries use in any order: key `j` of entry `b` is row `j % T` of page `pages[b, j // T]`. Page numbers are clamped
+    to the pages that exist (Kwon et al., PagedAttention, 2023).
   }];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_I32Tensor:$start,
+                       Optional<RLX_I32Tensor>:$pages,
                        RLX_Count:$num_heads, RLX_Count:$head_dim,
                        OptionalAttr<RLX_Amount>:$window, OptionalAttr<RLX_Finite>:$score_scale,
                        OptionalAttr<RLX_Positive>:$softcap);
@@ -51,8 +56,12 @@ def RLX_UpdateCacheOp : RLX_Op<"update_cache", "cached", [RLX_Updates]> {
     `cache [B, T, W]`, `rows [B, S, W]`, `start [B]` i32: the result is `cache`, with `rows[b, i]` at
     `[b, start[b] + i]`. A start is moved so that the rows fit: `0 <= start[b] <= T - S`. `B` is an integer. Where the
     cache is a state, a program on the CPU writes the rows into its memory.
+
+    With `pages [B]` i32, the cache has P pages of T rows, `[P, T, W]`, and `rows[b]` is written to page `pages[b]`, one `b`
+    after the other. Page numbers are clamped to the pages that exist.
   }];
-  let arguments = (ins RLX_ComputeTensor:$cache, RLX_ComputeTensor:$rows, RLX_I32Tensor:$start);
+  let arguments = (ins RLX_ComputeTensor:$cache, RLX_ComputeTensor:$rows, RLX_I32Tensor:$start,
+                       Optional<RLX_I32Tensor>:$pages);
   let results = (outs RLX_ComputeTensor:$result);
 }
 

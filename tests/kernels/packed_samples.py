@@ -49,6 +49,7 @@ def cached_attentions() -> Iterator[OpSample]:
                 SampleOperand((batch, keys, kv_heads * lanes), kind),
                 SampleOperand((batch, keys, kv_heads * lanes), kind),
                 SampleOperand((batch,), "i32", low=-1, high=last),
+                None,
                 num_heads=heads,
                 head_dim=lanes,
                 window=window,
@@ -59,9 +60,35 @@ def cached_attentions() -> Iterator[OpSample]:
         (1, 90, 32),
         (1, 90, 32),
         SampleOperand((1,), "i32", low=0, high=90),
+        None,
         num_heads=4,
         head_dim=16,
         softcap=2.0,
         score_scale=0.4,
         dtypes=("f32",),
     )
+    yield from _paged_attentions()
+
+
+def _paged_attentions() -> Iterator[OpSample]:
+    """Pages in any order, some of them used several times, and numbers of pages that do not exist."""
+    for batch, queries, count, length, table, window in (
+        (1, 1, 3, 64, 2, None),
+        (3, 1, 4, 64, 3, 70),
+        (2, 1, 2, 128, 2, 5),
+        (2, 3, 4, 64, 3, None),
+        (1, 70, 3, 128, 2, 90),
+        (2, "s", 3, 64, "n", None),
+    ):
+        last = length * (table if isinstance(table, int) else 2) + 5
+        yield sample(
+            (batch, queries, 64),
+            SampleOperand((count, length, 32), "f16"),
+            SampleOperand((count, length, 32), "f16"),
+            SampleOperand((batch,), "i32", low=-1, high=last),
+            SampleOperand((batch, table), "i32", low=-1, high=count + 1),
+            num_heads=4,
+            head_dim=16,
+            window=window,
+            dtypes=("f32",),
+        )

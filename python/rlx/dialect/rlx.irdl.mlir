@@ -21,10 +21,11 @@ irdl.dialect @rlx {
     %type_k = irdl.any
     %type_v = irdl.any
     %type_start = irdl.any
+    %type_pages = irdl.any
     %type_result = irdl.any
     %num_heads = irdl.base "#builtin.integer"
     %head_dim = irdl.base "#builtin.integer"
-    irdl.operands(q: %type_q, k: %type_k, v: %type_v, start: %type_start)
+    irdl.operands(q: %type_q, k: %type_k, v: %type_v, start: %type_start, pages: optional %type_pages)
     irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
     irdl.results(result: %type_result)
   }
@@ -32,8 +33,9 @@ irdl.dialect @rlx {
     %type_cache = irdl.any
     %type_rows = irdl.any
     %type_start = irdl.any
+    %type_pages = irdl.any
     %type_result = irdl.any
-    irdl.operands(cache: %type_cache, rows: %type_rows, start: %type_start)
+    irdl.operands(cache: %type_cache, rows: %type_rows, start: %type_start, pages: optional %type_pages)
     irdl.results(result: %type_result)
   }
   irdl.operation @rope {

@@ -142,12 +142,13 @@ OPS = (
         'cached',
         'mir',
         'Attention to a cache of keys and values that is partly filled',
-        'Causal attention of the queries `q [B, S, H·D]` of positions `start[b], start[b] + 1, …` to the keys and values of a\ncache, `k [B, T, Hkv·D]` and `v [B, T, Hkv·Dv]`: query `i` of entry `b` sees the keys `j <= start[b] + i`, and with\n`window` only those with `j >= start[b] + i - window`. A query that sees no key is zero. `start [B]` i32. The rest is\nas in `attention`; the cache may have another dtype than the queries, which is the dtype of the result.',
+        'Causal attention of the queries `q [B, S, H·D]` of positions `start[b], start[b] + 1, …` to the keys and values of a\ncache, `k [B, T, Hkv·D]` and `v [B, T, Hkv·Dv]`: query `i` of entry `b` sees the keys `j <= start[b] + i`, and with\n`window` only those with `j >= start[b] + i - window`. A query that sees no key is zero. `start [B]` i32. The rest is\nas in `attention`; the cache may have another dtype than the queries, which is the dtype of the result.\n\nWith `pages [B, N]` i32, the cache is divided into P pages of T rows, `k [P, T, Hkv·D]` and `v [P, T, Hkv·Dv]`, which\nthe entries use in any order: key `j` of entry `b` is row `j % T` of page `pages[b, j // T]`. Page numbers are clamped\nto the pages that exist (Kwon et al., PagedAttention, 2023).',
         (
             ValueSpec('q', _DTYPES_0),
             ValueSpec('k', _DTYPES_0),
             ValueSpec('v', _DTYPES_0),
             ValueSpec('start', _DTYPES_2),
+            ValueSpec('pages', _DTYPES_2, 'optional'),
         ),
         (
             AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
@@ -170,11 +171,12 @@ OPS = (
         'cached',
         'mir',
         'A cache with rows written from a position on',
-        '`cache [B, T, W]`, `rows [B, S, W]`, `start [B]` i32: the result is `cache`, with `rows[b, i]` at\n`[b, start[b] + i]`. A start is moved so that the rows fit: `0 <= start[b] <= T - S`. `B` is an integer. Where the\ncache is a state, a program on the CPU writes the rows into its memory.',
+        '`cache [B, T, W]`, `rows [B, S, W]`, `start [B]` i32: the result is `cache`, with `rows[b, i]` at\n`[b, start[b] + i]`. A start is moved so that the rows fit: `0 <= start[b] <= T - S`. `B` is an integer. Where the\ncache is a state, a program on the CPU writes the rows into its memory.\n\nWith `pages [B]` i32, the cache has P pages of T rows, `[P, T, W]`, and `rows[b]` is written to page `pages[b]`, one `b`\nafter the other. Page numbers are clamped to the pages that exist.',
         (
             ValueSpec('cache', _DTYPES_3),
             ValueSpec('rows', _DTYPES_3),
             ValueSpec('start', _DTYPES_2),
+            ValueSpec('pages', _DTYPES_2, 'optional'),
         ),
         (),
         (

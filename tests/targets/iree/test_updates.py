@@ -235,6 +235,18 @@ def _caches_that_change_places(g: Any, x: Any) -> Any:
     return g.sum(keys) + g.sum(values)
 
 
+@program(2)
+def _cache_of_pages(g: Any, x: Any) -> Any:
+    keys, values, used = g.state("keys", (3, 2, 3)), g.state("values", (3, 2, 3)), g.state("used", (2,), "i32")
+    rows, pages = g.reshape(x[:2], (2, 1, 3)), (used + g.constant([0, 2], dtype="i32")) // 2 % 3
+    places = used % 2
+    new_keys, new_values = g.update_cache(keys, rows, places, pages), g.update_cache(values, rows * 2.0, places, pages)
+    for state, new in ((keys, new_keys), (values, new_values), (used, used + g.constant([1, 2], dtype="i32"))):
+        g.update(state, new)
+    table = g.constant([[0, 1, 2], [2, 2, 0]], dtype="i32")
+    return g.cached_attention(rows, new_keys, new_values, used, table, num_heads=1, head_dim=3), g.sum(new_keys)
+
+
 def _graph(name: str) -> rlx.Graph:
     graph: Any = rlx.Graph(name)
     outputs = _PROGRAMS[name][0](graph, graph.input("x", (3, 3)))

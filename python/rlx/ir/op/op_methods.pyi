@@ -1145,7 +1145,7 @@ class OpMethods:
     def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/functions/shape/arrange.py: broadcast_to
         """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
-    def cached_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, start: TensorLike, *, num_heads: int, head_dim: int, window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: CachedAttention
+    def cached_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, start: TensorLike, pages: TensorLike | None = ..., *, num_heads: int, head_dim: int, window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: CachedAttention
         """Attention to a cache of keys and values that is partly filled."""
 
     def cast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Cast
@@ -2279,7 +2279,7 @@ class OpMethods:
     def unstack(self, x: TensorLike, axis: int = ...) -> list[Tensor]:  # rlx/functions/shape/split.py: unstack
         """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
-    def update_cache(self, cache: TensorLike, rows: TensorLike, start: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: UpdateCache
+    def update_cache(self, cache: TensorLike, rows: TensorLike, start: TensorLike, pages: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: UpdateCache
         """A cache with rows written from a position on."""
 
     def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: var

@@ -44,6 +44,7 @@ class CachedAttention(View):
     k: mlir.Value
     v: mlir.Value
     start: mlir.Value
+    pages: mlir.Value | None
     num_heads: int
     head_dim: int
     window: int | None
@@ -57,6 +58,7 @@ class UpdateCache(View):
     cache: mlir.Value
     rows: mlir.Value
     start: mlir.Value
+    pages: mlir.Value | None
     result: mlir.Value
 
 class Rope(View):

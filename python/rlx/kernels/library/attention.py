@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.dtype import f16, f32, i32
@@ -18,13 +19,13 @@ from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import INDEX
 from rlx.kernels.functions import exp2_of_nonpositive, transposed
 from rlx.kernels.kernel import Kernel, KernelRegister
+from rlx.kernels.library.cache_rows import KEYS_AT_ONCE, CacheRows, has_pages_for_kernels, sizes_of_cache
 from rlx.kernels.library.narrow_floats import floats
 from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.ops.attention.heads import Heads
 
-_KEYS = 64  # whose scores are in scratch memory at a time
 _AT_ONCE = 4  # keys, or columns of values, whose sums are in registers
 _WIDEST = 256  # head
 _MASK_DTYPES = ("f32", "bool", "i8", "u8", "i32", "i64")
@@ -57,7 +58,7 @@ def _vectors(cpu: CpuModel, widths: int) -> int:
         cpu: The CPU.
         widths: The elements of a query and of a value.
     """
-    floats_of_lane = widths + _KEYS
+    floats_of_lane = widths + KEYS_AT_ONCE
     return min(4 if cpu.registers >= 32 else 3, LARGEST_SCRATCH // (4 * cpu.lanes(f32) * floats_of_lane))
 
 
@@ -81,10 +82,11 @@ def flash_attention(
 
 def _takes_cache(case: KernelCase) -> bool:
     q, k, v = case.tensors[:3]
-    heads = heads_of(case)
+    heads = sizes_of_cache(case)
     is_taken = q.dtype is f32 and k.dtype is v.dtype and k.dtype in (f32, f16) and case.attributes["softcap"] is None
     widths = [w for w in (heads.head_dim, heads.value_dim) if isinstance(w, int)]
-    return is_taken and len(widths) == 2 and max(widths) <= _WIDEST and _vectors(case.cpu, sum(widths)) >= 1
+    has_room = len(widths) == 2 and max(widths) <= _WIDEST and _vectors(case.cpu, sum(widths)) >= 1
+    return is_taken and has_pages_for_kernels(case) and has_room
 
 
 def _has_several_queries(case: KernelCase) -> bool:
@@ -93,12 +95,28 @@ def _has_several_queries(case: KernelCase) -> bool:
 
 @kernel("cached_attention", name="flash_cached_attention", takes=_takes_cache, pays=_has_several_queries)
 def flash_cached_attention(
-    k: Kernel, q: Buffer, keys: Buffer, values: Buffer, start: Buffer, y: Buffer, **attributes: Any
+    k: Kernel,
+    q: Buffer,
+    keys: Buffer,
+    values: Buffer,
+    start: Buffer,
+    pages: Buffer | None,
+    y: Buffer,
+    **attributes: Any,
 ) -> None:
     """Attention for blocks of queries of one head to the filled part of a cache."""
     kind = "causal" if attributes["window"] is None else "sliding_window"
     options = attributes | {"mask_kind": kind, "empty_rows": "zeros"}
-    _Block(k, (q, keys, values, y), None, options, start).run_all()
+    rows = CacheRows(k, keys.shape[1], pages, keys.shape[0])
+    _Block(k, (q, keys, values, y), None, options, _FilledCache(start, rows)).run_all()
+
+
+@dataclass(frozen=True)
+class _FilledCache:
+    """A cache: the position of the first query of each entry, and those of the keys in memory."""
+
+    starts: Buffer
+    rows: CacheRows
 
 
 class _Block:
@@ -109,7 +127,7 @@ class _Block:
         tensors: Queries, keys, values and results, all `[B, S, H·D]` or all `[B, H, S, D]`.
         mask: The mask, which is the same for all queries, or None.
         attributes: The attributes of the op.
-        starts: The position of the first query of each entry of the batch; None if the queries are the last positions.
+        cache: The cache with the keys and values; None if all keys are in order, and the queries are the last positions.
     """
 
     def __init__(
@@ -118,14 +136,15 @@ class _Block:
         tensors: tuple[Buffer, ...],
         mask: Buffer | None,
         attributes: Mapping[str, Any],
-        starts: Buffer | None = None,
+        cache: _FilledCache | None = None,
     ) -> None:
         q, keys, values, _ = tensors
-        self.starts = starts
+        self.cache = cache
         self.k, self.mask, self.attributes = k, mask, attributes
         self.num_heads, self.dim = attributes["num_heads"], attributes["head_dim"]
         self.packed = q.rank == 3
-        self.batch, self.queries, self.count = q.shape[0], q.shape[-2], keys.shape[-2]
+        self.batch, self.queries = q.shape[0], q.shape[-2]
+        self.count = keys.shape[-2] if cache is None else cache.rows.keys
         kv_heads = keys.shape[2] // self.dim if self.packed else keys.shape[1]
         value_width = values.shape[-1] // kv_heads if self.packed else values.shape[-1]
         assert isinstance(kv_heads, int) and isinstance(value_width, int)
@@ -136,7 +155,7 @@ class _Block:
         self.vectors = _vectors(k.cpu, self.dim + self.value_dim)
         self.width = self.vectors * self.lanes
         self.query_columns = k.scratch(self.dim, self.width)
-        self.powers = k.scratch(_KEYS, self.width)
+        self.powers = k.scratch(KEYS_AT_ONCE, self.width)
         self.sums = k.scratch(self.value_dim, self.width)
         # Scores are powers of 2, because these take less to compute.
         scale = attributes["score_scale"]
@@ -150,9 +169,15 @@ class _Block:
 
     def _position(self, b: Value, query: Value) -> Value:
         """The position of a query of an entry of the batch among the keys."""
-        if self.starts is None:
+        if self.cache is None:
             return query + (self.count - self.queries)
-        return query + self.starts[b].to(INDEX)
+        return query + self.cache.starts[b].to(INDEX)
+
+    def _key_row(self, b: Value, h: Value, key: Value) -> Value:
+        """The row of the first key of those that are computed together."""
+        if self.cache is None:
+            return self._row(b, h, self.kv_heads, self.count) + key
+        return self.cache.rows.row_of(b, key)
 
     def run(self, b: Value, h: Value, first: Value) -> None:
         """Emit the results of the queries from `first` on, of head `h` of batch entry `b`."""
@@ -164,22 +189,21 @@ class _Block:
                 self.sums[d, k.at(u * self.lanes)] = zero
         tops = [k.register(least) for _ in range(self.vectors)]
         totals = [k.register(zero) for _ in range(self.vectors)]
-        key_row = self._row(b, h // group, self.kv_heads, self.count)
         key_column, value_column = (self._column(h // group, width) for width in (self.dim, self.value_dim))
         start, stop = self._seen(self._position(b, first))
-        for key in k.range(start, stop, _KEYS):
-            number = k.least(_KEYS, k.index(stop) - key)
+        for key in k.range(start, stop, KEYS_AT_ONCE):
+            row, number = self._key_row(b, h // group, key), k.least(KEYS_AT_ONCE, k.index(stop) - key)
             before = [top.value for top in tops]
             for j, many in self._groups(number):
-                self._scores((b, h, first), (key_row, key_column), key, j, many, tops)
+                self._scores((b, h, first), (row, key_column), key, j, many, tops)
             # A query that has seen no key has no maximum yet.
             bases = [k.where(top.value == -math.inf, 0.0, top.value) for top in tops]
             fades = [exp2_of_nonpositive(old - base) for old, base in zip(before, bases, strict=True)]
             self._take_powers(number, bases, fades, totals)
             for d in k.range(0, self.value_dim // _AT_ONCE * _AT_ONCE, _AT_ONCE):
-                self._add_values((key_row + key, value_column), number, d, _AT_ONCE, fades)
+                self._add_values((row, value_column), number, d, _AT_ONCE, fades)
             for d in k.range(self.value_dim // _AT_ONCE * _AT_ONCE, self.value_dim):
-                self._add_values((key_row + key, value_column), number, d, 1, fades)
+                self._add_values((row, value_column), number, d, 1, fades)
         self._store(self._row(b, h, self.num_heads, self.queries), self._column(h, self.value_dim), first, totals)
 
     def _all(self, number: float) -> Value:
@@ -206,7 +230,7 @@ class _Block:
         if kind == "causal":
             return 0, stop
         start = own - self.attributes["window"]
-        return k.where(start > 0, start, 0) // _KEYS * _KEYS, stop
+        return k.where(start > 0, start, 0) // KEYS_AT_ONCE * KEYS_AT_ONCE, stop
 
     def _groups(self, number: Size) -> Any:
         """Yield the positions of groups of keys, with their sizes."""
@@ -245,7 +269,7 @@ class _Block:
         for d in k.range(self.dim):
             queries = [self.query_columns[d, k.at(u * self.lanes)] for u in range(self.vectors)]
             for r, of_key in enumerate(sums):
-                element = self.keys[row + key + j + r, column + d].splat(self.lanes)
+                element = self.keys[row + j + r, column + d].splat(self.lanes)
                 for total, query in zip(of_key, queries, strict=True):
                     total.value = query.fma(element, total.value)
         for r, of_key in enumerate(sums):

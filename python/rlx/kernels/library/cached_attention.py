@@ -11,25 +11,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx.ir.dtype import f16, f32
-from rlx.kernels.buffer import Buffer, Size, product
+from rlx.kernels.buffer import Buffer, product
 from rlx.kernels.case import KernelCase
 from rlx.kernels.elements import INDEX
 from rlx.kernels.functions import exp2_of_nonpositive, tanh, transposed
 from rlx.kernels.kernel import Kernel, KernelRegister, joined_in_pairs
-from rlx.kernels.library.attention import heads_of
+from rlx.kernels.library.cache_rows import KEYS_AT_ONCE, CacheRows, has_pages_for_kernels, not_negative, sizes_of_cache
 from rlx.kernels.library.narrow_floats import Floats, floats
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
-_KEYS = 64  # whose scores are in scratch memory at a time; a multiple of the lanes of all CPUs
 _WIDEST = 256  # head
 _MOST_HEADS = 16  # that share keys
 
 
 def _takes(case: KernelCase) -> bool:
     q, k, v = case.tensors[:3]
-    heads, lanes = heads_of(case), case.cpu.lanes(f32)
-    is_taken = q.dims[1] == 1 and q.dtype is f32 and k.dtype is v.dtype and k.dtype in (f32, f16)
+    heads, lanes = sizes_of_cache(case), case.cpu.lanes(f32)
+    is_taken = (
+        has_pages_for_kernels(case)
+        and q.dims[1] == 1
+        and q.dtype is f32
+        and k.dtype is v.dtype
+        and k.dtype in (f32, f16)
+    )
     widths = (heads.head_dim, heads.value_dim)
     return is_taken and heads.group <= _MOST_HEADS and all(w % lanes == 0 and 0 < w <= _WIDEST for w in widths)
 
@@ -41,6 +46,7 @@ def decoding_attention(
     keys: Buffer,
     values: Buffer,
     start: Buffer,
+    pages: Buffer | None,
     y: Buffer,
     *,
     num_heads: int,
@@ -54,7 +60,7 @@ def decoding_attention(
     assert isinstance(key_width, int)
     kv_heads = key_width // head_dim
     group = num_heads // kv_heads
-    lanes, length = k.cpu.lanes(f32), keys.shape[1]
+    lanes, rows = k.cpu.lanes(f32), CacheRows(k, keys.shape[1], pages, keys.shape[0])
     value_width = values.shape[2]
     assert isinstance(value_width, int)
     sizes = _Sizes(lanes, group, head_dim, value_width // kv_heads)
@@ -62,13 +68,9 @@ def decoding_attention(
     attention = _HeadGroup(k, sizes, (q.rows(), floats(keys.rows()), floats(values.rows())), y.rows(), scale, softcap)
     for n in k.parallel(product([q.shape[0], kv_heads])):
         b, h = n // kv_heads, n % kv_heads
-        stop = k.least(start[b].to(INDEX) + 1, length)
-        first = 0 if window is None else _not_negative(k, stop - 1 - window)
-        attention.run(b, h, b * length, first, stop)
-
-
-def _not_negative(k: Kernel, size: Value) -> Value:
-    return k.where(size > 0, size, 0)
+        own = start[b].to(INDEX)
+        first = k.index(0) if window is None else not_negative(k, own - window)
+        attention.run(b, h, rows, first, k.least(own + 1, rows.keys))
 
 
 @dataclass(frozen=True)
@@ -107,16 +109,16 @@ class _HeadGroup:
         # Scores are powers of 2, because these take less to compute.
         self.scale = scale if softcap is not None else scale * math.log2(math.e)
         self.queries = k.scratch(sizes.heads, sizes.key)
-        self.powers = k.scratch(sizes.heads, _KEYS)
+        self.powers = k.scratch(sizes.heads, KEYS_AT_ONCE)
         self.sums = k.scratch(sizes.heads, sizes.value)
 
-    def run(self, b: Value, h: Value, row: Value, first: Size, stop: Value) -> None:
+    def run(self, b: Value, h: Value, rows: CacheRows, first: Value, stop: Value) -> None:
         """Emit the results of a group.
 
         Args:
             b: The entry of the batch.
             h: The group.
-            row: The row of the first key of the cache.
+            rows: The positions of the keys.
             first: The first key that the query sees.
             stop: The end of these keys.
         """
@@ -129,12 +131,12 @@ class _HeadGroup:
                 self.sums[head, k.at(d)] = k.constant(0.0, f32, lanes)
         tops = [k.register(k.constant(-math.inf, f32)) for _ in range(sizes.heads)]
         totals = [k.register(k.constant(0.0, f32, lanes)) for _ in range(sizes.heads)]
-        for key in k.range(first, stop, _KEYS):
-            number = k.least(_KEYS, stop - key)
+        for key in k.range(first // KEYS_AT_ONCE * KEYS_AT_ONCE, stop, KEYS_AT_ONCE):
+            row, number = rows.row_of(b, key), k.least(KEYS_AT_ONCE, stop - key)
             for j in k.range(0, number, lanes):
-                self._scores(row, key + j, h, j, stop)
+                self._scores(row, h, j, number, first - key)
             fades = self._powers(number, tops, totals)
-            self._add_values(row + key, h, number, fades)
+            self._add_values(row, h, number, fades)
         for head, total in enumerate(totals):
             whole = total.value.sum()
             # A query that sees no key is zero.
@@ -143,10 +145,18 @@ class _HeadGroup:
                 column = (h * sizes.heads + head) * sizes.value + d
                 self.y[b, k.at(column)] = self.sums[head, k.at(d)] * factor
 
-    def _scores(self, row: Value, key: Value, h: Value, j: Value, stop: Value) -> None:
-        """Store the scores of as many keys as a vector has lanes. Those after the end are minus infinity."""
+    def _scores(self, row: Value, h: Value, j: Value, number: Value, first: Value) -> None:
+        """Store the scores of as many keys as a vector has lanes, minus infinity for those that the query does not see.
+
+        Args:
+            row: The row of the first key of those that are computed together.
+            h: The group.
+            j: The number of the first of the lanes among these keys.
+            number: The end of the keys that the query sees.
+            first: The first of them; it may be negative.
+        """
         k, sizes, lanes = self.k, self.sizes, self.sizes.lanes
-        rows = [row + k.least(key + i, stop - 1) for i in range(lanes)]
+        rows = [row + k.least(j + i, number - 1) for i in range(lanes)]
         # Two keys at a time, with a sum for each head.
         parts: list[list[Value]] = [[] for _ in range(sizes.heads)]
         for r in rows:
@@ -157,7 +167,8 @@ class _HeadGroup:
                     total.value = vector.fma(self.queries[head, k.at(d)], total.value)
             for part, total in zip(parts, totals, strict=True):
                 part.append(total.value)
-        is_inside = (k.constants(range(lanes), "index") + key) < stop
+        keys = k.constants(range(lanes), "index") + j
+        is_inside = (keys < number) & (keys >= first)
         for head, part in enumerate(parts):
             score = joined_in_pairs(transposed(part), k.join("add"))
             if self.softcap is not None:

@@ -88,21 +88,28 @@ def expand(low: LoopEmitter, results: list[Shape], x: Lowered, *, shape: tuple[D
 
 
 @lowers("update_cache")
-def update_cache(low: LoopEmitter, results: list[Shape], cache: Lowered, rows: Lowered, start: Lowered) -> mlir.Value:
-    (batch, length, width), count = cache.shape.dims, rows.shape.dims[1]
+def update_cache(
+    low: LoopEmitter, results: list[Shape], cache: Lowered, rows: Lowered, start: Lowered, pages: Lowered | None
+) -> mlir.Value:
+    (pool, length, width), (batch, count, _) = cache.shape.dims, rows.shape.dims
     assert type(batch) is int
     if 0 in rows.shape.dims:
         return cache.value
-    arith, unknown = low.arith, low.ir.ShapedType.get_dynamic_size()
-    last, zero = low.size(length - count), low.size(0)
+    arith, unknown, zero = low.arith, low.ir.ShapedType.get_dynamic_size(), low.size(0)
+
+    def clamped(positions: Lowered, b: int, last: Dim) -> mlir.Value:
+        position = arith.index_cast(low.index_type, low.tensor.extract(positions.value, [low.size(b)]))
+        return arith.maxsi(arith.minsi(position, low.size(last)), zero)
+
     into, sizes = cache.value, (1, count, width)
     static = [d if type(d) is int else unknown for d in sizes]
     dynamic = [low.size(d) for d in sizes if type(d) is not int]
     for b in range(batch):
-        given = arith.index_cast(low.index_type, low.tensor.extract(start.value, [low.size(b)]))
-        first = arith.maxsi(arith.minsi(given, last), zero)
+        page = [] if pages is None else [clamped(pages, b, pool - 1)]
+        starts = [*page, clamped(start, b, length - count)]
+        places = [unknown if page else b, unknown, 0]
         part = rows.value if batch == 1 else extract(low, rows.value, (b, 0, 0), sizes, (1, 1, 1))
-        into = low.tensor.insert_slice(part, into, [first], dynamic, [], [b, unknown, 0], static, [1, 1, 1])
+        into = low.tensor.insert_slice(part, into, starts, dynamic, [], places, static, [1, 1, 1])
     return into
 
 

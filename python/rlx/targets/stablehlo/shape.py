@@ -42,12 +42,16 @@ def expand(emit: HloEmitter, results: list[Shape], x: Lowered, *, shape: tuple[i
 
 
 @lowers("update_cache")
-def update_cache(emit: HloEmitter, results: list[Shape], cache: Lowered, rows: Lowered, start: Lowered) -> Lowered:
+def update_cache(
+    emit: HloEmitter, results: list[Shape], cache: Lowered, rows: Lowered, start: Lowered, pages: Lowered | None
+) -> Lowered:
+    def position(positions: Lowered, b: int) -> Lowered:
+        return emit.reshape(emit.slice_axis(positions, 0, b, b + 1), ())
+
     zero = emit.full((), i32, 0)
-    for b in range(cache.dims[0]):
-        first = emit.reshape(emit.slice_axis(start, 0, b, b + 1), ())
-        part = emit.slice_axis(rows, 0, b, b + 1)
-        cache = emit.dynamic_update_slice(cache, part, [emit.full((), i32, b), first, zero])
+    for b in range(rows.dims[0]):
+        entry = emit.full((), i32, b) if pages is None else position(pages, b)
+        cache = emit.dynamic_update_slice(cache, emit.slice_axis(rows, 0, b, b + 1), [entry, position(start, b), zero])
     return cache
 
 
