@@ -14,6 +14,7 @@ import pytest
 import rlx
 from rlx.cli.main import main
 from tests.llm.tiny_model import write_model
+from tests.models.adapter_samples import write_adapter_gguf
 
 _PROMPT = "the man in the inn"
 
@@ -58,6 +59,11 @@ def test_generate(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: py
         (["-p", "a", "--logit-bias", "x"], "--logit-bias must be ID=X"),
         (["-p", "a", "-c", "100000"], "context must be an integer from 1 to 128"),
         (["-p", "a", "-"], "given twice"),
+        (["-p", "a", "--schema", '{"typ": 1}'], "'typ' cannot be enforced"),
+        (["-p", "a", "--schema", "no such file"], "cannot read no such file"),
+        (["-p", "a", "--grammar", "no such file"], "cannot read no such file"),
+        (["-p", "a", "--lora", "no such file"], "no such file"),
+        (["-p", "a", "--lora", "adapter=x"], "--lora must be PATH or PATH=SCALE"),
         (["-f", "no such file"], "cannot read no such file"),
     ],
 )
@@ -65,6 +71,32 @@ def test_bad_options(path: str, capsys: pytest.CaptureFixture[str], words: list[
     assert main(["generate", path, *words]) == 1
     output = capsys.readouterr()
     assert message in output.err and not output.out
+
+
+def test_schema_and_grammar(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    schema, grammar = tmp_path / "schema.json", tmp_path / "grammar.gbnf"
+    schema.write_text('{"enum": ["x", "y"]}')
+    grammar.write_text('root ::= "(" root ")" | "é"')
+    for given in (str(schema), ' {"enum": ["x", "y"]}'):
+        assert main(["generate", path, "-p", "a", "--schema", given]) == 0
+        assert json.loads(capsys.readouterr().out) in ("x", "y")
+    assert main(["generate", path, "-p", "a", "--grammar", str(grammar), "-n", "9", "--temp", "1", "-s", "1"]) == 0
+    assert capsys.readouterr().out.strip("()\n") in ("é", "")
+
+
+def test_adapters(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    factors = {
+        "output.weight.lora_a": np.ones((1, 64), np.float32),
+        "output.weight.lora_b": np.ones((269, 1), np.float32),
+    }
+    factors["output.weight.lora_b"][40] = 1e4
+    adapter = write_adapter_gguf(tmp_path / "a=b.gguf", "llama", 1, factors)
+    texts = []
+    for given in (f"{adapter}", f"{adapter}=1", f"{adapter}=-1", f"{adapter}=0"):
+        assert main(["generate", path, "-p", _PROMPT, "-n", "3", "--json", "--ignore-eos", "--lora", given]) == 0
+        texts.append(json.loads(capsys.readouterr().out)["tokens"])
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[3] == _expected(path, max_tokens=3, ignore_eos=True).tokens
 
 
 def test_chat(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

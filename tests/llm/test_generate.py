@@ -231,8 +231,6 @@ _REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "bias": (lambda m: m.generate("a", logit_bias={99999: 1.0}), "token 99999"),
     "bias key": (lambda m: m.generate("a", logit_bias={"x": 1.0}), "a token id in logit_bias"),
     "penalty": (lambda m: m.generate("a", repetition_penalty=0), "more than 0"),
-    "schema": (lambda m: m.generate("a", schema={}), "'schema' is not supported"),
-    "grammar": (lambda m: m.generate("a", grammar="root ::= x"), "'grammar' is not supported"),
     "n": (lambda m: m.generate("a", n=0), "n must be"),
     "stream of several": (lambda m: m.stream("a", n=2), "a stream has one result"),
     "ids": (lambda m: m.generate([5, 10**6]), "token ids from 0 to"),
@@ -336,7 +334,8 @@ def test_loading(tmp_path: Path, model_path: Path) -> None:
         ({"context": CONTEXT + 1}, "context must be"),
         ({"cache": "q5"}, "cache must be one of"),
         ({"activations": "i4"}, "activations must be one of"),
-        ({"lora": "x"}, "lora= is not supported"),
+        ({"lora": "no such adapter"}, "no such"),
+        ({"draft": "x"}, "no such file"),
     ]
     for options, message in refused:
         with pytest.raises(rlx.Error, match=message):

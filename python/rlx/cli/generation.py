@@ -24,6 +24,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "-c", "--context", type=int, metavar="N", help="the largest number of tokens (default: the model's)"
     )
     parser.add_argument("-t", "--threads", type=int, metavar="N", help="the number of threads (default: all cores)")
+    parser.add_argument(
+        "--lora",
+        action="append",
+        default=[],
+        metavar="PATH[=SCALE]",
+        help="an adapter: a GGUF file, or a folder of PEFT",
+    )
 
 
 def add_generation_options(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +57,10 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
         "--logit-bias", action="append", default=[], metavar="ID=X", help="add a number to the logit of a token"
     )
     parser.add_argument("--ignore-eos", action="store_true", help="continue after the end of the text")
+    parser.add_argument("--schema", metavar="FILE|JSON", help="a JSON schema that the text follows: a file, or {…}")
+    parser.add_argument(
+        "--grammar", metavar="FILE", help="a file with a grammar that the text follows, in GBNF or Lark"
+    )
 
 
 def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -71,6 +82,8 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "stop": arguments.stop,
         "logit_bias": dict(map(_bias, arguments.logit_bias)),
         "ignore_eos": arguments.ignore_eos,
+        "schema": None if arguments.schema is None else _schema(arguments.schema),
+        "grammar": None if arguments.grammar is None else read_text(arguments.grammar),
     }
     GenerationOptions(**options)
     return options
@@ -84,6 +97,12 @@ def _bias(text: str) -> tuple[int, float]:
         return int(token), float(number)
     except ValueError:
         raise Error(f"--logit-bias must be ID=X, such as 13=-2.5, got {text!r:.60}") from None
+
+
+def _schema(argument: str) -> str:
+    """Return a JSON schema, given as JSON text or as the name of a file."""
+    is_text = argument.lstrip()[:1] == "{" or argument.strip() == "true"
+    return checked_text(argument, "--schema") if is_text else read_text(argument)
 
 
 def read_text(name: str) -> str:
@@ -123,11 +142,25 @@ def not_utf8(source: str, problem: UnicodeError) -> Error:
     return Error(f"{source} is not UTF-8 text: {getattr(problem, 'reason', problem)}")
 
 
-def load_model(arguments: argparse.Namespace) -> LLM:
-    """Return the model of the command line."""
+def load_model(arguments: argparse.Namespace, *, parallel: int = 1) -> LLM:
+    """Return the model of the command line, for some texts at the same time."""
     from rlx.llm import load
 
-    return load(arguments.model, context=arguments.context, threads=arguments.threads)
+    lora = [_adapter(text) for text in arguments.lora] or None
+    return load(arguments.model, context=arguments.context, threads=arguments.threads, lora=lora, parallel=parallel)
+
+
+def _adapter(text: str) -> tuple[str, float]:
+    """Return the path and the factor of an adapter. A path may have the character = itself."""
+    from rlx.support.errors import Error
+
+    path, separator, number = text.rpartition("=")
+    if not separator or Path(text).exists():
+        return text, 1.0
+    try:
+        return path, float(number)
+    except ValueError:
+        raise Error(f"--lora must be PATH or PATH=SCALE, such as adapter.gguf=0.5, got {text!r:.200}") from None
 
 
 def write_generated(text: str) -> None:

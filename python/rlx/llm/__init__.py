@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from rlx.llm.completion import Chunk, Completion
+from rlx.llm.draft import PromptLookup
 from rlx.llm.language_model import LLM
 from rlx.llm.loading import load, load_tokenizer
 from rlx.llm.quantization.quantize import QuantizedFile, quantize
 from rlx.llm.tokenizer import Tokenizer
 
-__all__ = ["LLM", "Chunk", "Completion", "QuantizedFile", "Tokenizer", "load", "load_tokenizer", "quantize"]
+__all__ = [
+    "LLM",
+    "Chunk",
+    "Completion",
+    "PromptLookup",
+    "QuantizedFile",
+    "Tokenizer",
+    "load",
+    "load_tokenizer",
+    "quantize",
+]

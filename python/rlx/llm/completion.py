@@ -39,12 +39,14 @@ class Chunk:
         tokens: The ids since the last chunk.
         finish_reason: None, or for the last chunk the reason as in `Completion`.
         logprobs: Log-probabilities of `tokens`, as in `Completion`.
+        cached_tokens: As in `Completion`.
     """
 
     text: str
     tokens: list[int]
     finish_reason: str | None = None
     logprobs: list[dict[int, float]] | None = field(default=None, repr=False)
+    cached_tokens: int = field(default=0, repr=False)
 
     def __str__(self) -> str:
         return self.text

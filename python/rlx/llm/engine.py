@@ -3,44 +3,59 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from rlx.ir.dtype import dtype
+from rlx.ir.graph.graph import Graph
+from rlx.ir.interface import Argument
+from rlx.ir.op import opview
+from rlx.llm.pages import CachedText, PagePool
+from rlx.models.decoder_config import DecoderConfig
 from rlx.models.model import PretrainedModel
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 
-_CHUNK = 512  # tokens of a prompt in one run: memory for activations is bounded, and an interrupt waits for one run
+_PAGE = 256  # tokens of a page, and so at most of a run for a prompt: an interrupt waits for one run
+_PAGE_STEP = 64  # kernels take pages of a multiple of this number
+_CHUNK = 512  # tokens of a run for a prompt of a model without pages
 _SYMBOL = "sequence"
+_ALIKE = frozenset(("dequant_matmul", "cached_attention"))
+_MOST_ROWS = 8  # texts in one run, for which there are kernels
+LARGEST_CACHE = 1 << 30  # bytes of keys and values of several texts, or of one if its length is not given
+# Seconds to wait for the next tokens of texts that were in the last run. Texts that have not come by then are not waited for.
+_PATIENCE_S = 0.02
 
 
-class CachedText:
-    """A text whose keys and values are in the cache, or were, until another text took its place.
+@dataclass(frozen=True)
+class _Row:
+    """A row of a run: tokens of a text, and the position of the first one."""
 
-    Attributes:
-        tokens: The tokens in the cache.
-        cached_tokens: The number of tokens of the prompt that were in the cache before.
-        saved: Keys and values by the name of the state, while another text is in the cache.
-        is_done: Whether the text is complete, so that its keys and values need not be saved.
-    """
+    text: CachedText
+    start: int
+    tokens: Sequence[int]
 
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self.cached_tokens = 0
-        self.saved: dict[str, np.ndarray] | None = None
-        self.is_done = False
+
+@dataclass(eq=False)
+class _Step:
+    """A token to add to a text, and the logits after it when they are computed."""
+
+    text: CachedText
+    token: int
+    thread: int = field(default_factory=threading.get_ident)
+    logits: np.ndarray | None = None
 
 
 class Engine:
     """The programs of a model. All methods are thread-safe.
 
-    Keys and values of a prompt are computed by one program, and those of generated tokens by another, with small differences
-    of rounding. Only the former are used again for another prompt, so that a result does not depend on earlier calls.
+    Several threads that add tokens to texts at the same time share a run: the thread that comes first runs the program for
+    the others. A row of a run does not depend on the others, so that a text is the same in any company.
 
     Args:
         model: The model.
@@ -48,28 +63,59 @@ class Engine:
         context: The largest number of tokens of a text.
         cache_dtype: The dtype of the cache.
         activations: The precision of activations in products with packed weights.
+        parallel: The number of texts for which the cache has pages, unless they take more than `LARGEST_CACHE`.
+        drafted: The number of proposed tokens that are verified in one run.
     """
 
     def __init__(
-        self, model: PretrainedModel, session: Session, *, context: int, cache_dtype: str, activations: str
+        self,
+        model: PretrainedModel,
+        session: Session,
+        *,
+        context: int,
+        cache_dtype: str,
+        activations: str,
+        parallel: int = 1,
+        drafted: int = 0,
     ) -> None:
         self.context = context
         self._model, self._session = model, session
         self._cache_dtype, self._activations = cache_dtype, activations
         self._lock = threading.RLock()
-        # Recurrent states cannot go back to an earlier token, so prompts are always computed from the start.
-        self._is_recurrent = getattr(model.config, "linear_attention", None) is not None
-        self._current = CachedText()
-        self._reusable = 0  # tokens at the start of the current text, computed as a prompt
+        self._is_recurrent = is_recurrent(model)
+        # Recurrent states cannot go back to an earlier token, and there is one set of them: no sharing, and one row.
+        self._rows = 1 if self._is_recurrent else min(max(parallel, drafted + 1), _MOST_ROWS)
+        self._page = min(_PAGE, -(-context // _PAGE_STEP) * _PAGE_STEP)
+        self._pages_of_text = -(-context // self._page)
+        count = max(self._pages_of_text, min(self._pages_of_text * parallel, self._affordable_pages()))
+        self._scratch = count  # the page of rows of a run without a text
+        self._pool = PagePool(count, self._page) if "pages" in model.sizes else None
+        self._current: CachedText | None = None  # the text whose recurrent states are in the program
+        self._waiting: list[_Step] = []
+        self._last: list[_Step] = []
+        self._leader: Sequence[_Step] | None = None  # the steps of the thread that runs programs for the others
+        self._changed = threading.Condition()
+
+    def _affordable_pages(self) -> int:
+        """Return the number of pages in `LARGEST_CACHE`."""
+        return LARGEST_CACHE // (self._page * cache_bytes(self._model.config, self._cache_dtype))
+
+    # --- programs ---------------------------------------------------------------------------------
 
     @cached_property
     def _generation(self) -> Program:
         sizes: dict[str, Any] = {"context": self.context, "cache_dtype": self._cache_dtype, "last": True}
         sizes["activations"] = self._activations
-        graphs = {
-            "prefill": self._model.graph(sequence=_SYMBOL, **sizes),
-            "decode": self._model.graph(sequence=1, **sizes),
-        }
+        if self._pool is not None:
+            sizes |= {"pages": self._scratch + (self._rows > 1), "page_length": self._page}
+        graphs = {"prefill": self._model.graph(sequence=_SYMBOL, **sizes)}
+        decode = self._model.graph(sequence=1, **sizes)
+        if self._rows == 1 or _has_equal_rows(decode, self._activations):
+            graphs["decode"] = decode
+        if self._rows > 1:
+            graphs["batch"] = self._model.graph(sequence=1, batch=self._rows, **sizes)
+        if not self._is_recurrent:
+            graphs["copy"] = _copy_of_page([a for a in decode.arguments if _is_cache(a.name)])
         return self._session.compile(graphs)
 
     @cached_property
@@ -81,48 +127,10 @@ class Engine:
         headless = replace(self._model, config=replace(self._model.config, head=False))
         return self._session.compile(headless.graph(sequence=_SYMBOL, activations=self._activations))
 
-    def start(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
-        """Put a prompt into the cache, and return the logits after it, f32 `[vocab_size]`.
-
-        Args:
-            text: A new text.
-            prompt: Its tokens, at least one and at most `context`.
-        """
-        with self._lock:
-            reusable = 0 if self._is_recurrent else self._reusable
-            shared = _common_length(self._current.tokens[:reusable], prompt[:-1])
-            self._leave()
-            self._current, self._reusable = text, shared
-            text.tokens, text.cached_tokens = list(prompt[:shared]), shared
-            return self._add(text, prompt[shared:])
-
-    def _add(self, text: CachedText, tokens: Sequence[int]) -> np.ndarray:
-        """Add tokens of a prompt to the current text, and return the logits after them."""
-        logits = np.zeros(0, np.float32)
-        for begin in range(0, len(tokens), _CHUNK):
-            chunk = list(tokens[begin : begin + _CHUNK])
-            logits = self._run("prefill", chunk, len(text.tokens))
-            text.tokens += chunk
-            self._reusable = len(text.tokens)
-        return logits
-
-    def rewind(self, text: CachedText, length: int) -> None:
-        """Forget the tokens of a text after the first ones."""
-        with self._lock:
-            self._enter(text)
-            if self._is_recurrent and length < len(text.tokens):
-                prompt, text.tokens = text.tokens[:length], []
-                self._add(text, prompt)
-            del text.tokens[length:]
-            self._reusable = min(self._reusable, length)
-
-    def step(self, text: CachedText, token: int) -> np.ndarray:
-        """Add a token to a text, and return the logits after it, f32 `[vocab_size]`."""
-        with self._lock:
-            self._enter(text)
-            logits = self._run("decode", [token], len(text.tokens))
-            text.tokens.append(token)
-            return logits
+    @property
+    def rows(self) -> int:
+        """The largest number of texts in one run."""
+        return self._rows
 
     def logits(self, tokens: Sequence[int]) -> np.ndarray:
         """Return the logits after each token, f32 `[tokens, vocab_size]`."""
@@ -136,38 +144,249 @@ class Engine:
             (states,) = self._hidden_states.run({"input_ids": np.array([tokens], np.int32)})
             return states[0]
 
-    def _run(self, entry: str, tokens: Sequence[int], start: int) -> np.ndarray:
-        if start + len(tokens) > self.context:
-            raise Error(f"{start + len(tokens)} tokens do not fit into a context of {self.context}")
-        inputs = {"input_ids": np.array([tokens], np.int32), "start": np.array([start], np.int32)}
+    # --- prompts ----------------------------------------------------------------------------------
+
+    def start(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
+        """Put a prompt into the cache, and return the logits after it, f32 `[vocab_size]`.
+
+        Between two runs of a long prompt, the tokens that wait are added to other texts. If the text is done then, this ends.
+
+        Args:
+            text: A new text.
+            prompt: Its tokens, at least one and at most `context`.
+        """
+        with self._lock:
+            self._share(text, prompt)
+        return self.extend(text, prompt)
+
+    def extend(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
+        """Add the tokens of a prompt to a text that has its first ones, and return the logits after the last."""
+        logits = np.zeros(0, np.float32)
+        while len(text.tokens) < len(prompt) and not text.is_done:
+            with self._lock:
+                self._serve_waiting()
+                begin = len(text.tokens)
+                size = _CHUNK if self._pool is None else self._page - begin % self._page
+                logits = self._prefill(text, prompt[begin : begin + size])
+        return logits
+
+    def _share(self, text: CachedText, prompt: Sequence[int]) -> None:
+        """Use what the cache has of a prompt."""
+        if self._pool is None or self._is_recurrent:
+            return
+        length, copied = self._pool.share(text, prompt)
+        if copied is not None:
+            source, target = (np.array([page], np.int32) for page in copied)
+            self._generation["copy"].run({"source": source, "target": target})
+            text.tokens, text.reusable = list(prompt[:length]), length
+        text.cached_tokens = length
+
+    def _prefill(self, text: CachedText, tokens: Sequence[int]) -> np.ndarray:
+        self._check_room(text, len(tokens))
+        self._admit(text, len(tokens), ())
+        self._enter(text)
+        logits = self._run("prefill", [_Row(text, len(text.tokens), tokens)])
+        text.tokens += tokens
+        text.reusable = len(text.tokens)
+        return logits[0]
+
+    def verify(self, text: CachedText, tokens: Sequence[int]) -> list[np.ndarray]:
+        """Return the logits after each of at most `rows` tokens, as `step` returns them. The text stays as it is.
+
+        The tokens are rows of one run, and each row sees the tokens before it. Callers add those that are right to
+        `text.tokens`.
+        """
+        with self._lock:
+            self._check_room(text, len(tokens))
+            self._admit(text, len(tokens), ())
+            first = len(text.tokens)
+            return self._run("batch", [_Row(text, first + i, [token]) for i, token in enumerate(tokens)])
+
+    # --- single tokens ----------------------------------------------------------------------------
+
+    def step(self, text: CachedText, token: int) -> np.ndarray:
+        """Add a token to a text, and return the logits after it, f32 `[vocab_size]`."""
+        return self.steps([(text, token)])[0]
+
+    def steps(self, pairs: Sequence[tuple[CachedText, int]]) -> list[np.ndarray]:
+        """Add a token to each of some texts, and return the logits after them."""
+        own = [_Step(text, token) for text, token in pairs]
+        for step in own:
+            self._check_room(step.text, 1)
+        with self._changed:
+            self._waiting += own
+            self._changed.notify_all()
+        try:
+            while any(step.logits is None for step in own):
+                self._lead_or_wait(own)
+        finally:
+            with self._changed:
+                self._waiting = [step for step in self._waiting if step not in own]
+                self._changed.notify_all()
+        results: list[np.ndarray] = []
+        for step in own:
+            assert step.logits is not None
+            # Here and not where the logits are computed: an interrupt of that thread must not change this text.
+            step.text.tokens.append(step.token)
+            results.append(step.logits)
+        return results
+
+    def _lead_or_wait(self, own: Sequence[_Step]) -> None:
+        """Compute the logits of some steps, or wait for another thread that does so, or that leaves it to this one."""
+        try:
+            with self._changed:
+                if self._leader is not None:
+                    self._changed.wait()
+                    return
+                self._leader = own
+            with self._lock:
+                self._serve(own)
+        finally:
+            with self._changed:
+                if self._leader is own:
+                    self._leader = None
+                    self._changed.notify_all()
+
+    def _wait_for_others(self) -> None:
+        """Wait for texts of the last run whose threads compute their next tokens, so that they are in one run again."""
+        thread = threading.get_ident()
+        expected = {step.text for step in self._last if step.thread != thread and not step.text.is_done}
+        if self._rows == 1 or not expected:
+            return
+
+        def is_complete() -> bool:
+            here = {step.text for step in self._unserved()}
+            return len(here) >= self._rows or all(text in here or text.is_done for text in expected)
+
+        with self._changed:
+            self._changed.wait_for(is_complete, _PATIENCE_S)
+
+    def _unserved(self) -> list[_Step]:
+        return [step for step in self._waiting if step.logits is None]
+
+    def _serve(self, own: Collection[_Step]) -> None:
+        """Compute the logits of some steps, and in the same runs those of others that wait."""
+        while any(step.logits is None for step in own):
+            self._wait_for_others()
+            with self._changed:
+                waiting = self._unserved()
+            # Texts outside of the cache come last: they would push out others, which would push them out in the next run.
+            waiting.sort(key=lambda step: step.text.saved is not None)
+            self._run_steps(waiting[: self._rows])
+
+    def _serve_waiting(self) -> None:
+        """Compute the logits of the steps that wait now."""
+        with self._changed:
+            waiting = self._unserved()
+        for begin in range(0, len(waiting), self._rows):
+            self._serve(waiting[begin : begin + self._rows])
+
+    def _run_steps(self, steps: Sequence[_Step]) -> None:
+        """Run as many of some steps as have room in the cache together, and at least one."""
+        ready: list[_Step] = []
+        for step in steps:
+            if not self._admit(step.text, 1, [other.text for other in ready]):
+                break
+            ready.append(step)
+        if len(ready) == 1:
+            self._enter(ready[0].text)
+        rows = [_Row(step.text, len(step.text.tokens), [step.token]) for step in ready]
+        is_alone = len(rows) == 1 and "decode" in self._generation
+        logits = self._run("decode" if is_alone else "batch", rows)
+        self._last = ready
+        with self._changed:
+            for step, row in zip(ready, logits, strict=True):
+                step.logits = row
+            self._changed.notify_all()
+
+    # --- the cache --------------------------------------------------------------------------------
+
+    def _check_room(self, text: CachedText, count: int) -> None:
+        if len(text.tokens) + count > self.context:
+            raise Error(f"{len(text.tokens) + count} tokens do not fit into a context of {self.context}")
+
+    def _run(self, entry: str, rows: Sequence[_Row]) -> list[np.ndarray]:
+        """Run a program, and return the last logits of each row."""
+        count = self._rows if entry == "batch" else 1
+        ids, starts = np.zeros((count, len(rows[0].tokens)), np.int32), np.zeros(count, np.int32)
+        inputs: dict[str, np.ndarray] = {"input_ids": ids, "start": starts}
+        if self._pool is not None:
+            inputs["pages"] = np.full((count, self._pages_of_text), self._scratch, np.int32)
+        for number, row in enumerate(rows):
+            ids[number], starts[number] = row.tokens, row.start
+            if self._pool is not None:
+                inputs["pages"][number, : len(row.text.pages)] = row.text.pages
         (logits,) = self._generation[entry].run(inputs)
-        return logits[0, -1]
+        return [logits[number, -1] for number in range(len(rows))]
+
+    def _admit(self, text: CachedText, count: int, others: Collection[CachedText]) -> bool:
+        """Give a text pages for more tokens, and move texts that are not in this run out of the cache if need be.
+
+        Returns False if the others of the run leave no room.
+        """
+        if self._pool is None:
+            return True
+        pinned = {text, *others}
+        while not self._pool.extend(text, len(text.tokens) + count, pinned):
+            victim = next((t for t in self._pool.texts if t not in pinned and t.pages), None)
+            if victim is None:
+                self._move_out(text)
+                return False
+            self._move_out(victim)
+        if text.saved is not None:
+            self._write_pages(text.pages, text.saved)
+            text.saved = None
+        return True
+
+    def _move_out(self, text: CachedText) -> None:
+        """Take the pages of a text, and keep their content."""
+        assert self._pool is not None
+        if text.saved is None and text.tokens and not text.is_done:
+            text.saved = {name: self._generation.state(name)[text.pages] for name in self._caches}
+        self._pool.release(text)
+
+    def _write_pages(self, pages: Sequence[int], saved: Mapping[str, np.ndarray]) -> None:
+        for name, content in saved.items():
+            state = self._generation.state(name).copy()
+            state[pages[: len(content)]] = content
+            self._generation.set_state(name, state)
+
+    @property
+    def _caches(self) -> list[str]:
+        return [state.name for state in self._generation.states if _is_cache(state.name)]
 
     def _enter(self, text: CachedText) -> None:
-        """Put a text back into the cache, if another one took its place."""
-        if text is self._current:
+        """Put the recurrent states of a text into the program, if those of another one are there."""
+        if not self._is_recurrent or text is self._current:
             return
-        self._leave()
-        assert text.saved is not None
-        # Until all is written, the cache belongs to no text: an interrupt may end this.
-        self._current, self._reusable = CachedText(), 0
-        for name, rows in text.saved.items():
-            state = self._generation.state(name).copy()
-            if _is_cache(name):
-                state[:, : rows.shape[1]] = rows
-            else:
-                state[...] = rows
-            self._generation.set_state(name, state)
-        text.saved, self._current = None, text
+        names = [state.name for state in self._generation.states if not _is_cache(state.name)]
+        before = self._current
+        if before is not None and not before.is_done:
+            before.recurrent = {name: self._generation.state(name).copy() for name in names}
+        # Until all is written, the states belong to no text: an interrupt may end this.
+        self._current = None
+        for name, value in (text.recurrent or {}).items():
+            self._generation.set_state(name, value)
+        self._current, text.recurrent = text, None
 
-    def _leave(self) -> None:
-        """Save the keys and values of the current text, if it is not complete."""
-        text = self._current
-        if not text.is_done and text.tokens:
-            length = len(text.tokens)
-            names = [state.name for state in self._generation.states]
-            states = {name: self._generation.state(name) for name in names}
-            text.saved = {n: (s[:, :length] if _is_cache(n) else s).copy() for n, s in states.items()}
+
+def is_recurrent(model: PretrainedModel) -> bool:
+    """Whether a model has layers with a state that cannot go back to an earlier token."""
+    return getattr(model.config, "linear_attention", None) is not None or "pages" not in model.sizes
+
+
+def _has_equal_rows(decode: Graph, activations: str) -> bool:
+    """Whether a row of a run with several rows has the bits of the program for one.
+
+    The kernels of products with packed weights compute each row alike, whatever their number. Other products depend on it.
+    """
+    products = [op for op in opview.operations(decode.function.entry_block) if opview.has_trait(op, "product")]
+    return activations == "i8" and {opview.name_of(op) for op in products} <= _ALIKE
+
+
+def cache_bytes(config: DecoderConfig, cache_dtype: str) -> int:
+    """Return the bytes of the keys and values of a token."""
+    return config.num_hidden_layers * (config.key_width + config.value_width) * dtype(cache_dtype).itemsize
 
 
 def _is_cache(state: str) -> bool:
@@ -175,8 +394,13 @@ def _is_cache(state: str) -> bool:
     return state.startswith(("key_", "value_"))
 
 
-def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    for number, (left, right) in enumerate(zip(a, b, strict=False)):
-        if left != right:
-            return number
-    return min(len(a), len(b))
+def _copy_of_page(caches: Sequence[Argument]) -> Graph:
+    """Return a graph that copies page `source` of each cache to page `target`."""
+    g: Any = Graph("copy_page")
+    source, target = g.input("source", (1,), "i32"), g.input("target", (1,), "i32")
+    for cache in caches:
+        state = g.state(cache.name, cache.shape.dims, cache.shape.dtype)
+        page = g.gather(state, source, axis=0)
+        g.update(state, g.update_cache(state, page, g.constant([0], dtype="i32"), target))
+    g.set_outputs({"copied": target + 0})
+    return g

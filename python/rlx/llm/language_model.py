@@ -10,11 +10,10 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
-from rlx.llm.completion import Chunk, Completion
-from rlx.llm.engine import CachedText, Engine
+from rlx.llm.draft import Draft
+from rlx.llm.engine import Engine
+from rlx.llm.generation import Generation, TextStream, completion, generated
 from rlx.llm.options import GenerationKeywords, GenerationOptions, checked_options
-from rlx.llm.output_text import OutputText
-from rlx.llm.sampler import Sampler
 from rlx.llm.tokenizer import Tokenizer
 from rlx.models.model import PretrainedModel
 from rlx.support.errors import Error
@@ -40,12 +39,19 @@ class LLM:
     """
 
     def __init__(
-        self, model: PretrainedModel, engine: Engine, tokenizer: Tokenizer, weights: Weights, architecture: str
+        self,
+        model: PretrainedModel,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        weights: Weights,
+        architecture: str,
+        draft: Draft | None = None,
     ) -> None:
         self.architecture, self.config, self.context = architecture, model.config, engine.context
         self.metadata: Mapping[str, Any] = weights.metadata
         self.weights, self.tokenizer = weights, tokenizer
         self._engine: Engine | None = engine
+        self._draft = draft
 
     def __repr__(self) -> str:
         return f"<LLM {self.architecture} of {self.weights.origin}, context {self.context}>"
@@ -63,7 +69,7 @@ class LLM:
 
     def close(self) -> None:
         """Release the programs and their cache. The model cannot generate afterwards."""
-        self._engine = None
+        self._engine = self._draft = None
 
     @takes_options(GenerationOptions)
     def generate(self, prompt: Prompt | Sequence[Prompt], **options: Unpack[GenerationKeywords]) -> Any:
@@ -80,15 +86,18 @@ class LLM:
         """
         checked = checked_options(options)
         if _is_list_of_prompts(prompt):
-            return [self._completions(self._tokens(p), checked) for p in prompt]  # type: ignore[arg-type]
-        return self._completions(self._tokens(prompt), checked)  # type: ignore[arg-type]
+            return self._completions([self._tokens(p) for p in prompt], checked)  # type: ignore[arg-type]
+        return self._completions([self._tokens(prompt)], checked)[0]
 
     @takes_options(GenerationOptions)
-    def stream(self, prompt: Prompt, **options: Unpack[GenerationKeywords]) -> Iterator[Chunk]:
-        """Continue a text, and yield its parts as they are generated. Joined, they are the text of `generate`.
+    def stream(self, prompt: Prompt, **options: Unpack[GenerationKeywords]) -> TextStream:
+        """Continue a text, and return an iterator of its parts. Joined, they are the text of `generate`.
 
         Args:
             prompt: A text, or a list of token ids.
+
+        Returns:
+            An iterator of `Chunk`. Its methods `close`, and from other threads `cancel`, end the generation.
 
         Raises:
             Error: As for `generate`, or `n` is not 1.
@@ -117,7 +126,8 @@ class LLM:
         Raises:
             Error: The model has no chat template, the template refuses the messages, or as for `generate`.
         """
-        return self._completions(self._chat_tokens(messages, tools, template_options), checked_options(options))
+        prompt = self._chat_tokens(messages, tools, template_options)
+        return self._completions([prompt], checked_options(options))[0]
 
     @takes_options(GenerationOptions)
     def chat_stream(
@@ -127,8 +137,8 @@ class LLM:
         tools: Sequence[Any] | None = None,
         template_options: Mapping[str, Any] | None = None,
         **options: Unpack[GenerationKeywords],
-    ) -> Iterator[Chunk]:
-        """Answer the last of some messages, and yield the parts of the answer. See `chat` and `stream`."""
+    ) -> TextStream:
+        """Answer the last of some messages, and return an iterator of the parts. See `chat` and `stream`."""
         checked = _single(checked_options(options))
         return self._streamed(self._chat_tokens(messages, tools, template_options), checked)
 
@@ -225,115 +235,28 @@ class LLM:
         # Templates write the token that starts a text themselves.
         return self._tokens(self.tokenizer.encode(text, add_special_tokens=False))
 
-    def _completions(self, prompt: list[int], options: GenerationOptions) -> Any:
+    def _completions(self, prompts: Sequence[list[int]], options: GenerationOptions) -> list[Any]:
+        """Return the result for each prompt: a completion, or a list of them for `n` above 1."""
+        generations = [g for prompt in prompts for g in self._generations(prompt, options)]
+        engine = self.engine
+        parts = generated(engine, generations)
+        results: list[Any] = []
+        for number, prompt in enumerate(prompts):
+            own = parts[number * options.n : (number + 1) * options.n]
+            completions = [completion(chunks, len(prompt)) for chunks in own]
+            results.append(completions[0] if options.n == 1 else completions)
+        return results
+
+    def _generations(self, prompt: list[int], options: GenerationOptions) -> Iterator[Generation]:
+        """Yield a generation for each sample of a prompt."""
         seed = secrets.randbits(63) if options.seed is None else options.seed
-        results: list[Completion] = []
-        text = CachedText()
-        logits: np.ndarray | None = None
-        try:
-            for number in range(options.n):
-                generation = _Generation(self, prompt, replace(options, seed=seed + number), text, logits)
-                chunks = list(generation.chunks())
-                logits = generation.first_logits
-                results.append(_joined(chunks, len(prompt), text.cached_tokens, options))
-        finally:
-            text.is_done = True
-        return results[0] if options.n == 1 else results
+        for number in range(options.n):
+            own = replace(options, seed=seed + number)
+            yield Generation(self.engine, self.tokenizer, prompt, own, self.config.vocab_size, self._draft)
 
-    def _streamed(self, prompt: list[int], options: GenerationOptions) -> Iterator[Chunk]:
-        seed = secrets.randbits(63) if options.seed is None else options.seed
-        text = CachedText()
-        try:
-            yield from _Generation(self, prompt, replace(options, seed=seed), text, None).chunks()
-        finally:
-            text.is_done = True
-
-
-class _Generation:
-    """One generation.
-
-    Args:
-        model: The model.
-        prompt: The tokens of the prompt.
-        options: The parameters, with a seed.
-        text: The text in the cache. It has the prompt already if `first_logits` is not None.
-        first_logits: The logits after the prompt.
-    """
-
-    def __init__(
-        self,
-        model: LLM,
-        prompt: list[int],
-        options: GenerationOptions,
-        text: CachedText,
-        first_logits: np.ndarray | None,
-    ) -> None:
-        self._model, self._prompt, self._options, self._text = model, prompt, options, text
-        self.first_logits = first_logits
-        assert options.seed is not None
-        self._sampler = Sampler(options, prompt, options.seed, model.config.vocab_size)
-        self._output = OutputText(model.tokenizer, options.stops)
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the parts of the text; the last one has the reason of the end."""
-        options, pending = self._options, _Pending(self._options)
-        ends: frozenset[int] = frozenset() if options.ignore_eos else self._model.tokenizer.eos_token_ids
-        room = self._model.context - len(self._prompt) + 1  # the last token need not be in the cache
-        limit = room if options.max_tokens is None else min(options.max_tokens, room)
-        logits = self._begin() if limit else None
-        for number in range(limit):
-            assert logits is not None
-            token, logprobs = self._sampler.choose(logits)
-            if token in ends:
-                yield pending.chunk(self._output.flush(), "stop")
-                return
-            text = self._output.push(token)
-            if self._output.is_stopped:
-                yield pending.chunk(text, "stop")
-                return
-            pending.add(token, logprobs)
-            if text:
-                yield pending.chunk(text, None)
-            if number + 1 < limit:
-                logits = self._model.engine.step(self._text, token)
-        text = self._output.flush()
-        yield pending.chunk(text, "stop" if self._output.is_stopped else "length")
-
-    def _begin(self) -> np.ndarray:
-        engine = self._model.engine
-        if self.first_logits is None:
-            self.first_logits = engine.start(self._text, self._prompt)
-        else:
-            engine.rewind(self._text, len(self._prompt))
-        return self.first_logits
-
-
-class _Pending:
-    """Tokens that have not been yielded yet."""
-
-    def __init__(self, options: GenerationOptions):
-        self._has_logprobs = options.logprobs is not None
-        self._tokens: list[int] = []
-        self._logprobs: list[dict[int, float]] = []
-
-    def add(self, token: int, logprobs: dict[int, float] | None) -> None:
-        self._tokens.append(token)
-        if logprobs is not None:
-            self._logprobs.append(logprobs)
-
-    def chunk(self, text: str, finish_reason: str | None) -> Chunk:
-        """Return the tokens with their text, and forget them."""
-        tokens, logprobs = self._tokens, self._logprobs
-        self._tokens, self._logprobs = [], []
-        return Chunk(text, tokens, finish_reason, logprobs if self._has_logprobs else None)
-
-
-def _joined(chunks: Sequence[Chunk], prompt_tokens: int, cached: int, options: GenerationOptions) -> Completion:
-    reason = chunks[-1].finish_reason
-    assert reason is not None
-    logprobs = None if options.logprobs is None else [p for chunk in chunks for p in chunk.logprobs or ()]
-    tokens = [token for chunk in chunks for token in chunk.tokens]
-    return Completion("".join(chunk.text for chunk in chunks), tokens, reason, prompt_tokens, cached, logprobs)
+    def _streamed(self, prompt: list[int], options: GenerationOptions) -> TextStream:
+        (generation,) = self._generations(prompt, options)
+        return TextStream(generation.chunks(), generation.cancel)
 
 
 def _single(options: GenerationOptions) -> GenerationOptions:

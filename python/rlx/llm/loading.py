@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rlx.ir.dtype import dtype
-from rlx.llm.engine import Engine
+from rlx.llm.draft import DRAFTED, Draft, DraftModel, PromptLookup
+from rlx.llm.engine import LARGEST_CACHE, Engine, cache_bytes, is_recurrent
 from rlx.llm.language_model import LLM
 from rlx.llm.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
+from rlx.models.adapters import with_adapters
 from rlx.models.decoder import DecoderConfig
 from rlx.models.model import PretrainedModel, model_of_gguf
 from rlx.models.model import load as load_model
@@ -19,13 +21,14 @@ from rlx.runtime.session import Session
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
 from rlx.support.short import short_repr
+from rlx.weights import Weights
 from rlx.weights import open as open_weights
 from rlx.weights.mapped import check_regular
 
 _CACHE_DTYPES = ("f16", "f32")
 _ACTIVATIONS = ("f32", "i16", "i8")
-_LARGEST_CACHE = 1 << 30  # bytes of keys and values, if the context is not given
 _CONTEXT_STEP = 256
+_MOST_PARALLEL = 256
 
 
 def load(
@@ -39,6 +42,7 @@ def load(
     chat_template: str | None = None,
     lora: Any = None,
     draft: Any = None,
+    parallel: int = 1,
 ) -> LLM:
     """Return a language model from a file. Its programs are compiled when it first generates, and cached on the disk.
 
@@ -51,18 +55,37 @@ def load(
         threads: The number of threads; None is one for each core.
         device: A device of `rlx.Session`; None is the CPU.
         chat_template: A Jinja template that replaces the one of the file.
-        lora: Not supported yet.
-        draft: Not supported yet.
+        lora: LoRA adapters: a path of a GGUF file or of a folder of PEFT, a pair of a path and a factor, a list of these, or
+            a mapping of paths to factors.
+        draft: The origin of tokens that the model verifies several at a time: the path of a smaller model with the same
+            tokens, or a `PromptLookup`. Texts are the same as without it.
+        parallel: The number of texts that threads generate at the same time. Up to 8 of them are computed in one run, and the
+            cache has room for all, or for 1 GiB.
 
     Raises:
         Error: The file is missing or damaged, or a value is not valid.
         UnsupportedError: The architecture or the tokenizer is not known.
     """
-    for name, value in (("lora", lora), ("draft", draft)):
-        if value is not None:
-            raise UnsupportedError(f"{name}= is not supported yet")
     _check_choice("cache", cache, _CACHE_DTYPES)
     _check_choice("activations", activations, _ACTIVATIONS)
+    if type(parallel) is not int or not 1 <= parallel <= _MOST_PARALLEL:
+        raise Error(f"parallel must be an integer from 1 to {_MOST_PARALLEL}, got {short_repr(parallel)}")
+    model, tokenizer, weights = _opened(path)
+    if lora is not None:
+        model = with_adapters(model, lora)
+    if chat_template is not None:
+        tokenizer.chat_template = chat_template
+    session = Session("cpu" if device is None else device, threads=threads)
+    length = _context(context, model, cache)
+    options: dict[str, Any] = {"cache_dtype": cache, "activations": activations, "parallel": parallel}
+    proposals = None if draft is None else _draft(draft, model, tokenizer, session, length, options)
+    engine = Engine(model, session, context=length, drafted=0 if draft is None else DRAFTED, **options)
+    architecture = weights.metadata.get("general.architecture", model.model_type)
+    return LLM(model, engine, tokenizer, weights, architecture, proposals)
+
+
+def _opened(path: str | os.PathLike[str]) -> tuple[PretrainedModel, Tokenizer, Weights]:
+    """Return a model that generates text, its tokenizer and its tensors."""
     name = file_name(path, "a model")
     is_folder = Path(name).is_dir()
     _check_model_path(name, is_folder)
@@ -74,13 +97,36 @@ def load(
     if tokenizer.vocab_size > model.config.vocab_size:
         sizes = f"{tokenizer.vocab_size} tokens, and the embedding of the model {model.config.vocab_size}"
         raise Error(f"{name}: the tokenizer has {sizes}")
-    if chat_template is not None:
-        tokenizer.chat_template = chat_template
-    session = Session("cpu" if device is None else device, threads=threads)
-    length = _context(context, model, cache)
-    engine = Engine(model, session, context=length, cache_dtype=cache, activations=activations)
-    architecture = weights.metadata.get("general.architecture", model.model_type)
-    return LLM(model, engine, tokenizer, weights, architecture)
+    return model, tokenizer, weights
+
+
+def _draft(
+    draft: Any,
+    model: PretrainedModel,
+    tokenizer: Tokenizer,
+    session: Session,
+    context: int,
+    options: Mapping[str, Any],
+) -> Draft:
+    """Return the origin of proposals for a model.
+
+    Raises:
+        UnsupportedError: One of the two models has recurrent layers.
+        Error: The models have different tokens.
+    """
+    proposing, own = (None, None) if isinstance(draft, PromptLookup) else _opened(draft)[:2]
+    for each in (model, proposing):
+        if each is not None and is_recurrent(each):
+            raise UnsupportedError(
+                f"draft: a {each.model_type} has recurrent layers, whose states cannot go back to an earlier token"
+            )
+    if proposing is None or own is None:
+        assert isinstance(draft, PromptLookup)
+        return draft
+    if own.vocabulary.tokens != tokenizer.vocabulary.tokens:
+        raise Error(f"draft: {own!r} has other tokens than {tokenizer!r}")
+    length = min(context, proposing.config.max_position_embeddings)
+    return DraftModel(Engine(proposing, session, context=length, **options))
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
@@ -115,8 +161,7 @@ def _context(context: int | None, model: PretrainedModel, cache: str) -> int:
     config = model.config
     most = config.max_position_embeddings
     if context is None:
-        row = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * dtype(cache).itemsize
-        affordable = max(_LARGEST_CACHE // row // _CONTEXT_STEP, 1) * _CONTEXT_STEP
+        affordable = max(LARGEST_CACHE // cache_bytes(config, cache) // _CONTEXT_STEP, 1) * _CONTEXT_STEP
         return min(most, affordable)
     if isinstance(context, bool) or not isinstance(context, (int, np.integer)) or not 1 <= context <= most:
         raise Error(f"context must be an integer from 1 to {most}, got {short_repr(context)}")

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, SupportsFloat, SupportsIndex, TypedDict
 
-from rlx.support.errors import Error, UnsupportedError
+from rlx.llm.grammar import constraint_source
+from rlx.support.errors import Error
 from rlx.support.options import described
 from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
@@ -25,7 +26,7 @@ class GenerationOptions:
 
     Raises:
         Error: A value is not valid.
-        UnsupportedError: `schema` or `grammar` is given.
+        UnsupportedError: A part of `schema` or `grammar` cannot be enforced.
     """
 
     max_tokens: int | None = field(
@@ -74,8 +75,16 @@ class GenerationOptions:
         metadata=described("Return the log-probabilities of this number of likeliest tokens, and of the one taken."),
     )
     ignore_eos: bool = field(default=False, metadata=described("Continue after tokens that end a generation."))
-    schema: Any = field(default=None, metadata=described("A JSON schema of the result; not supported yet."))
-    grammar: str | None = field(default=None, metadata=described("A grammar of the result; not supported yet."))
+    schema: Any = field(
+        default=None,
+        metadata=described(
+            "A JSON schema that the text follows: a dictionary, True, or JSON text; `rlx[llm]` is needed."
+        ),
+    )
+    grammar: str | None = field(
+        default=None,
+        metadata=described("A grammar that the text follows, in GBNF (`root ::= …`) or Lark (`start: …`)."),
+    )
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -100,9 +109,8 @@ class GenerationOptions:
             self._set("logprobs", _count("logprobs", self.logprobs, 0))
         if type(self.ignore_eos) is not bool:
             raise Error(f"ignore_eos must be True or False, got {short_repr(self.ignore_eos)}")
-        for name in ("schema", "grammar"):
-            if getattr(self, name) is not None:
-                raise UnsupportedError(f"'{name}' is not supported yet", hint="check the result, and generate again")
+        if self.constraint is not None and self.ignore_eos:
+            raise Error("ignore_eos cannot be used with a schema or a grammar, which define where a text ends")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -112,6 +120,11 @@ class GenerationOptions:
         """The texts that end the generation."""
         assert isinstance(self.stop, tuple)
         return self.stop
+
+    @property
+    def constraint(self) -> str | None:
+        """The grammar that the text follows, for `GrammarConstraint`, or None."""
+        return None if self.schema is None and self.grammar is None else constraint_source(self.schema, self.grammar)
 
 
 def checked_options(options: Mapping[str, Any]) -> GenerationOptions:

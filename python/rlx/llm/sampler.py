@@ -14,7 +14,7 @@ from rlx.support.errors import Error
 class Sampler:
     """Chooses tokens one after the other.
 
-    The order is that of llama.cpp: logit bias, penalties, top-k, top-p, min-p, temperature.
+    The order is that of llama.cpp: logit bias, grammar, penalties, top-k, top-p, min-p, temperature.
 
     Args:
         options: The parameters.
@@ -38,11 +38,13 @@ class Sampler:
         self._biased = np.array(list(biases), np.int64)
         self._biases = np.array(list(biases.values()), np.float64)
 
-    def choose(self, logits: np.ndarray) -> tuple[int, dict[int, float] | None]:
+    def choose(self, logits: np.ndarray, allowed: np.ndarray | None = None) -> tuple[int, dict[int, float] | None]:
         """Return the next token, and the log-probabilities that the options ask for.
 
         Args:
             logits: f32 `[vocab_size]`.
+            allowed: The tokens that a grammar allows, bool `[vocab_size]`; None allows all. Log-probabilities are those of
+                the distribution before it is applied.
 
         Raises:
             Error: A logit is NaN, or no token is left.
@@ -54,7 +56,7 @@ class Sampler:
             raise Error(
                 "the model's logits have NaN", hint="rlx.evaluate with the pass rlx-check-numerics finds the op"
             )
-        penalised = self._penalised(scores)
+        penalised = self._penalised(scores if allowed is None else np.where(allowed, scores, -np.inf))
         token = self._drawn(penalised)
         logprobs = None if self._options.logprobs is None else self._logprobs(scores, token)
         self._output[token] += 1
@@ -86,7 +88,7 @@ class Sampler:
         options = self._options
         best = int(scores.argmax())  # of equal ones the first
         if scores[best] == -np.inf:
-            raise Error("logit_bias excludes all tokens")
+            raise Error("logit_bias excludes all tokens, or all that the grammar allows")
         if options.temperature == 0:
             return best
         # Of equal scores, the lower id comes first.

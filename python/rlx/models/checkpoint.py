@@ -15,6 +15,7 @@ from typing import Any
 from rlx.ir.dtype import DTYPES, f32, u8
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
+from rlx.models.low_rank import LowRankUpdate
 from rlx.support.errors import Error
 from rlx.weights import PackedBlocks, Weight
 
@@ -33,12 +34,19 @@ class ModelTensors:
         tensors: The tensors by name.
         name: The name of the file or folder, for messages.
         prefixes: Prefixes that the tensors of the base model may have.
+
+    Attributes:
+        taken: The tensors that graphs have used, by their names in graphs.
+        updates: Updates of matrices by adapters, by the name of the layer in graphs.
+        updated: The layers whose updates graphs have used.
     """
 
     def __init__(self, tensors: Mapping[str, Weight], name: str, prefixes: Sequence[str]):
         self.tensors, self.name = tensors, name
         self.prefix = next((p for p in prefixes if any(tensor.startswith(p) for tensor in tensors)), "")
         self.taken: dict[str, Weight] = {}
+        self.updates: Mapping[str, Sequence[LowRankUpdate]] = {}
+        self.updated: set[str] = set()
         self._files_names: set[str] = set()
         self._problems: list[str] = []
 
@@ -69,6 +77,17 @@ class ModelTensors:
             return None
         self.taken[name] = weight
         return weight
+
+    def with_updates(self, updates: Mapping[str, Sequence[LowRankUpdate]]) -> ModelTensors:
+        """Return the same tensors, with updates of matrices by adapters, by the name of the layer in graphs."""
+        result = ModelTensors(self.tensors, self.name, (self.prefix,))
+        result.updates = updates
+        return result
+
+    def updates_of(self, layer: str) -> Sequence[LowRankUpdate]:
+        """Return the updates of the matrix of a layer."""
+        self.updated.add(layer)
+        return self.updates.get(layer, ())
 
     def check_layers(self, num_layers: int) -> None:
         """Check that there are not more layers than tensors: building and comparing all of them would take too long.
@@ -172,7 +191,7 @@ class ParameterPrefix:
 
     def tokens(self, name: str, rows: int, size: int) -> TokenEmbedding:
         """Return the embedding of tokens, whose table is large: only the rows of the tokens are widened."""
-        return TokenEmbedding(self, *self.stored(f"{name}.weight", (rows, size)))
+        return TokenEmbedding(self, name, (rows, size), *self.stored(f"{name}.weight", (rows, size)))
 
     def matrix(self, name: str, size_in: int, size_out: int) -> Tensor:
         """Return the weight of a linear layer, `[in, out]`; it is stored as `[out, in]`."""
@@ -188,9 +207,22 @@ class ParameterPrefix:
         if self.is_packed(name):
             matrix, scheme = self.stored(f"{name}.weight", (size_out, size_in))
             product = self.g.dequant_matmul(x, matrix, scheme=scheme, activations=self.activations)
-            return product + self.param(f"{name}.bias", (size_out,)) if bias else product
-        weights = self.dense(name, size_in, size_out) if bias else (self.matrix(name, size_in, size_out),)
-        return self.g.linear(x, *weights)
+            product = product + self.param(f"{name}.bias", (size_out,)) if bias else product
+        else:
+            weights = self.dense(name, size_in, size_out) if bias else (self.matrix(name, size_in, size_out),)
+            product = self.g.linear(x, *weights)
+        return self.with_updates(product, x, name)
+
+    def with_updates(self, products: Tensor, x: Tensor, name: str) -> Tensor:
+        """Return the products of a layer with `x`, with those of its updates by adapters added."""
+        size_out: Any = products.shape.dims[-1]
+        for update in self.updates_of(name):
+            products = products + update.products(self.g, x, self.prefix + name, size_out)
+        return products
+
+    def updates_of(self, name: str) -> Sequence[LowRankUpdate]:
+        """Return the updates of the matrix of a layer by adapters."""
+        return () if self.checkpoint is None else self.checkpoint.updates_of(self.prefix + name)
 
     def is_packed(self, name: str) -> bool:
         """Return whether the weight of a layer is stored in packed blocks."""
@@ -208,11 +240,15 @@ class TokenEmbedding:
 
     Attributes:
         scope: The scope of the parameter.
+        name: Its name there, without `.weight`.
+        dims: The sizes of the table.
         stored: The parameter.
         scheme: The format of packed blocks, or None.
     """
 
     scope: ParameterPrefix
+    name: str
+    dims: tuple[int, int]
     stored: Tensor
     scheme: str | None
 
@@ -220,8 +256,12 @@ class TokenEmbedding:
         """Return the rows of tokens, f32 `[…, size]`. Only these are widened."""
         g = self.scope.g
         if self.scheme is not None:
-            return g.dequantize_packed(g.embedding(self.stored, ids), scheme=self.scheme)
-        return g.embedding(self._plain(), ids)
+            rows = g.dequantize_packed(g.embedding(self.stored, ids), scheme=self.scheme)
+        else:
+            rows = g.embedding(self._plain(), ids)
+        for update in self.scope.updates_of(self.name):
+            rows = rows + update.rows(g, ids, self.scope.prefix + self.name, self.dims)
+        return rows
 
     def products(self, x: Tensor) -> Tensor:
         """Return the products of `x […, size]` with all rows: the logits of a model with tied embeddings."""

@@ -30,6 +30,8 @@ SIZES: Mapping[str, int | bool | str] = {
     "sequence": 128,
     "past": 0,
     "context": 0,
+    "pages": 0,
+    "page_length": 256,
     "cache": False,
     "cache_dtype": "f32",
     "attention_mask": False,
@@ -58,6 +60,9 @@ def decoder_family(
     - `context` other than 0 adds states `key_<layer>` and `value_<layer>`, `[batch, context, num_key_value_heads ·
       head_dim]` of the dtype `cache_dtype`, which keep the keys and values of all tokens, and an input `start` `[batch]`
       i32: the position of the first token of `input_ids`, which is the number of tokens before it.
+    - `pages` other than 0 divides these states into pages of `page_length` tokens, `[pages, page_length, …]`, which texts
+      use in any order, and adds an input `pages` `[batch, ⌈context / page_length⌉]` i32: the pages of each text. The
+      tokens of one run must belong to one page. States of recurrent layers have no pages.
     - `last=True` computes the logits of only the last token.
     - `activations` is the precision of activations in products with packed weights: see the op `dequant_matmul`.
 
@@ -106,7 +111,7 @@ def _build(scope: ParameterPrefix, config: DecoderConfig, sizes: Mapping[str, An
 def _logits(scope: ParameterPrefix, config: DecoderConfig, x: Tensor, tokens: Any) -> Tensor:
     g, cap = scope.g, config.final_logit_softcapping
     if config.tie_word_embeddings:
-        logits = tokens.products(x)
+        logits = scope.with_updates(tokens.products(x), x, "lm_head")
     else:
         logits = scope.linear(x, "lm_head", config.vocab_size, "head" in config.biases)
     if config.logit_scale is not None:
@@ -122,6 +127,27 @@ def _check_options_of_states(sizes: Mapping[str, Any]) -> None:
         raise Error("graph: with context, 'context' and 'batch' must be integers, since states have fixed sizes")
 
 
+class _Pages:
+    """The pages of the caches of one graph: the input that lists them, and the place of the rows that a run writes.
+
+    Attributes:
+        count: The number of pages of a cache.
+        length: The number of rows of a page.
+        table: The pages of each text, i32 `[batch, N]`.
+        written: The page of each text that a run writes to, i32 `[batch]`.
+        offset: The first row there, i32 `[batch]`.
+    """
+
+    def __init__(self, g: Any, batch: int, start: Tensor, sizes: Mapping[str, Any]):
+        self.count, self.length = sizes["pages"], sizes["page_length"]
+        if type(self.count) is not int or type(self.length) is not int:
+            raise Error("graph: 'pages' and 'page_length' must be integers, since states have fixed sizes")
+        self.table = g.input("pages", (batch, -(-sizes["context"] // self.length)), "i32")
+        number = g.reshape(start // self.length, (batch, 1))
+        self.written = g.reshape(g.gather_batched(self.table, number, axis=1), (batch,))
+        self.offset = start % self.length
+
+
 class _DecoderLayers:
     """The layers of one graph, with shared rotary tables and masks."""
 
@@ -133,6 +159,7 @@ class _DecoderLayers:
             _check_options_of_states(sizes)
             # The position of the first token of each text: the number of its tokens in the cache.
             self.start = self.g.input("start", (self.batch,), "i32")
+            self.pages = _Pages(self.g, self.batch, self.start, sizes) if sizes["pages"] else None
         self.past_length: Any = 0
         self.cached: dict[str, Tensor] = {}
         if self.past != 0:
@@ -207,7 +234,8 @@ class _DecoderLayers:
             window = config.window(i)
             # The window of attention does not include the token itself.
             options["window"] = None if window is None else window - 1
-            attended = self.g.cached_attention(q, k, v, self.start, **options)
+            table = None if self.pages is None else self.pages.table
+            attended = self.g.cached_attention(q, k, v, self.start, table, **options)
         else:
             if self.cached:
                 k = self.g.concat([self.cached[f"past_key_{i}"], k], 1)
@@ -253,10 +281,12 @@ class _DecoderLayers:
         return self.g.rope(x, *self._tables[rope], head_dim, n_rot=rope.lanes, style=config.rope_style)
 
     def _stored(self, name: str, rows: Tensor) -> Tensor:
-        """Write rows to a cache, a state `[batch, context, width]`, and return the cache."""
-        g = self.g
-        cache = g.state(name, (self.batch, self.context, rows.shape.dims[2]), self.cache_dtype)
-        updated = g.update_cache(cache, g.cast(rows, self.cache_dtype), self.start)
+        """Write rows to a cache, a state `[batch, context, width]` or one of pages, and return the cache."""
+        g, pages, width = self.g, self.pages, rows.shape.dims[2]
+        dims = (self.batch, self.context) if pages is None else (pages.count, pages.length)
+        cache = g.state(name, (*dims, width), self.cache_dtype)
+        place = (self.start,) if pages is None else (pages.offset, pages.written)
+        updated = g.update_cache(cache, g.cast(rows, self.cache_dtype), *place)
         g.update(cache, updated)
         return updated
 

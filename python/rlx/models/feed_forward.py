@@ -44,7 +44,8 @@ def _dense(part: ParameterPrefix, config: DecoderConfig, x: Tensor, width: int) 
     act = ACTIVATIONS[config.hidden_act]
     if not config.is_gated:
         return part.linear(g.activation(act, part.linear(x, "up_proj", width, has_bias)), "down_proj", e, has_bias)
-    if config.hidden_act == "silu" and not has_bias and not any(map(part.is_packed, _FEED_FORWARD)):
+    is_plain = not any(part.is_packed(name) or part.updates_of(name) for name in _FEED_FORWARD)
+    if config.hidden_act == "silu" and not has_bias and is_plain:
         sizes = zip(_FEED_FORWARD, (e, e, width), (width, width, e), strict=True)
         return g.swiglu_ffn(x, *(part.matrix(*size) for size in sizes))
     gate = g.activation(act, part.linear(x, "gate_proj", width, has_bias))

@@ -39,11 +39,34 @@ _DEEPSEEK_LOG_FACTOR = 0.1
 
 @dataclass(frozen=True)
 class GgufModel:
-    """A model in a GGUF file: family, configuration and tensors."""
+    """A model in a GGUF file: family, configuration and tensors, and the names in the file."""
 
     family: ModelFamily
     config: DecoderConfig | MambaConfig
     tensors: ModelTensors
+    names: GgufNames
+
+
+@dataclass(frozen=True)
+class GgufNames:
+    """The names of the tensors in files of an architecture.
+
+    Attributes:
+        architecture: The name of the architecture.
+        tensors: The names.
+        is_permuted: Whether the rows of queries and keys are in another order than in a folder.
+    """
+
+    architecture: str
+    tensors: TensorNames
+    is_permuted: bool
+
+    @classmethod
+    def of(cls, name: str, architecture: GgufArchitecture) -> GgufNames:
+        """Return the names of an architecture."""
+        # The pairs of lanes are adjacent in folders of DeepSeek, too.
+        is_permuted = architecture.rope_style == "gptj" and not architecture.family.model_type.startswith("deepseek")
+        return cls(name, TensorNames(MODEL_NAMES, architecture.names, "blk."), is_permuted)
 
 
 def read_gguf(weights: Weights) -> GgufModel:
@@ -61,19 +84,19 @@ def read_gguf(weights: Weights) -> GgufModel:
     prefix = f"{name}."
     values = {key.removeprefix(prefix): _uniform(v) for key, v in metadata.items() if key.startswith(prefix)}
     architecture = architecture_of(name, values, weights)
-    names = TensorNames(MODEL_NAMES, architecture.names, "blk.")
-    tensors = names.renamed({n: w for n, w in weights.items() if not _is_computed(n)})
+    names = GgufNames.of(name, architecture)
+    tensors = names.tensors.renamed({n: w for n, w in weights.items() if not _is_computed(n)})
     fields = _fields(values, weights, name, tensors, architecture)
     config = architecture.family.config(fields)
     if isinstance(config, MambaConfig):
-        return GgufModel(architecture.family, config, ModelTensors(shaped(tensors, config), file, ()))
+        return GgufModel(architecture.family, config, ModelTensors(shaped(tensors, config), file, ()), names)
     assert isinstance(config, DecoderConfig)
     config = architecture.adapted(replace(config, rope_style=architecture.rope_style))
     if config.rope is not None:
         config = replace(config, rope=_with_tensors(config.rope, weights, fields, values, name))
     tensors = architecture.split(split_fused(tensors, config), config)
     config = replace(config, biases=_biases(tensors), head=True)
-    return GgufModel(architecture.family, config, ModelTensors(tensors, file, ()))
+    return GgufModel(architecture.family, config, ModelTensors(tensors, file, ()), names)
 
 
 def _is_computed(name: str) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +33,8 @@ from rlx.models import (
 from rlx.models.checkpoint import ModelTensors, ParameterPrefix
 from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
-from rlx.models.gguf import read_gguf
+from rlx.models.gguf import GgufNames, read_gguf
+from rlx.models.low_rank import LowRankUpdate
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
 from rlx.weights import Weight, Weights
@@ -55,6 +56,8 @@ class PretrainedModel:
         weights: The tensors, by the names of the graphs' parameters. They are read when they are used.
         unused: The names of tensors that no graph uses, for example those of a head for another task.
         sizes: The arguments of `graph`, with defaults.
+        family: The family.
+        gguf_names: The names of the tensors in the GGUF file that the model is from; None for a folder.
     """
 
     model_type: str
@@ -62,7 +65,8 @@ class PretrainedModel:
     weights: Mapping[str, Weight] = field(repr=False)
     unused: tuple[str, ...] = field(repr=False)
     sizes: Mapping[str, int | bool | str]
-    _family: ModelFamily = field(repr=False)
+    family: ModelFamily = field(repr=False)
+    gguf_names: GgufNames | None = field(repr=False)
     _checkpoint: ModelTensors = field(repr=False)
 
     def graph(self, **sizes: Any) -> Graph:
@@ -78,7 +82,26 @@ class PretrainedModel:
         Raises:
             Error: A size is unknown, is not a valid size, or is larger than the number of the model's positions.
         """
-        return _build(self._family, self.config, self._checkpoint, _checked_sizes(self._family, sizes))
+        return _build(self.family, self.config, self._checkpoint, _checked_sizes(self.family, sizes))
+
+    def with_updates(self, updates: Mapping[str, Sequence[LowRankUpdate]]) -> PretrainedModel:
+        """Return the model with low-rank updates of matrices. Its graphs compute them next to the stored weights.
+
+        Args:
+            updates: The updates by the name of the layer in graphs, for example `layers.0.self_attn.q_proj`.
+
+        Raises:
+            Error: An update does not fit its matrix, or there is no such layer.
+        """
+        checkpoint = self._checkpoint.with_updates(updates)
+        _build(self.family, self.config, checkpoint, _smallest(self.family))
+        for name in updates:
+            if name not in checkpoint.updated:
+                own = updates[name][0].up
+                raise Error(
+                    f"{own.origin}: '{own.name}' changes no matrix of a {self.model_type} that adapters can change"
+                )
+        return replace(self, _checkpoint=checkpoint)
 
 
 def load(folder: str | os.PathLike[str]) -> PretrainedModel:
@@ -121,16 +144,23 @@ def model_of_gguf(weights: Weights) -> PretrainedModel:
         hint = "give a folder with config.json, or a GGUF file"
         raise Error(f"{weights.origin} is a file without a model", hint=hint)
     model = read_gguf(weights)
-    return _checked(model.family, model.config, model.tensors)
+    return _checked(model.family, model.config, model.tensors, model.names)
 
 
-def _checked(family: ModelFamily, config: Any, checkpoint: ModelTensors) -> PretrainedModel:
+def _checked(
+    family: ModelFamily, config: Any, checkpoint: ModelTensors, gguf_names: GgufNames | None = None
+) -> PretrainedModel:
     """Return the model, after building a small graph and comparing its parameters with the tensors."""
     checkpoint.check_layers(config.num_hidden_layers)
-    _build(family, config, checkpoint, {n: min(v, 1) if type(v) is int else v for n, v in family.sizes.items()})
+    _build(family, config, checkpoint, _smallest(family))
     unused = checkpoint.check(family.layers, config.num_hidden_layers)
     weights = MappingProxyType(checkpoint.taken)
-    return PretrainedModel(family.model_type, config, weights, unused, family.sizes, family, checkpoint)
+    return PretrainedModel(family.model_type, config, weights, unused, family.sizes, family, gguf_names, checkpoint)
+
+
+def _smallest(family: ModelFamily) -> dict[str, int | bool | str]:
+    """Return the sizes of the smallest graph, and the default options."""
+    return {name: min(value, 1) if type(value) is int else value for name, value in family.sizes.items()}
 
 
 def load_config(path: str | os.PathLike[str]) -> tuple[ModelFamily, Any]:

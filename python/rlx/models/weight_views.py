@@ -87,6 +87,11 @@ def split_groups(weight: Weight, groups: int, counts: Sequence[int]) -> list[Wei
     return result
 
 
+def reordered(weight: Weight, order: np.ndarray) -> Weight:
+    """Return the rows of a matrix in another order, given by their numbers."""
+    return _view(weight, weight.shape, lambda stored: stored[order])
+
+
 def stacked(weights: Sequence[Weight]) -> Weight:
     """Return weights of the same shape and encoding as one weight with a new first axis.
 

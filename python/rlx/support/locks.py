@@ -30,6 +30,7 @@ _PACKAGES = frozenset(
         "torch",
         "llvmlite",
         "tokenizers",
+        "llguidance",
     )
 )
 _IMPORT_S = 10.0  # seconds that a fork waits for imports

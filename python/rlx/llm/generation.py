@@ -1,0 +1,224 @@
+"""`Generation`: one text that is being generated, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+
+import numpy as np
+
+from rlx.llm.completion import Chunk, Completion
+from rlx.llm.draft import DRAFTED, Draft
+from rlx.llm.engine import Engine
+from rlx.llm.grammar import GrammarConstraint
+from rlx.llm.options import GenerationOptions
+from rlx.llm.output_text import OutputText
+from rlx.llm.pages import CachedText
+from rlx.llm.sampler import Sampler
+from rlx.llm.tokenizer import Tokenizer
+
+
+class Generation:
+    """One generation.
+
+    Args:
+        engine: The programs of the model.
+        tokenizer: The tokenizer.
+        prompt: The tokens of the prompt.
+        options: The parameters, with a seed.
+        vocab_size: The number of logits.
+        draft: Proposes tokens; None for one at a time.
+
+    Attributes:
+        text: The text in the cache.
+        token: The token to add to the text, whose logits `advance` takes next; None at the end.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        prompt: list[int],
+        options: GenerationOptions,
+        vocab_size: int,
+        draft: Draft | None = None,
+    ) -> None:
+        assert options.seed is not None
+        self._engine, self._prompt, self._options = engine, prompt, options
+        self.text = CachedText()
+        self.token: int | None = None
+        self._draft = draft
+        self._all = list(prompt)
+        self._sampler = Sampler(options, prompt, options.seed, vocab_size)
+        self._output = OutputText(tokenizer, options.stops)
+        source = options.constraint
+        self._constraint = None if source is None else GrammarConstraint(source, tokenizer, vocab_size)
+        self._ends: frozenset[int] = frozenset() if options.ignore_eos else tokenizer.eos_token_ids
+        room = engine.context - len(prompt) + 1  # the last token need not be in the cache
+        self._left = room if options.max_tokens is None else min(options.max_tokens, room)
+        self._tokens: list[int] = []  # that no chunk has had yet
+        self._logprobs: list[dict[int, float]] = []
+
+    @property
+    def has_draft(self) -> bool:
+        """Whether tokens are proposed. These generations are not computed together."""
+        return self._draft is not None
+
+    def begin(self) -> np.ndarray | None:
+        """Put the prompt into the cache, and return its logits; None if no token is to be generated."""
+        return self._engine.start(self.text, self._prompt) if self._left else None
+
+    def advance(self, logits: np.ndarray | None) -> Chunk | None:
+        """Choose a token, and return the new part of the text, if there is one. The last part has the reason of the end."""
+        self.token = None
+        if logits is None or self._is_complete:
+            return self._end("")
+        allowed = None if self._constraint is None else self._constraint.allowed()
+        token, logprobs = self._sampler.choose(logits, allowed)
+        if token in self._ends:
+            return self._chunk(self._output.flush(), "stop")
+        text = self._output.push(token)
+        if self._output.is_stopped:
+            return self._chunk(text, "stop")
+        self._tokens.append(token)
+        self._all.append(token)
+        if logprobs is not None:
+            self._logprobs.append(logprobs)
+        if self._constraint is not None:
+            self._constraint.accept(token)
+        self._left -= 1
+        if not self._left or self._is_complete:
+            return self._end(text)
+        self.token = token
+        return self._chunk(text, None) if text else None
+
+    def cancel(self) -> None:
+        """End the generation after the run of the model that computes it now."""
+        self.text.is_done = True
+
+    def chunks(self) -> Generator[Chunk]:
+        """Generate, and yield the parts of the text."""
+        if self._draft is not None:
+            yield from self._drafted_chunks(self._draft)
+            return
+        try:
+            logits = self.begin()
+            while not self.text.is_done:
+                chunk = self.advance(logits)
+                if chunk is not None:
+                    yield chunk
+                if self.token is None:
+                    return
+                logits = self._engine.step(self.text, self.token)
+        finally:
+            self.text.is_done = True
+
+    def _drafted_chunks(self, draft: Draft) -> Iterator[Chunk]:
+        """Generate like `chunks`, with proposed tokens."""
+        proposer, engine = draft.proposer(), self._engine
+        try:
+            logits = self.begin()
+            chunk = None if self.text.is_done else self.advance(logits)
+            while not self.text.is_done:
+                if chunk is not None:
+                    yield chunk
+                if self.token is None:
+                    return
+                chunk, room = None, engine.context - len(self.text.tokens) - 1
+                proposed = proposer.propose(self._all, min(DRAFTED, self._left - 1, room))
+                if not proposed:
+                    chunk = self.advance(engine.step(self.text, self.token))
+                    continue
+                fed = [self.token, *proposed]
+                for token, logits in zip(fed, engine.verify(self.text, fed), strict=True):
+                    if token != self.token:  # the proposal is wrong
+                        break
+                    self.text.tokens.append(token)
+                    if chunk is not None:
+                        yield chunk
+                    chunk = self.advance(logits)
+        finally:
+            proposer.close()
+            self.text.is_done = True
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether a grammar cannot continue the text."""
+        return self._constraint is not None and self._constraint.is_complete
+
+    def _end(self, text: str) -> Chunk:
+        text += self._output.flush()
+        return self._chunk(text, "stop" if self._output.is_stopped or self._is_complete else "length")
+
+    def _chunk(self, text: str, finish_reason: str | None) -> Chunk:
+        """Return the tokens since the last chunk with their text."""
+        tokens, logprobs = self._tokens, self._logprobs
+        self._tokens, self._logprobs = [], []
+        own = None if self._options.logprobs is None else logprobs
+        return Chunk(text, tokens, finish_reason, own, self.text.cached_tokens)
+
+
+class TextStream(Iterator[Chunk]):
+    """The parts of a text that is being generated. `for` gives them one after the other.
+
+    Args:
+        chunks: Generates them.
+        cancel: Ends the generation, from any thread.
+    """
+
+    def __init__(self, chunks: Generator[Chunk], cancel: Callable[[], None]):
+        self._chunks, self._cancel = chunks, cancel
+
+    def __next__(self) -> Chunk:
+        return next(self._chunks)
+
+    def close(self) -> None:
+        """End the generation. No other thread may be waiting for a part; see `cancel`."""
+        self._chunks.close()
+        self.cancel()
+
+    def cancel(self) -> None:
+        """End the generation, from any thread. One that waits for a part has no more, after at most a run of the model."""
+        self._cancel()
+
+
+def generated(engine: Engine, generations: Sequence[Generation]) -> list[list[Chunk]]:
+    """Return the parts of some texts, which are generated together as far as the programs have rows for them."""
+    if any(generation.has_draft for generation in generations):
+        return [list(generation.chunks()) for generation in generations]
+    results: list[list[Chunk]] = [[] for _ in generations]
+    waiting, running = list(enumerate(generations))[::-1], dict[int, Generation]()
+
+    def advance(number: int, logits: np.ndarray | None) -> None:
+        generation = generations[number]
+        chunk = generation.advance(logits)
+        if chunk is not None:
+            results[number].append(chunk)
+        if generation.token is None:
+            running.pop(number, None)
+            generation.text.is_done = True
+        else:
+            running[number] = generation
+
+    try:
+        while waiting or running:
+            while waiting and len(running) < engine.rows:
+                number, generation = waiting.pop()
+                advance(number, generation.begin())
+            numbers = list(running)
+            pairs = [(g.text, g.token) for g in running.values() if g.token is not None]
+            for number, logits in zip(numbers, engine.steps(pairs), strict=True):
+                advance(number, logits)
+    finally:
+        for generation in generations:
+            generation.text.is_done = True
+    return results
+
+
+def completion(chunks: Sequence[Chunk], prompt_tokens: int) -> Completion:
+    """Return the completion whose parts these are."""
+    reason = chunks[-1].finish_reason
+    assert reason is not None
+    logprobs = None if chunks[-1].logprobs is None else [p for chunk in chunks for p in chunk.logprobs or ()]
+    tokens = [token for chunk in chunks for token in chunk.tokens]
+    text = "".join(chunk.text for chunk in chunks)
+    return Completion(text, tokens, reason, prompt_tokens, chunks[-1].cached_tokens, logprobs)

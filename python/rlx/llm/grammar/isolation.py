@@ -1,0 +1,60 @@
+"""Check of a grammar in another process.
+
+The library compiles a grammar with recursion and without a limit of time, so that a hostile one could exhaust the stack
+or the time of this process. The other process has a small stack and limits of time and memory. A grammar that it
+compiles is safe here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.packages import import_package
+
+_SECONDS, _WAITING_SECONDS = 5, 30  # of processor time, and of time where that cannot be limited
+_MOST_BYTES = 4 << 30
+LIMITS = {"max_items_in_row": 20_000, "step_max_items": 5_000_000, "verbose_errors": False}
+_SCRIPT = Path(__file__).with_name("isolated_check.py")
+
+
+def llguidance() -> Any:
+    """Return the package `llguidance`.
+
+    Raises:
+        Error: It is not installed.
+    """
+    return import_package("llguidance", "a grammar or a schema")
+
+
+def check_isolated(source: str, name: str) -> None:
+    """Check that a grammar is valid, and that it compiles within limits.
+
+    Args:
+        source: The grammar in Lark.
+        name: The option that it is from, for messages.
+
+    Raises:
+        Error: The grammar is not valid, or it takes too much time or memory.
+        UnsupportedError: The path of Python is not known.
+    """
+    folder = str(Path(llguidance().__file__).parents[1])
+    if not sys.executable:
+        raise UnsupportedError("a grammar is checked in another process, and the path of Python is not known")
+    words = [sys.executable, "-I", str(_SCRIPT), folder, str(_SECONDS), str(_MOST_BYTES), json.dumps(LIMITS)]
+    try:
+        result = subprocess.run(
+            words, input=source.encode(), capture_output=True, timeout=_WAITING_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Error(f"{name} is too complex: compiling it takes more than {_WAITING_SECONDS} seconds") from None
+    except OSError as problem:
+        raise Error(f"cannot check {name} in another process: {problem}") from None
+    if result.returncode:
+        raise Error(f"{name} is too complex: it exhausts the stack, the time or the memory of a compilation")
+    if message := result.stdout.decode("utf-8", "replace").strip():
+        raise Error(f"{name} is not valid: {message}")

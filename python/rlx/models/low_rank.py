@@ -1,0 +1,79 @@
+"""Low-rank updates of matrices, which adapters add next to the stored weights.
+
+Source: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (2021), §4.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dtype import f32
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import Error
+from rlx.weights import Weight
+
+
+@dataclass(frozen=True)
+class LowRankUpdate:
+    """The update `scale · up · down` of a matrix.
+
+    Attributes:
+        down: `[rank, in]`; for the table of an embedding `[rows, rank]`.
+        up: `[out, rank]`.
+        scale: The factor.
+        number: The number of the adapter, which makes the names of parameters unique.
+        is_table: Whether the matrix is the table of an embedding.
+    """
+
+    down: Weight
+    up: Weight
+    scale: float
+    number: int
+    is_table: bool = False
+
+    def products(self, g: Any, x: Tensor, name: str, size_out: int) -> Tensor:
+        """Return the products of the update, f32 `[…, size_out]`.
+
+        Args:
+            g: The graph.
+            x: The other factor, f32 `[…, in]`.
+            name: The name of the layer.
+            size_out: The number of rows of the layer's matrix.
+
+        Raises:
+            Error: The shapes do not fit the matrix.
+        """
+        self._check(name, (size_out, x.shape.dims[-1]), (self.down.shape[1], self.up.shape[0]))
+        return self._scaled(g, g.linear(x, g.transpose(self._param(g, name, "down", self.down))), name)
+
+    def rows(self, g: Any, ids: Tensor, name: str, dims: tuple[int, int]) -> Tensor:
+        """Return the rows of the update of a table, f32 `[…, size]`.
+
+        Args:
+            g: The graph.
+            ids: The numbers of the rows, an integer dtype.
+            name: The name of the table.
+            dims: Its sizes.
+
+        Raises:
+            Error: The shapes do not fit the table.
+        """
+        self._check(name, dims, (self.up.shape[0], self.down.shape[0]))
+        return self._scaled(g, g.embedding(self._param(g, name, "down", self.down), ids), name)
+
+    def _check(self, name: str, dims: tuple[Any, Any], own: tuple[int, int]) -> None:
+        if (own[1], own[0]) != dims:
+            shapes = " and ".join(f"'{w.name}' {w.dtype}{list(w.shape)}" for w in (self.down, self.up))
+            raise Error(f"{self.up.origin}: {shapes} do not fit '{name}' of the model, f32{list(dims)}")
+
+    def _scaled(self, g: Any, narrow: Tensor, name: str) -> Tensor:
+        factor = np.array([self.scale], np.float32)
+        scale = g.param(f"{name}.lora{self.number}.scale", (1,), value=factor)
+        return g.linear(narrow * scale, g.transpose(self._param(g, name, "up", self.up)))
+
+    def _param(self, g: Any, name: str, part: str, weight: Weight) -> Tensor:
+        stored = g.param(f"{name}.lora{self.number}.{part}", weight.shape, weight.dtype, value=weight)
+        return stored if stored.dtype is f32 else g.cast(stored, "f32")

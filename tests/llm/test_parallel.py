@@ -1,0 +1,136 @@
+"""Several texts at the same time: each is the text that its prompt gives alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlx
+from rlx.llm import engine
+from tests.llm.tiny_model import write_model
+
+_PROMPTS = [
+    "the man",
+    "in the inn and the",
+    "the",
+    "an end in the inn",
+    "the man in",
+    "her",
+    "a",
+    "then and there",
+    "and",
+]
+_OPTIONS: dict[str, Any] = {"max_tokens": 12, "temperature": 1.0, "logprobs": 2, "ignore_eos": True}
+_LONG = {"llama.context_length": 1024}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    long: Any = _LONG
+    return write_model(tmp_path_factory.mktemp("parallel") / "long.gguf", scheme="q8_0", **long)
+
+
+@pytest.fixture(scope="module")
+def alone(path: Path) -> Iterator[rlx.llm.LLM]:
+    with rlx.llm.load(path, threads=1) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def several(path: Path) -> Iterator[rlx.llm.LLM]:
+    with rlx.llm.load(path, threads=1, parallel=3) as model:
+        yield model
+
+
+def _in_threads(model: rlx.llm.LLM, prompts: list[Any]) -> list[Any]:
+    """Return the completions of prompts, each of a thread of its own, with its number as seed."""
+    results: list[Any] = [None] * len(prompts)
+
+    def run(number: int) -> None:
+        results[number] = model.generate(prompts[number], seed=number, **_OPTIONS)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def _content(completion: Any) -> Any:
+    return completion.text, completion.tokens, completion.logprobs
+
+
+def test_a_list_of_prompts_and_several_samples(alone: rlx.llm.LLM, several: rlx.llm.LLM) -> None:
+    expected = [_content(alone.generate(prompt, seed=5, **_OPTIONS)) for prompt in _PROMPTS]
+    assert [_content(c) for c in several.generate(_PROMPTS, seed=5, **_OPTIONS)] == expected
+    samples = [_content(alone.generate(_PROMPTS[0], seed=5 + i, **_OPTIONS)) for i in range(4)]
+    pairs = several.generate(_PROMPTS[:2], seed=5, n=4, **_OPTIONS)
+    assert [_content(c) for c in pairs[0]] == samples
+    assert pairs[1][1].cached_tokens > 0
+
+
+def test_threads(alone: rlx.llm.LLM, several: rlx.llm.LLM) -> None:
+    expected = [_content(alone.generate(prompt, seed=i, **_OPTIONS)) for i, prompt in enumerate(_PROMPTS)]
+    for _ in range(2):
+        assert [_content(c) for c in _in_threads(several, _PROMPTS)] == expected
+
+
+def test_prompts_of_several_pages(alone: rlx.llm.LLM, several: rlx.llm.LLM) -> None:
+    """Texts with a common beginning, which some of them share while others use it, and streams that are closed."""
+    start = [7 + i % 40 for i in range(600)]
+    prompts = [start + [i] * (1 + 40 * i) for i in range(6)]
+    expected = [_content(alone.generate(prompt, seed=i, **_OPTIONS)) for i, prompt in enumerate(prompts)]
+    stream = several.stream(prompts[5], seed=5, max_tokens=100)
+    next(stream)
+    results = _in_threads(several, prompts)
+    assert [_content(c) for c in results] == expected
+    assert max(c.cached_tokens for c in results) >= 600
+    stream.close()
+    again = several.generate(prompts[3], seed=3, **_OPTIONS)
+    assert _content(again) == expected[3] and again.cached_tokens == len(prompts[3]) - 1
+
+
+def test_texts_without_room_in_the_cache(monkeypatch: pytest.MonkeyPatch, path: Path, alone: rlx.llm.LLM) -> None:
+    """The cache has pages for one text of the whole context, and all together have more tokens."""
+    monkeypatch.setattr(engine, "LARGEST_CACHE", 0)
+    prompts = [[9 + i] * (250 + 60 * i) for i in range(5)]
+    expected = [_content(alone.generate(prompt, seed=i, **_OPTIONS)) for i, prompt in enumerate(prompts)]
+    with rlx.llm.load(path, threads=1, parallel=3) as model:
+        streams = [model.stream(prompt, seed=i, **_OPTIONS) for i, prompt in enumerate(prompts)]
+        parts: list[list[Any]] = [[] for _ in prompts]
+        for _ in range(200):
+            for own, stream in zip(parts, streams, strict=True):
+                own += [chunk for chunk in [next(stream, None)] if chunk is not None]
+        assert ["".join(chunk.text for chunk in own) for own in parts] == [text for text, *_ in expected]
+        assert [_content(c) for c in _in_threads(model, prompts)] == expected
+        assert [_content(c)[0] for c in model.generate(prompts, seed=0, **_OPTIONS)][0] == expected[0][0]
+
+
+def test_the_number_of_texts_is_checked(path: Path) -> None:
+    for parallel in (0, -1, True, 1.5, 10**6):
+        with pytest.raises(rlx.Error, match="parallel must be an integer from 1 to"):
+            rlx.llm.load(path, parallel=parallel)  # type: ignore[arg-type]
+
+
+def test_a_text_is_cancelled_by_another_thread(several: rlx.llm.LLM) -> None:
+    """While it waits for its prompt, and between tokens; other texts go on."""
+    prompts = [[7 + i] * 900 for i in range(3)]
+    expected = several.generate(prompts[2], seed=1, **_OPTIONS)
+    streams = [several.stream(prompt, ignore_eos=True) for prompt in prompts[:2]]
+    counts: list[int] = []
+    threads = [threading.Thread(target=lambda s=stream: counts.append(len(list(s)))) for stream in streams]
+    next(streams[1])
+    for thread in threads:
+        thread.start()
+    for stream in streams:
+        stream.cancel()
+    found = several.generate(prompts[2], seed=1, **_OPTIONS)
+    for thread in threads:
+        thread.join(60)
+    assert len(counts) == 2 and max(counts) < 100
+    assert _content(found) == _content(expected)
