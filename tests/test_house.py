@@ -47,7 +47,7 @@ ORDER = (
         "targets.stablehlo",
         "targets",
     ),
-    *("report", "runtime", "deploy", "quantization", "train", "models", "llm", "cli", "answers"),
+    *("report", "runtime", "deploy", "quantization", "train", "models", "llm", "serve", "cli", "answers"),
 )
 # Modules without a package. They import nothing of RLX, and any module may import them.
 FREE = ("version", "native", "tick", "parts")

@@ -93,6 +93,7 @@ _MODULES = (
     "train",
     "models",
     "llm",
+    "serve",
     "deploy",
     "mlir",
 )

@@ -11,6 +11,7 @@ from rlx import nn as nn
 from rlx import ops as ops
 from rlx import passes as passes
 from rlx import plan as plan
+from rlx import serve as serve
 from rlx import train as train
 from rlx import weights as weights
 from rlx.blocks.graph_module import GraphModule as GraphModule

@@ -61,6 +61,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("cli/display.py", "terminal"): _OF_RLX,
     ("llm/tokenizer/vocabulary.py", "html"): _OF_RLX,
     ("report/progress.py", "terminal"): ESCAPES,
+    ("serve/tool_format.py", "html"): "texts in front of calls and after them, which are looked for",
     ("train/loop.py", "terminal"): ESCAPES,
 }
 

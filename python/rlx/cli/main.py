@@ -25,6 +25,7 @@ COMMANDS = {
     "quantize": "round a graph to integers of 8 or 4 bits, or pack the weights of a language model",
     "generate": "continue a text with a language model",
     "chat": "talk to a language model",
+    "serve": "serve a language model with OpenAI's HTTP interface",
     "perplexity": "measure a language model on a text",
     "gguf": "print the metadata and tensors of a GGUF file",
     "inspect": "print the ops and costs of a graph, or draw it",
