@@ -40,6 +40,7 @@ PLAIN_DTYPES = {0: "f32", 1: "f16", 24: "i8", 25: "i16", 26: "i32", 27: "i64", 2
 
 _LONGEST_NAME = 4096
 _DEEPEST_ARRAY = 4
+_PART = 1 << 18  # bytes of a file that are copied at a time
 _LARGEST_ALIGNMENT = 1 << 30
 _LARGEST_SPLIT = 1 << 16
 _SPLIT_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -129,22 +130,33 @@ class _GgufHeader:
         """Read an array of strings. There may be hundreds of thousands, so this does not call `text`."""
         number = self.count(f"elements of '{key}'", 4)
         length = struct.Struct(self.order + self._length)
-        content, position, end, size = self.content, self.position, len(self.content), length.size
-        texts: list[str] = []
+        read, size, texts = length.unpack_from, length.size, list[str]()
+        # A copy of the next bytes: slices of it take half the time of those of the file.
+        part, position = b"", 0
         try:
             for _ in range(number):
-                start = position + size
-                (count,) = length.unpack_from(content, position)
-                position = start + count
-                if position > end:
-                    raise self.refusal(f"'{key}' has a string of {count} bytes, more than the file has left")
-                texts.append(str(content[start:position], "utf-8"))
+                if position + size > len(part):
+                    part, position = self._part(position, size), 0
+                (count,) = read(part, position)
+                start, stop = position + size, position + size + count
+                if stop > len(part):
+                    part = self._part(position, size + count)
+                    start, stop = size, size + count
+                    if stop > len(part):
+                        raise self.refusal(f"'{key}' has a string of {count} bytes, more than the file has left")
+                texts.append(part[start:stop].decode())
+                position = stop
         except struct.error:
             raise self.refusal("it ends within the header") from None
         except UnicodeDecodeError as problem:
             raise self.refusal(f"a string of '{key}' is not UTF-8: {problem.reason}") from None
-        self.position = position
+        self.position += position
         return tuple(texts)
+
+    def _part(self, consumed: int, least: int) -> bytes:
+        """Move on by some bytes, and return a copy of the next ones: at least `least`, unless the file ends."""
+        self.position += consumed
+        return bytes(self.content[self.position : self.position + max(least, _PART)])
 
     def _bool(self, key: str) -> bool:
         byte = self.number("B")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from rlx.llm.tokenizer.byte_level import CHARACTER_OF
@@ -26,15 +27,30 @@ def parsed_merges(lines: Sequence[str], ids: dict[str, int], where: str) -> list
     Raises:
         Error: A line has another form, or one of its tokens or their concatenation is not in the vocabulary.
     """
-    spaces = [line.find(" ", 1) for line in lines]  # the first token may start with a space
-    merges = [(line[:space], line[space + 1 :]) for line, space in zip(lines, spaces, strict=True)]
-    for i, (space, (left, right)) in enumerate(zip(spaces, merges, strict=True)):
-        if space < 0 or not right:
-            raise Error(f"{where}[{i}]: expected two tokens with a space between them, got {short_repr(lines[i])}")
-        if not (left in ids and right in ids and left + right in ids):
-            missing = next(token for token in (left, right, left + right) if token not in ids)
-            raise Error(f"{where}[{i}] is {short_repr(lines[i])}, but {short_repr(missing)} is not in the vocabulary")
+    # There may be hundreds of thousands: the usual case is in loops of C.
+    merges: list[Any] = [tuple(line.split(" ", 1)) if line[:1] != " " else _split(line) for line in lines]
+    are_pairs = set(map(len, merges)) <= {2}
+    if not are_pairs or not all(map(ids.__contains__, chain(chain.from_iterable(merges), map("".join, merges)))):
+        _check_merges(lines, ids, where)
     return list(dict.fromkeys(merges))
+
+
+def _split(line: str) -> tuple[str, ...]:
+    if line[:1] != " ":
+        return tuple(line.split(" ", 1))
+    first, *second = line[1:].split(" ", 1)
+    return " " + first, *second
+
+
+def _check_merges(lines: Sequence[str], ids: dict[str, int], where: str) -> None:
+    """Raise the error for the first line that is not a merge."""
+    for i, line in enumerate(lines):
+        pair = _split(line)
+        if len(pair) != 2 or not pair[1]:
+            raise Error(f"{where}[{i}]: expected two tokens with a space between them, got {short_repr(line)}")
+        missing = next((token for token in (*pair, "".join(pair)) if token not in ids), None)
+        if missing is not None:
+            raise Error(f"{where}[{i}] is {short_repr(line)}, but {short_repr(missing)} is not in the vocabulary")
 
 
 class BytePairModel:
@@ -83,7 +99,7 @@ def _tokenizer(vocabulary: Vocabulary, merges: list[Merge], pre: PreTokenizer, o
     usable = dict(vocabulary.ids)
     if hidden := vocabulary.of_kind(*HIDDEN):
         names = {vocabulary.tokens[i] for i in hidden}
-        used = {token for merge in merges for token in (*merge, "".join(merge)) if token in names}
+        used = names.intersection(chain(chain.from_iterable(merges), map("".join, merges)))
         for token in names - used:
             del usable[token]
     with converted(f"{origin}: the merges do not fit the vocabulary"):

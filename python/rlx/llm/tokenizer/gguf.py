@@ -82,7 +82,7 @@ def _vocabulary(data: TokenizerMetadata, model: str) -> Vocabulary:
         kinds = np.where((types >= 1) & (types <= 6), types, int(TokenKind.UNUSED)).astype(np.uint8).tobytes()
     if model in ("llama", "t5", "gemma4"):
         check_byte_tokens(tokens, kinds, data.origin)
-    else:  # only some pre-tokenizers have byte tokens
+    elif TokenKind.BYTE in kinds:  # only some pre-tokenizers have byte tokens
         kinds = bytes(
             TokenKind.NORMAL if kind == TokenKind.BYTE and not is_byte_token(token) else kind
             for token, kind in zip(tokens, kinds, strict=True)

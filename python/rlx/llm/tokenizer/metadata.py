@@ -60,7 +60,7 @@ class TokenizerMetadata:
         # An empty array has no strings to tell its type.
         if isinstance(value, np.ndarray | list) and not len(value):
             return ()
-        if not isinstance(value, tuple | list) or not all(isinstance(text, str) for text in value):
+        if not isinstance(value, tuple | list) or not all(issubclass(kind, str) for kind in set(map(type, value))):
             raise self.error(key, "an array of strings", value)
         try:
             "".join(value).encode()

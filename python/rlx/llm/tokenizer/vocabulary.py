@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+import numpy as np
+
 from rlx.llm.tokenizer.byte_level import BYTE_OF
 from rlx.support.errors import Error
 from rlx.support.short import short_repr
@@ -125,8 +127,7 @@ class Vocabulary:
 
     def of_kind(self, *kinds: TokenKind) -> list[int]:
         """Return the ids of some kinds."""
-        wanted = bytes(kinds)
-        return [i for i, kind in enumerate(self.kinds) if kind in wanted]
+        return np.flatnonzero(np.isin(np.frombuffer(self.kinds, np.uint8), kinds)).tolist()
 
     def piece(self, token_id: int) -> bytes:
         """Return the bytes that a token adds to a text. Special tokens are literal."""
