@@ -404,3 +404,20 @@ def test_graphs_of_one_name_are_different_functions() -> None:
     program = rlx.Session("cpu").compile({"a": graph(2.0), "b": graph(3.0), "step_a": graph(5.0)})
     x = {"x": np.ones(3, np.float32)}
     assert [program[name].run(x)[0][0] for name in program] == [2, 3, 5]
+
+
+def test_entry_points_are_profiled() -> None:
+    program = rlx.Session("cpu", threads=1).compile({name: graph() for name, graph in GRAPHS.items()}, params=PARAMS)
+    for name, inputs in (("prefill", PREFILL), ("decode", DECODE)):
+        assert program[name].profile(inputs, runs=2).name == GRAPHS[name]().name
+
+
+def test_graphs_of_one_name_are_profiled() -> None:
+    def graph(factor: float) -> Any:
+        g: Any = rlx.Graph("step")
+        x = g.input("x", (64, 64))
+        g.set_outputs(g.softmax(x @ x) * factor)
+        return g
+
+    program = rlx.Session("cpu").compile({"a": graph(2.0), "b": graph(3.0)})
+    assert "softmax" in str(program["b"].profile({"x": np.ones((64, 64), np.float32)}, runs=2))

@@ -12,7 +12,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Requirement
 from rlx.ir.op.custom import sources
 from rlx.ir.op.requirements import requirements
-from rlx.ir.op.signature import STAGES
+from rlx.ir.op.signature import STAGES, bodies
 from rlx.kernels.registry import own_sources
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
@@ -172,8 +172,15 @@ class Compilation(Answered):
             Error: As for `lir`, or a pass failed.
         """
         module = self.lir.clone().module
+        (function,) = bodies(module)
+        self.name_function(function)
         self.lower(module, instruments)
         return module
+
+    def name_function(self, function: mlir.Operation) -> None:
+        """Give a copy of the function at LIR its name in the program."""
+        with mlir.entered():
+            function.attributes["sym_name"] = mlir.ir.StringAttr.get(self.signature.name)
 
     def lower(self, module: mlir.Module, instruments: Sequence[Instrument] = ()) -> None:
         """Run the passes of `lowering` on a module at LIR, in place."""
@@ -264,13 +271,19 @@ class Compilation(Answered):
             disk.put(key, artifact.to_bytes())
         return artifact
 
-    def read(self, disk: DiskCache, key: str | None) -> Artifact | None:
-        """The program of a cache; None if it is not there, or if the passes are observed."""
+    def read(self, disk: DiskCache, key: str | None, own_key: str | None = None) -> Artifact | None:
+        """The program of a cache; None if it is not there, or if the passes are observed.
+
+        Args:
+            disk: The cache.
+            key: The key of the entry.
+            own_key: The result of `key`, if the entry has another one.
+        """
         artifact = None if key is None or self._observers else cached_artifact(disk, key, self.signature)
         if artifact is None:
             return None
         self.phases["cached"] = 1.0
-        self._cached_key = key
+        self._cached_key = own_key or key
         return with_locations(artifact, self.prepared, lambda: self.lir)
 
     def check_unchanged(self) -> None:

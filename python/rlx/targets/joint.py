@@ -51,19 +51,21 @@ class JointCompilation:
         assert isinstance(first.compiler, JointCompiler)
         with calling(first.backend, "compile_together"):
             results = list(first.compiler.compile_together(self.compilations, timeout))
-        each = zip(self.compilations, results, keys or [None] * len(results), strict=True)
-        return [compilation.finished(compiled, disk, key) for compilation, compiled, key in each]
+        each = zip(self.compilations, results, strict=True)
+        return [c.finished(compiled, disk, keys[i][0] if keys else None) for i, (c, compiled) in enumerate(each)]
 
-    def _keys(self) -> list[str] | None:
-        """Return the keys of the functions in a cache; None if an input of one of them is unknown."""
+    def _keys(self) -> list[tuple[str, str]] | None:
+        """Return for each function its key in a cache, and that of its graph; None if an input of one is unknown."""
         keys = [compilation.key() for compilation in self.compilations]
         known = [key for key in keys if key is not None]
-        return [fingerprint("joint", str(i), *known) for i in range(len(keys))] if len(known) == len(keys) else None
+        if len(known) < len(keys):
+            return None
+        return [(fingerprint("joint", str(i), *known), key) for i, key in enumerate(known)]
 
-    def _read(self, disk: DiskCache, keys: Sequence[str] | None) -> list[Artifact] | None:
+    def _read(self, disk: DiskCache, keys: Sequence[tuple[str, str]] | None) -> list[Artifact] | None:
         if keys is None:
             return None
-        found = [compilation.read(disk, key) for compilation, key in zip(self.compilations, keys, strict=True)]
+        found = [compilation.read(disk, *both) for compilation, both in zip(self.compilations, keys, strict=True)]
         artifacts = [artifact for artifact in found if artifact is not None]
         is_whole = len(artifacts) == len(found) and len({bytes(a.program) for a in artifacts}) == 1
         return artifacts if is_whole else None
@@ -75,17 +77,14 @@ def lowered_together(compilations: Sequence[Compilation]) -> mlir.Module:
     Raises:
         Error: As for `Compilation.lowered`.
     """
-    first = compilations[0]
+    first, *others = compilations
     module = first.lir.clone().module
-    with mlir.entered():
-        (function,) = bodies(module)
-        _rename(function, first.signature.name)
-        for compilation in compilations[1:]:
-            (other,) = bodies(compilation.lir.module)
-            _rename(other.operation.clone(mlir.ir.InsertionPoint(module.body)), compilation.signature.name)
+    functions = list[mlir.Operation](bodies(module))
+    for compilation in others:
+        (function,) = bodies(compilation.lir.module)
+        with mlir.entered():
+            functions.append(function.operation.clone(mlir.ir.InsertionPoint(module.body)))
+    for compilation, function in zip(compilations, functions, strict=True):
+        compilation.name_function(function)
     first.lower(module)
     return module
-
-
-def _rename(function: mlir.Operation, name: str) -> None:
-    function.attributes["sym_name"] = mlir.ir.StringAttr.get(name)

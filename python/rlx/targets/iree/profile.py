@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import dtype as rlx_dtype
+from rlx.ir.op.signature import bodies
 from rlx.ir.packing import pack
 from rlx.kernels.declaration import FUNCTION_PREFIX
 from rlx.support.errors import Error, ExecutionError
@@ -74,6 +75,7 @@ def profile(
             f"kernels are measured on the CPU, not by the driver {driver!r}", hint="use the device cpu"
         )
     lowered = with_op_numbers(compilation.lir).module
+    compilation.name_function(*bodies(lowered))
     lower(lowered, compilation.lowering)
     objects = take_out_kernels(lowered, target, cache=compilation.cache, timeout_s=None)
     target, text = with_flags_of(lowered, target), module_text(lowered)
