@@ -1,6 +1,6 @@
 """Measure RLX against other libraries and against its own limits.
 
-    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary|xla|cpu] [--json OUT]
+    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary|xla|cpu|language] [--json OUT]
 
 Prints one line per figure. The exit code is 1 if a figure is over its limit. docs/benchmarks.md describes the
 measurements.
@@ -127,6 +127,12 @@ def _cpu(arguments: argparse.Namespace) -> Iterator[Figure]:
     return bench_cpu.measure(arguments.rounds)
 
 
+def _language(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_language
+
+    return bench_language.measure(arguments.rounds)
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "minilm": _minilm,
     "overhead": _overhead,
@@ -137,6 +143,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "elementary": _elementary,
     "xla": _xla,
     "cpu": _cpu,
+    "language": _language,
 }
 
 

@@ -265,6 +265,50 @@ def _bits(size: int) -> None:
                 y[c] = x[c].bits(y.element.name)
 
 
+def _products_of_bytes(lanes: int) -> None:
+    """Sums of products of bytes, entries of tables of bytes, and joined lanes; with the ends of the ranges."""
+    rng = np.random.default_rng(lanes)
+    a, b = rng.integers(0, 256, lanes).astype(np.uint8), rng.integers(-128, 128, lanes).astype(np.int8)
+    a[:8], b[:4], b[4:8] = 255, -128, 127
+    table = rng.integers(0, 256, 16).astype(np.uint8)
+    numbers = [int(v) for v in rng.integers(0, 256, 16)]
+
+    def expected(a: np.ndarray, b: np.ndarray, table: np.ndarray) -> list[np.ndarray]:
+        products = a.astype(np.int32) * b
+        words = a.view(np.int32)
+        indices = a & 15
+        return [
+            products.reshape(-1, 4).sum(-1, dtype=np.int32) + words,
+            table[indices],
+            np.array(numbers, np.uint8)[indices],
+        ]
+
+    @experiment(
+        (a, b, table),
+        results=lambda xs: [shape(lanes // 4, dtype="i32"), shape(lanes, dtype="u8"), shape(lanes, dtype="u8")],
+        name=f"products_of_{lanes}_bytes",
+        expected=expected,
+    )
+    def products(k: Kernel, xs: Sequence[Buffer], y: Buffer, of_value: Buffer, of_numbers: Buffer) -> None:
+        steps = xs[0][k.at(0, "u8", lanes)]
+        words = steps.bits("i32")
+        y[k.at(0, "i32", lanes // 4)] = words.bits("u8").quad_products(xs[1][k.at(0, "i8", lanes)], words)
+        of_value[k.at(0, "u8", lanes)] = (steps & 15).table_entries(xs[2][k.at(0, "u8", 16)])
+        of_numbers[k.at(0, "u8", lanes)] = (steps & 15).table_entries(numbers)
+
+
+@experiment(
+    (np.arange(7, dtype=np.float32),),
+    results=lambda xs: [shape(4), shape(8, dtype="u8")],
+    expected=lambda x: [x[[3, 0, 6, 3]], x[[3, 0]].view(np.uint8)],
+)
+def vector_of_scalars(k: Kernel, xs: Sequence[Buffer], y: Buffer, z: Buffer) -> None:
+    y[k.at(0, "f32", 4)] = k.vector([xs[0][i] for i in (3, 0, 6, 3)])
+    z[k.at(0, "u8", 8)] = k.vector([xs[0][3], xs[0][0]]).bits("u8")
+
+
+for _lanes in (16, 32, 64, 128):
+    _products_of_bytes(_lanes)
 for _name in DTYPES:
     _operations(_name)
     _conversions(_name)

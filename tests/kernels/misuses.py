@@ -145,6 +145,21 @@ def conversion_to_bool(k: Any, x: Any, n: Any, y: Any) -> None:
     y[0, 0] = k.where(x[0, 0].to(rlx.bool_), x[0, 0], 0.0)  # here
 
 
+@misuse("quad_products: expected vectors of u8 and i8, and a total of i32 with a quarter of the lanes", "")
+def quads_of_other_types(k: Any, x: Any, n: Any, y: Any) -> None:
+    k.constant(1, "u8", 16).quad_products(k.constant(1, "i8", 16), k.constant(0, "i32", 8))  # here
+
+
+@misuse("table_entries: expected indices of u8 and 16 bytes", "")
+def table_of_another_length(k: Any, x: Any, n: Any, y: Any) -> None:
+    k.constant(1, "u8", 16).table_entries([1, 2, 3])  # here
+
+
+@misuse("k.vector takes scalars, at least one", "v.shuffle joins vectors")
+def vector_of_vectors(k: Any, x: Any, n: Any, y: Any) -> None:
+    k.vector([k.constant(1.0, "f32", 4)])  # here
+
+
 @misuse("different widths", "")
 def bits_of_another_width(k: Any, x: Any, n: Any, y: Any) -> None:
     y[0, 0] = x[0, 0].bits("i64").to(rlx.f32)  # here

@@ -68,7 +68,7 @@ def _decomposed(graph: Graph) -> Graph:
     return run(graph, "rlx-decompose{for=rlx-to-linalg}")
 
 
-@drawn("cpu", ("x86-64", "x86-64-v3", "x86-64-v4", "aarch64"))
+@drawn("cpu", ("x86-64", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni", "aarch64"))
 @of_which("share")
 @pytest.mark.parametrize(("op", "share"), SHARES)
 def test_with_numpy(op: str, share: int, cpu: str) -> None:

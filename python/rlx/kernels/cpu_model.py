@@ -17,10 +17,12 @@ class CpuModel:
     """The vector registers and instructions that code for a CPU may use.
 
     Attributes:
-        name: The architecture, as in `Session(arch=…)`.
+        name: The architecture, as in `Session(arch=…)`. `x86-64-v4-vnni` has AVX512-VNNI too: machines that compile for
+            themselves may be of it.
         vector_bytes: Bytes of a vector register.
         registers: The number of vector registers.
         pair_bytes: Bytes of a register whose pairs of integers are multiplied and added in one instruction; 0 without one.
+        has_quads: Whether an instruction adds sums of four products of bytes to i32.
         has_f16: Whether f16 is converted to f32 in one instruction.
         has_fma: Whether a product and a sum are one instruction, rounded once. Elsewhere `math.fma` is a function call for
             each lane.
@@ -33,6 +35,7 @@ class CpuModel:
     registers: int
     has_fma: bool
     pair_bytes: int = 0
+    has_quads: bool = False
     has_f16: bool = False
     is_tested: bool = True
 
@@ -53,6 +56,7 @@ _MODELS = {
         CpuModel("x86-64-v2", 16, 16, has_fma=False, pair_bytes=16),
         CpuModel("x86-64-v3", 32, 16, has_fma=True, pair_bytes=32, has_f16=True),
         CpuModel("x86-64-v4", 64, 32, has_fma=True, pair_bytes=64, has_f16=True),
+        CpuModel("x86-64-v4-vnni", 64, 32, has_fma=True, pair_bytes=64, has_quads=True, has_f16=True),
         *(
             CpuModel(name, 16, 32, has_fma=True, has_f16=True, is_tested=False)
             for name in ("aarch64", "aarch64-android", "neoverse-v1", "apple")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.dtype import DType, bool_, dtype, f32, i8, i16, i32, i64
+from rlx.ir.dtype import DType, bool_, dtype, f32, i8, i16, i32, i64, u8
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import INDEX, Element, IndexElement, limits, memory_type, value_type
 from rlx.kernels.errors import kernel_error
@@ -28,6 +28,8 @@ _PAIR_PRODUCTS = {
     ("u8", 32): "llvm.x86.avx2.pmadd.ub.sw",
     ("u8", 64): "llvm.x86.avx512.pmaddubs.w.512",
 }
+_QUAD_PRODUCTS = {size: f"llvm.x86.avx512.vpdpbusd.{8 * size}" for size in (16, 32, 64)}
+_TABLE_ENTRIES = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}
 _ALIGNMENT = 64  # bytes, of scratch memory: a cache line, and the largest vector register
 
 
@@ -94,8 +96,10 @@ class Emitter(Machine):
         return self._constants[key]
 
     def constants(self, numbers: Sequence[Any], element: Element) -> Any:
-        parts = [self.constant(number, element, None) for number in numbers]
-        return self.vector.from_elements(value_type(element, len(parts)), parts, **self.at)
+        return self.joined([self.constant(number, element, None) for number in numbers], element)
+
+    def joined(self, parts: Sequence[Any], element: Element) -> Any:
+        return self.vector.from_elements(value_type(element, len(parts)), list(parts), **self.at)
 
     def splat(self, data: Any, element: Element, lanes: int) -> Any:
         return self.vector.broadcast(value_type(element, lanes), data, **self.at)
@@ -133,7 +137,10 @@ class Emitter(Machine):
 
     def bits(self, data: Any, target: Element, lanes: int | None) -> Any:
         type_ = value_type(target, lanes)
-        return data if data.type == type_ else self.arith.bitcast(type_, data, **self.at)
+        if data.type == type_:
+            return data
+        is_regrouped = lanes is not None and data.type.shape != [lanes]
+        return (self.vector if is_regrouped else self.arith).bitcast(type_, data, **self.at)
 
     def lane(self, data: Any, index: Any) -> Any:
         dynamic = not isinstance(index, int)
@@ -171,6 +178,12 @@ class Emitter(Machine):
         least, greatest = (self.constant(n, i32, lanes // 2) for n in limits(i16))
         clamped = self.arith.minsi(self.arith.maxsi(total, least, **self.at), greatest, **self.at)
         return self.arith.trunci(type_, clamped, **self.at)
+
+    def quad_products(self, a: Any, b: Any, total: Any, lanes: int) -> Any:
+        return self.intrinsic(_QUAD_PRODUCTS[lanes], (total, a, b), i32, lanes // 4)
+
+    def table_entries(self, table: Any, indices: Any, lanes: int) -> Any:
+        return self.intrinsic(_TABLE_ENTRIES[lanes], (table, indices), u8, lanes)
 
     def widen_half(self, data: Any, lanes: int | None) -> Any:
         if not self.cpu.has_f16:

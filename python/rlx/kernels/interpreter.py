@@ -41,6 +41,9 @@ class Interpreter(Machine):
     def constants(self, numbers: Sequence[Any], element: Element) -> Any:
         return np.array(numbers, element.numpy)
 
+    def joined(self, parts: Sequence[Any], element: Element) -> Any:
+        return np.array(parts, element.numpy)
+
     def splat(self, data: Any, element: Element, lanes: int) -> Any:
         return np.full(lanes, data)
 
@@ -91,6 +94,13 @@ class Interpreter(Machine):
         if element is i16:
             return sums.astype(np.int32)
         return np.clip(sums, -(1 << 15), (1 << 15) - 1).astype(np.int16)
+
+    def quad_products(self, a: Any, b: Any, total: Any, lanes: int) -> Any:
+        products = a.astype(np.int64) * b.astype(np.int64)
+        return (total + products.reshape(-1, 4).sum(-1)).astype(np.int32)
+
+    def table_entries(self, table: Any, indices: Any, lanes: int) -> Any:
+        return table[indices]
 
     def widen_half(self, data: Any, lanes: int | None) -> Any:
         return np.asarray(data.view(np.float16).astype(np.float32))

@@ -13,7 +13,7 @@ from rlx.kernels.elements import INDEX, Element, Number, element_of, limits, num
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.loop import KernelLoop, kernel_loop
 from rlx.kernels.machine import Machine, Scope
-from rlx.kernels.values import Operand, Value, index_data, like, size_of, where
+from rlx.kernels.values import Operand, Value, index_data, like, size_of, unified, where
 from rlx.support.short import short_repr
 
 Join = Callable[[Value, Value], Value]
@@ -314,6 +314,14 @@ class Kernel:
         if not checked:
             raise kernel_error("a vector has at least one lane")
         return Value(self.machine, self.machine.constants(checked, kind), kind, len(checked))
+
+    def vector(self, values: Sequence[Value]) -> Value:
+        """A vector with a scalar in each lane."""
+        if not values or any(value.lanes is not None for value in values):
+            raise kernel_error("k.vector takes scalars, at least one", "v.shuffle joins vectors")
+        scalars = unified(*values)
+        data = self.machine.joined([v.data for v in scalars], scalars[0].element)
+        return Value(self.machine, data, scalars[0].element, len(scalars))
 
     def neutral(self, kind: str, element: Element | str = f32) -> Value:
         """The vector that changes nothing in an accumulator of a kind."""

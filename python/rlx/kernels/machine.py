@@ -117,6 +117,10 @@ class Machine(ABC):
         """A vector of several numbers."""
 
     @abstractmethod
+    def joined(self, parts: Sequence[Any], element: Element) -> Any:
+        """A vector of several scalars."""
+
+    @abstractmethod
     def splat(self, data: Any, element: Element, lanes: int) -> Any:
         """A vector with a scalar in each lane."""
 
@@ -173,6 +177,27 @@ class Machine(ABC):
             b: A vector.
             element: The element type of `a`.
             lanes: The number of lanes of `a`.
+        """
+
+    @abstractmethod
+    def quad_products(self, a: Any, b: Any, total: Any, lanes: int) -> Any:
+        """`total + a[4i]·b[4i] + … + a[4i + 3]·b[4i + 3]`, of u8 and i8 as i32, in one instruction.
+
+        Args:
+            a: A vector.
+            b: A vector.
+            total: A vector with a quarter of the lanes.
+            lanes: The number of lanes of `a`.
+        """
+
+    @abstractmethod
+    def table_entries(self, table: Any, indices: Any, lanes: int) -> Any:
+        """The elements of a vector of 16 bytes at indices below 16, in one instruction.
+
+        Args:
+            table: The 16 bytes, repeated to the number of lanes.
+            indices: The indices.
+            lanes: The number of lanes.
         """
 
     @abstractmethod

@@ -117,18 +117,20 @@ class Value(ValueOperators):
         return Value(self.machine, data, element, self.lanes)
 
     def bits(self, element: Element | str) -> Value:
-        """The same bits as another element type of the same width.
+        """The same bits as another element type. The lanes of vectors are joined or split, if the widths differ.
 
         Raises:
-            ShapeError: The widths differ, or one is `bool` or `INDEX`.
+            ShapeError: One is `bool` or `INDEX`; the widths differ, and it is not a vector, or its lanes are not divisible.
         """
         target = element_of(element)
         if {bool_, INDEX} & {self.element, target}:
             raise kernel_error(f"{self.element.name} has no bits as {target.name}", "v.to(element) converts numbers")
-        if self.element.itemsize != target.itemsize:
+        size = (self.lanes or 1) * self.element.itemsize
+        if size % target.itemsize or (self.lanes is None and size != target.itemsize):
             raise kernel_error(f"bits: {self.element.name} and {target.name} have different widths")
-        data = self.machine.bits(self.data, target, self.lanes)
-        return Value(self.machine, data, target, self.lanes)
+        lanes = None if self.lanes is None else size // target.itemsize
+        data = self.machine.bits(self.data, target, lanes)
+        return Value(self.machine, data, target, lanes)
 
     def lane(self, index: int | Value) -> Value:
         """One element of a vector."""
@@ -186,6 +188,53 @@ class Value(ValueOperators):
         assert self.lanes is not None
         data = self.machine.pair_products(self.data, other.data, self.element, self.lanes)
         return Value(self.machine, data, i32 if self.element is i16 else i16, self.lanes // 2)
+
+    def quad_products(self, other: Value, total: Value) -> Value:
+        """`total` plus sums of the products of four adjacent elements of u8 and i8, in i32, which wraps.
+
+        Raises:
+            ShapeError: The operands are not vectors of these element types, or their numbers of lanes do not match.
+        """
+        names, lanes = (self.element.name, other.element.name, total.element.name), self.lanes or 1
+        if names != ("u8", "i8", "i32") or other.lanes != lanes or 4 * (total.lanes or 0) != lanes:
+            raise kernel_error(
+                "quad_products: expected vectors of u8 and i8, and a total of i32 with a quarter of the lanes, got "
+                f"{self!r:.60}, {other!r:.60} and {total!r:.60}"
+            )
+        if self.machine.cpu.has_quads and lanes in (16, 32, 64):
+            data = self.machine.quad_products(self.data, other.data, total.data, lanes)
+            return Value(self.machine, data, i32, total.lanes)
+        pairs = self.to(i16).pair_products(other.to(i16))
+        first, second = (pairs.shuffle(pairs, range(i, lanes // 2, 2)) for i in range(2))
+        return total + (first + second)
+
+    def table_entries(self, table: Sequence[int] | Value) -> Value:
+        """The bytes of a table at indices below 16, u8.
+
+        Args:
+            table: 16 integers, or a vector of 16 bytes.
+
+        Raises:
+            ShapeError: This is not a vector of u8, or the table has another length.
+        """
+        self._check_vector("table_entries")
+        machine, lanes = self.machine, self.lanes or 1
+        size = (table.lanes if table.element.name == "u8" else None) if isinstance(table, Value) else len(table)
+        if self.element.name != "u8" or size != 16:
+            raise kernel_error(
+                f"table_entries: expected indices of u8 and 16 bytes, got {self!r:.60} and {size or 'others'}"
+            )
+        if lanes in (16, 32, 64) and lanes <= machine.cpu.pair_bytes:
+            if isinstance(table, Value):
+                repeated = machine.shuffle(table.data, table.data, [*range(16)] * (lanes // 16))
+            else:
+                repeated = machine.constants([*table] * (lanes // 16), self.element)
+            return Value(machine, machine.table_entries(repeated, self.data, lanes), self.element, lanes)
+        entries = [table.lane(i) if isinstance(table, Value) else like(table[i], self) for i in range(16)]
+        for bit in range(4):
+            is_odd = (self >> bit & 1) != 0
+            entries = [where(is_odd, b, a) for a, b in zip(entries[::2], entries[1::2], strict=True)]
+        return entries[0]
 
     def lane_bits(self) -> Value:
         """A number of u64 with a bit for each lane of a condition, that of the first lane lowest. It has at most 64 lanes."""

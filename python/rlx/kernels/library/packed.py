@@ -9,214 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rlx.ir.dtype import f32, i8, i16, i32, u8, u16
-from rlx.kernels.buffer import Buffer, Size, ceil_div
+from rlx.ir.dtype import f32, i8, i16, i32, u8
+from rlx.kernels.buffer import Buffer, ceil_div, greatest
 from rlx.kernels.case import Axes, KernelCase
-from rlx.kernels.functions import ROUNDING, of_f16
-from rlx.kernels.kernel import Kernel, joined_in_pairs
+from rlx.kernels.kernel import Kernel, KernelRegister, joined_in_pairs
+from rlx.kernels.library.packed_formats import FORMATS, PackedBytes, PackedFormat, as_unsigned
+from rlx.kernels.library.packed_rounding import as_integers, rounding
 from rlx.kernels.library.products import rows_of
 from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
-from rlx.ops.quantization.packed import LEAST_TOP
 from rlx.schemes import Scheme, find_scheme
 
 _MOST_ROWS = 8
-_ROWS_OF_WORKGROUP = 128  # of the matrix: each workgroup rounds the activations
+_FEWEST_COLUMNS, _MOST_COLUMNS = 128, 1024  # of a workgroup, which rounds the activations
+_WORKGROUPS = 16  # between these limits
 _AHEAD = 4096  # bytes between the weights that are used and those that the CPU is asked to load
-
-
-@dataclass(frozen=True)
-class _Rounded:
-    """Rows that were rounded: integers `[rows, K]`, scales `[rows, blocks]` and sums of 32 integers, i16 `[rows, K / 16]`.
-
-    The sums of a block of 256 are in the upper half of 16 numbers; the lower half is 0.
-    """
-
-    steps: Buffer
-    scales: Buffer
-    sums: Buffer | None
-
-
-@dataclass(frozen=True)
-class PackedBytes:
-    """The bytes of a packed matrix.
-
-    Attributes:
-        k: The kernel.
-        bytes: The packed rows, as one axis.
-        width: The number of bytes of a vector.
-    """
-
-    k: Kernel
-    bytes: Buffer
-    width: int
-
-    def vector(self, position: Value, lanes: int | None = None) -> Value:
-        """Return packed bytes."""
-        return self.bytes[self.k.at(position, u8, lanes or self.width)]
-
-    def half(self, position: Value) -> Value:
-        """Return the f16 number at a position as f32."""
-        low, high = self.bytes[position], self.bytes[position + 1]
-        return of_f16(low.to(u16) | high.to(u16) << 8)
-
-    def constant(self, number: int) -> Value:
-        return self.k.constant(number, u8, self.width)
-
-
-# Given the position of a block in memory, the rows, the number of a row and of its block: the sums of the products, as one
-# vector of f32 without the scale of the row.
-BlockProducts = Callable[[PackedBytes, Value, _Rounded, Sequence[int], Value], list[Value]]
-
-
-def _scaled(total: Value, factor: Value) -> Value:
-    assert total.lanes is not None
-    return total.to(f32) * factor.splat(total.lanes)
-
-
-def _steps_of(code: PackedBytes, rows: _Rounded, row: int, position: Value, lanes: int) -> Value:
-    return rows.steps[row, code.k.at(position, i8, lanes)]
-
-
-def _q8_0(code: PackedBytes, at: Value, rows: _Rounded, numbers: Sequence[int], block: Value) -> list[Value]:
-    half = code.width // 2
-    signed = code.bytes.bits(i8)
-    weights = [signed[code.k.at(at + 2 + i, i8, half)].to(i16) for i in range(0, 32, half)]
-    factor = code.half(at)
-    results: list[Value] = []
-    for row in numbers:
-        steps = [_steps_of(code, rows, row, block * 32 + i, half).to(i16) for i in range(0, 32, half)]
-        total = _sum([w.pair_products(x) for w, x in zip(weights, steps, strict=True)])
-        results.append(_scaled(total, factor))
-    return results
-
-
-def _q4_0(code: PackedBytes, at: Value, rows: _Rounded, numbers: Sequence[int], block: Value) -> list[Value]:
-    data = code.vector(at + 2, 16)
-    low, high = data & 15, data >> 4
-    weights = [low, high] if code.width == 16 else [low.shuffle(high, range(32))]
-    eight, one = code.constant(8), code.k.constant(1, i16, code.width // 2)
-    factor = code.half(at)
-    results: list[Value] = []
-    for row in numbers:
-        total: list[Value] = []
-        for i, weight in enumerate(weights):
-            steps = _steps_of(code, rows, row, block * 32 + i * code.width, code.width)
-            total.append((weight.pair_products(steps) - eight.pair_products(steps)).pair_products(one))
-        results.append(_scaled(_sum(total), factor))
-    return results
-
-
-def k_scales(code: PackedBytes, at: Value) -> Value:
-    """Return the 8 scales and 8 minima of a block of Q4_K or Q5_K, i16 `[16]`. Its first 16 bytes hold them."""
-    header = code.vector(at, 16)
-    first, second, last = [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]
-    low = header.shuffle(header, [*first, *last, *second, *last])
-    high = header.shuffle(header, [*first, *first, *second, *second])
-
-    def masks(*groups: int) -> Value:
-        return code.k.constants([group for group in groups for _ in range(4)], u8)
-
-    merged = (low & masks(63, 15, 63, 0)) | (low >> 4 & masks(0, 0, 0, 15)) | (high >> 2 & masks(0, 48, 0, 48))
-    return merged.to(i16)
-
-
-def _k_products(
-    code: PackedBytes,
-    at: Value,
-    rows: _Rounded,
-    numbers: Sequence[int],
-    block: Value,
-    weights: Sequence[Sequence[Value]],
-) -> list[Value]:
-    """Return the sums of a block with scales and minima, from the weights of its 8 groups of 32, as bytes."""
-    half = code.width // 2
-    scales = k_scales(code, at)
-    groups = [scales.shuffle(scales, [j] * half) for j in range(8)]
-    scale, least = code.half(at), code.half(at + 2)
-    results: list[Value] = []
-    for row in numbers:
-        assert rows.sums is not None
-        totals: list[Value] = []
-        for j, (pieces, factor) in enumerate(zip(weights, groups, strict=True)):
-            for i, piece in enumerate(pieces):
-                steps = _steps_of(code, rows, row, block * 256 + (32 * j + i * code.width), code.width)
-                totals.append(piece.pair_products(steps).pair_products(factor))
-        # The lower half of the sums is 0, so that only the minima count.
-        minima = scales.pair_products(rows.sums[row, code.k.at(block * 16, i16, 16)])
-        if code.width == 16:
-            minima = minima.shuffle(minima, range(4)) + minima.shuffle(minima, range(4, 8))
-        results.append(_scaled(_sum(totals), scale) - _scaled(minima, least))
-    return results
-
-
-def _q4_k(code: PackedBytes, at: Value, rows: _Rounded, numbers: Sequence[int], block: Value) -> list[Value]:
-    weights: list[list[Value]] = []
-    for pair in range(4):
-        data = [code.vector(at + (16 + 32 * pair + i)) for i in range(0, 32, code.width)]
-        weights += [[v & 15 for v in data], [v >> 4 for v in data]]
-    return _k_products(code, at, rows, numbers, block, weights)
-
-
-def _q5_k(code: PackedBytes, at: Value, rows: _Rounded, numbers: Sequence[int], block: Value) -> list[Value]:
-    highs = [code.vector(at + (16 + i)) for i in range(0, 32, code.width)]
-    weights: list[list[Value]] = []
-    for pair in range(4):
-        data = [code.vector(at + (48 + 32 * pair + i)) for i in range(0, 32, code.width)]
-        for shift in range(2):
-            bit = 2 * pair + shift
-            nibbles = [v >> 4 if shift else v & 15 for v in data]
-            weights.append([n | (h >> bit & 1) << 4 for n, h in zip(nibbles, highs, strict=True)])
-    return _k_products(code, at, rows, numbers, block, weights)
-
-
-def _q6_k(code: PackedBytes, at: Value, rows: _Rounded, numbers: Sequence[int], block: Value) -> list[Value]:
-    k, width = code.k, code.width
-    scales = code.bytes.bits(i8)[k.at(at + 192, i8, 16)].to(i16)
-    factor, offset = code.half(at + 208), code.constant(32)
-    totals: list[list[Value]] = [[] for _ in numbers]
-    for part in range(2):
-        highs = [code.vector(at + (128 + 32 * part + i)) for i in range(0, 32, width)]
-        for group in range(4):
-            start = 64 * part + 32 * (group % 2)
-            data = [code.vector(at + (start + i)) for i in range(0, 32, width)]
-            for i, (v, h) in enumerate(zip(data, highs, strict=True)):
-                nibble = v >> 4 if group >= 2 else v & 15
-                weight = nibble | (h >> (2 * group) & 3) << 4
-                position = 128 * part + 32 * group + i * width
-                # 16 elements share a scale, so that a vector has one or two of them.
-                indices = [(position + 2 * lane) // 16 for lane in range(width // 2)]
-                scale = scales.shuffle(scales, indices)
-                for total, row in zip(totals, numbers, strict=True):
-                    steps = _steps_of(code, rows, row, block * 256 + position, width)
-                    centred = weight.pair_products(steps) - offset.pair_products(steps)
-                    total.append(centred.pair_products(scale))
-    return [_scaled(_sum(total), factor) for total in totals]
-
-
-_CODE: dict[str, BlockProducts] = {"q4_0": _q4_0, "q8_0": _q8_0, "q4_k": _q4_k, "q5_k": _q5_k, "q6_k": _q6_k}
-_WITH_SUMS = ("q4_k", "q5_k")
-
-
-def _sum(values: Sequence[Value]) -> Value:
-    """Return the sum of integers."""
-    return joined_in_pairs(values, lambda a, b: a + b)
+_LINE = 64  # bytes of a cache line
+_SMALL_BLOCKS = 8  # of 32 elements, whose scales are converted together
+_CHAINS = 2  # sums of a block that do not wait for each other
 
 
 def takes_few_rows(case: KernelCase) -> bool:
     """Whether the code is for a case: a few rows, which are rounded to 8-bit integers."""
     x, attributes = case.tensors[0], case.attributes
     rows, scheme = rows_of(case), attributes["scheme"].lower()
-    if attributes["activations"] != "i8" or scheme not in _CODE or rows is None or not 0 < rows <= _MOST_ROWS:
+    if attributes["activations"] != "i8" or scheme not in FORMATS or rows is None or not 0 < rows <= _MOST_ROWS:
         return False
     elements = x.dims[-1]
-    return isinstance(elements, int) and elements > 0 and _scratch_bytes(rows, elements) <= LARGEST_SCRATCH
+    return isinstance(elements, int) and elements > 0 and _scratch_bytes(scheme, elements) <= LARGEST_SCRATCH
 
 
-def _scratch_bytes(rows: int, elements: int) -> int:
-    """The bytes of rounded rows: integers, sums, and at most a scale for 32 of them."""
-    return rows * (elements + elements // 8 + elements // 8)
+def _scratch_bytes(scheme: str, elements: int) -> int:
+    """The bytes of a rounded row: integers, scales and sums."""
+    sums = elements if FORMATS[scheme].scales is None else elements // 8
+    return elements + 4 * (elements // find_scheme(scheme).block) + sums
 
 
 def _axes_of_matrix(case: KernelCase) -> list[Axes]:
@@ -227,71 +54,283 @@ def _axes_of_matrix(case: KernelCase) -> list[Axes]:
 def packed_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str) -> None:
     """The product of a few rows with a packed matrix."""
     packing, rows, result = find_scheme(scheme), x.rows(), y.rows()
-    count, columns = rows.shape[0], w.shape[0]
-    row_bytes = w.shape[1]
-    assert isinstance(count, int) and isinstance(row_bytes, int)
-    width = 32 if k.cpu.vector_bytes >= 32 else 16
-    code = PackedBytes(k, w.view(columns * row_bytes), width)
-    products = _CODE[packing.name]
-    for workgroup in k.parallel(ceil_div(columns, _ROWS_OF_WORKGROUP)):
-        rounded = _rounded(k, rows, packing)
-        first = workgroup * _ROWS_OF_WORKGROUP
-        for n in k.range(first, k.least(first + _ROWS_OF_WORKGROUP, columns)):
-            sums = [k.register(k.constant(0.0, f32, width // 4)) for _ in range(count)]
-            for block in k.range(row_bytes // packing.nbytes):
-                at = n * row_bytes + block * packing.nbytes
-                for line in range(0, packing.nbytes, 64):
-                    k.prefetch(code.bytes, at + (_AHEAD + line))
-                parts = products(code, at, rounded, range(count), block)
-                for row, (total, part) in enumerate(zip(sums, parts, strict=True)):
-                    scale = rounded.scales[row, block].splat(width // 4)
-                    total.value = part.fma(scale, total.value)
-            for row, total in enumerate(sums):
-                result[row, n] = total.value.sum()
-
-
-def _rounded(k: Kernel, rows: Buffer, scheme: Scheme) -> _Rounded:
-    """Round rows to integers in scratch memory, as `dequant_matmul` defines it."""
-    count, elements, block = *rows.shape, scheme.block
+    (count, elements), columns = rows.shape, w.shape[0]
     assert isinstance(count, int) and isinstance(elements, int)
-    steps = k.scratch(count, elements, element=i8)
-    scales = k.scratch(count, elements // block)
-    sums = k.scratch(count, elements // 16, element=i16) if scheme.name in _WITH_SUMS else None
-    lanes = k.cpu.lanes(f32)
-    for row in range(count):
-        for b in k.range(elements // block):
+    width = 32 if k.cpu.vector_bytes >= 32 else 16
+    code = PackedBytes(k, w.view(columns * w.shape[1]), width)
+    fitting = LARGEST_SCRATCH // _scratch_bytes(packing.name, elements)
+    passes = -(-count // fitting)
+    at_once = -(-count // passes)
+    products = _PackedProducts(k, packing, code, _FewRows.of(k, packing, width, at_once, elements))
+    size = k.least(greatest(columns // _WORKGROUPS, _FEWEST_COLUMNS), _MOST_COLUMNS)
+    for workgroup in k.parallel(ceil_div(columns, size)):
+        first = workgroup * size
+        for start in range(0, count, at_once):
+            many = range(min(at_once, count - start))
+            for row in many:
+                products.rounded.round(k, rows, start + row, row)
+            for n in k.range(first, k.least(first + size, columns)):
+                for row, total in enumerate(products.of_column(n, many)):
+                    result[start + row, n] = total
+
+
+@dataclass(frozen=True)
+class _FewRows:
+    """Rows that were rounded.
+
+    Attributes:
+        scheme: The format of the weights.
+        width: The number of bytes of a vector.
+        steps: The integers, i8 `[rows, K]`.
+        scales: The scales of blocks, f32.
+        sums: For blocks of 256, the sums of each group, i16 `[rows, K / 16]`: of 16 groups, or 8 zeros and then of 8 groups.
+            For blocks of 32, the sums of 4 integers, times the negated offset of the steps, i32 `[rows, K / 4]`.
+    """
+
+    scheme: Scheme
+    width: int
+    steps: Buffer
+    scales: Buffer
+    sums: Buffer
+
+    @staticmethod
+    def of(k: Kernel, scheme: Scheme, width: int, count: int, elements: int) -> _FewRows:
+        scales = k.scratch(count, elements // scheme.block)
+        if FORMATS[scheme.name].scales is None:
+            sums = k.scratch(count, elements // 4, element=i32)
+        else:
+            sums = k.scratch(count, elements // 16, element=i16)
+        return _FewRows(scheme, width, k.scratch(count, elements, element=i8), scales, sums)
+
+    def round(self, k: Kernel, rows: Buffer, source: int, target: int) -> None:
+        """Round a row."""
+        block, lanes, packed = self.scheme.block, k.cpu.lanes(f32), FORMATS[self.scheme.name]
+        for b in k.range(self.scales.shape[1]):
             first = b * block
             places = [first + i for i in range(0, block, lanes)]
-            rounded, scales[row, b] = rounding(k, [rows[row, k.at(place)] for place in places], 127)
+            rounded, self.scales[target, b] = rounding(k, [rows[source, k.at(place)] for place in places], 127)
             for place, value in zip(places, rounded, strict=True):
-                whole = (value + ROUNDING).bits(i32) - _ROUNDING_BITS
-                steps[row, k.at(place, i8, lanes)] = whole.to(i8)
-            if sums is not None:
-                _store_sums(k, steps, sums, row, first)
-    return _Rounded(steps, scales, sums)
+                self.steps[target, k.at(place, i8, lanes)] = as_integers(value).to(i8)
+            if packed.scales is None:
+                self._store_sums_of_4(k, target, b, packed)
+            else:
+                self._store_sums_of_groups(k, target, b, rounded, packed.group)
+
+    def _store_sums_of_4(self, k: Kernel, row: int, block: Value, packed: PackedFormat) -> None:
+        """Store the sums of a block of 32, times the negated offset."""
+        one, none = k.constant(1, u8, self.width), k.constant(0, i32, self.width // 4)
+        factor = -lane_offset(k, packed) or 1
+        for start in range(0, 32, self.width):
+            steps = self.steps[row, k.at(block * 32 + start, i8, self.width)]
+            place = k.at(block * 8 + start // 4, i32, self.width // 4)
+            self.sums[row, place] = one.quad_products(steps, none) * factor
+
+    def _store_sums_of_groups(self, k: Kernel, row: int, block: Value, rounded: Sequence[Value], group: int) -> None:
+        size = group // k.cpu.lanes(f32)
+        totals = [_sum(rounded[i : i + size]).sum() for i in range(0, len(rounded), size)]
+        for i in range(16 - len(totals)):
+            self.sums[row, block * 16 + i] = k.constant(0, i16)
+        for i, total in enumerate(totals):
+            self.sums[row, block * 16 + (16 - len(totals) + i)] = as_integers(total).to(i16)
 
 
-_ROUNDING_BITS = 0x4B400000  # of ROUNDING, as an integer
+def lane_offset(k: Kernel, packed: PackedFormat) -> int:
+    """The offset of steps as they are multiplied: signed ones are multiplied as unsigned ones by `quad_products` only."""
+    return packed.offset if not packed.is_signed else 128 if k.cpu.has_quads else 0
 
 
-def rounding(k: Kernel, vectors: Sequence[Value], limit: int) -> tuple[list[Value], Value]:
-    """Round the vectors of a block to integers of at most `limit`, as floats, and return these and their scale."""
-    lanes = vectors[0].lanes
-    assert lanes is not None
-    join = k.join("max")
-    top = joined_in_pairs([abs(vector) for vector in vectors], join).joined(join)
-    factor = k.where(top < LEAST_TOP, 0.0, float(limit) / top).splat(lanes)
-    # NaN if the greatest number is infinite.
-    scale = (top - top) + top / float(limit)
-    # As `fma`, the product is rounded before the sum.
-    return [(vector.fma(factor, -0.0) + ROUNDING) - ROUNDING for vector in vectors], scale
+Registers = Sequence[KernelRegister]
 
 
-def _store_sums(k: Kernel, steps: Buffer, sums: Buffer, row: int, first: Value) -> None:
-    """Store the sums of the groups of 32 integers of a block of 256: eight zeros, then the sums."""
-    one = k.constant(1, i16, 16)
-    for group in range(8):
-        parts = [steps[row, k.at(first + (32 * group + i), i8, 16)].to(i16).pair_products(one) for i in (0, 16)]
-        position: Size = first // 16
-        sums[row, position + group] = k.constant(0, i16)
-        sums[row, position + (8 + group)] = _sum(parts).sum().to(i16)
+@dataclass(frozen=True)
+class _PackedProducts:
+    """The products of rounded rows with packed columns.
+
+    Attributes:
+        k: The kernel.
+        scheme: The format.
+        code: The packed bytes.
+        rounded: The rows.
+    """
+
+    k: Kernel
+    scheme: Scheme
+    code: PackedBytes
+    rounded: _FewRows
+
+    @property
+    def packed(self) -> PackedFormat:
+        return FORMATS[self.scheme.name]
+
+    def of_column(self, n: Value, rows: range) -> list[Value]:
+        """Return the product of each row with a column."""
+        k, nbytes, lanes = self.k, self.scheme.nbytes, self.code.width // 4
+        blocks = self.rounded.scales.shape[1]
+        assert isinstance(blocks, int)
+        is_small = self.packed.scales is None
+        # The sums of small blocks alternate, so that they do not wait for each other. Their number, and thus the order of
+        # additions, does not depend on the number of rows.
+        slots = 1 if not is_small else 2 if self.packed.least is None else 4
+        sums = [[k.register(k.constant(0.0, f32, lanes)) for _ in range(slots)] for _ in rows]
+        at_once = _SMALL_BLOCKS if is_small and len(rows) <= 2 else slots
+        whole = blocks // at_once * at_once
+        for start, end, step in ((0, whole, at_once), (whole, blocks, blocks - whole)):
+            for first in k.range(start, end, step) if start < end else ():
+                at = (n * blocks + first) * nbytes
+                for line in range(0, step * nbytes, _LINE):
+                    k.prefetch(self.code.bytes, at + (_AHEAD + line))
+                if is_small:
+                    self._add_small_blocks(at, first, step, rows, sums)
+                else:
+                    self._add_large_block(at, first, rows, sums)
+        return [joined_in_pairs([part.value for part in of_row], k.join("add")).sum() for of_row in sums]
+
+    def _of_steps(self, at: Value) -> list[Value]:
+        code = self.code if not self.packed.is_signed or self.k.cpu.has_quads else self.code.of_width(16)
+        return self.packed.steps(code, at)
+
+    def _add_large_block(self, at: Value, block: Value, rows: range, sums: Sequence[Registers]) -> None:
+        """Add the products of a block of 256 to the sums of each row."""
+        parts = self._large(self._of_steps(at), at, block, rows)
+        for row, (total,), part in zip(rows, sums, parts, strict=True):
+            scale = self.rounded.scales[row, block]
+            total.value = part.fma(scale.splat(self.code.width // 4), total.value)
+
+    def _add_small_blocks(self, at: Value, block: Value, count: int, rows: range, sums: Sequence[Registers]) -> None:
+        """Add the products of some blocks of 32, whose scales are multiplied as one vector."""
+        packed, nbytes = self.packed, self.scheme.nbytes
+
+        def scales_of(number: Callable[[PackedBytes, Value], Value]) -> list[Value]:
+            return [number(self.code, at + i * nbytes) for i in range(count)]
+
+        def scaled(scales: list[Value], row: int) -> list[Value]:
+            if count == 1:
+                return [scales[0] * self.rounded.scales[row, block]]
+            product = self.k.vector(scales) * self.rounded.scales[row, self.k.at(block, f32, count)]
+            return [product.lane(i) for i in range(count)]
+
+        factors, leasts = scales_of(packed.factor), packed.least and scales_of(packed.least)
+        own_factors = [scaled(factors, row) for row in rows]
+        own_leasts = leasts and [scaled(leasts, row) for row in rows]
+        for i in range(count):
+            steps = self._of_steps(at + i * nbytes)
+            for row, slots in zip(rows, sums, strict=True):
+                least = own_leasts[row][i] if own_leasts else None
+                self._add_small(steps, block + i, row, slots[i % 2 :: 2], own_factors[row][i], least)
+
+    def _steps(self, row: int, position: Value, lanes: int) -> Value:
+        return self.rounded.steps[row, self.k.at(position, i8, lanes)]
+
+    def _add_small(
+        self, steps: Sequence[Value], block: Value, row: int, sums: Registers, factor: Value, least: Value | None
+    ) -> None:
+        """Add the products of a block of 32 with a row, times the scale of both, and the same for the minimum."""
+        k, width = self.k, self.code.width
+        lanes = width // 4
+        places = [k.at(block * 8 + i // 4, i32, lanes) for i in range(0, 32, width)]
+        corrections = [self.rounded.sums[row, place] for place in places]
+        totals = corrections if lane_offset(k, self.packed) else [k.constant(0, i32, lanes)] * len(places)
+        product = _sum(self._integers(steps, block * 32, row, totals)).to(f32)
+        sums[0].value = product.fma(factor.splat(lanes), sums[0].value)
+        if least is not None:
+            sums[1].value = (-_sum(corrections).to(f32)).fma(least.splat(lanes), sums[1].value)
+
+    def _integers(self, steps: Sequence[Value], first: Value, row: int, totals: Sequence[Value]) -> list[Value]:
+        """Return integers plus the products of steps from a position on: vectors whose sum is of interest."""
+        k, width = self.k, self.code.width
+        if self.packed.is_signed and not k.cpu.has_quads:
+            return [*totals, *self._products_of_words(steps, first, row)]
+        if k.cpu.has_quads:
+            return [
+                (as_unsigned(step) if self.packed.is_signed else step).quad_products(
+                    self._steps(row, first + i * width, width), total
+                )
+                for i, (step, total) in enumerate(zip(steps, totals, strict=True))
+            ]
+        pairs = [step.pair_products(self._steps(row, first + i * width, width)) for i, step in enumerate(steps)]
+        return [*totals, _sum(pairs).pair_products(k.constant(1, i16, width // 2))]
+
+    def _products_of_words(self, steps: Sequence[Value], first: Value, row: int) -> list[Value]:
+        """Return the products of signed steps, as integers of 16 bits: vectors of half of the width."""
+        half, results = self.code.width // 2, list[Value]()
+        for i, step in enumerate(steps):
+            lanes = step.lanes or 0
+            for j in range(0, lanes, half):
+                part = step if lanes == half else step.shuffle(step, range(j, j + half))
+                results.append(part.to(i16).pair_products(self._steps(row, first + (i * lanes + j), half).to(i16)))
+        return results
+
+    def _large(self, steps: Sequence[Value], at: Value, block: Value, rows: range) -> list[Value]:
+        """Return the sums of the products of a block of 256 with scales for groups."""
+        k, width, packed = self.k, self.code.width, self.packed
+        assert packed.scales is not None
+        factor, least = packed.factor(self.code, at), packed.least and packed.least(self.code, at)
+        integers, lanes, offset = packed.scales(self.code, at), width // 4, lane_offset(k, packed)
+        factors = self._factors(integers.scales, len(steps))
+        results: list[Value] = []
+        for row in rows:
+            if packed.is_signed:
+                totals = self._signed_groups(steps, factors, block, row)
+            else:
+                totals = [
+                    step.pair_products(self._steps(row, block * 256 + i * width, width)).pair_products(own)
+                    for i, (step, own) in enumerate(zip(steps, factors, strict=True))
+                ]
+            chains = [_sum(totals[i::_CHAINS]) for i in range(_CHAINS)]
+            if least is None and not offset:
+                results.append(_scaled_sum(chains, factor))
+                continue
+            # Of formats with 8 groups, the lower half of the sums is 0, so that the upper half of the factors counts.
+            sums = self.rounded.sums[row, k.at(block * 16, i16, 16)]
+            minima = integers.minima.pair_products(sums)
+            if width == 16:
+                minima = minima.shuffle(minima, range(4)) + minima.shuffle(minima, range(4, 8))
+            if least is None:
+                results.append(_scaled_sum([chains[0] - minima * offset, *chains[1:]], factor))
+            else:
+                results.append(_scaled_sum(chains, factor) - _scaled(minima, least))
+        assert lanes == (results[0].lanes or 0)
+        return results
+
+    def _factors(self, scales: Value, count: int) -> list[Value]:
+        """Return the scale of each product of two steps, i16; of each vector of signed steps, i32."""
+        width, group = self.code.width, self.packed.group
+        if self.packed.is_signed:
+            return [scales.shuffle(scales, [g] * (width // 4)).to(i32) for g in range(8)]
+        each = [[(i * width + 2 * lane) // group for lane in range(width // 2)] for i in range(count)]
+        if group == 32 and self.k.cpu.pair_bytes >= width:
+            # As 16 bytes with zeros in the upper half: one instruction for each group.
+            both = scales.shuffle(self.k.constant(0, i16, 16), [*range(8), *range(16, 24)]).to(u8)
+            pairs = [self.k.constants([n for index in indices for n in (index, 8)], u8) for indices in each]
+            return [indices.table_entries(both).bits(i16) for indices in pairs]
+        return [scales.shuffle(scales, indices) for indices in each]
+
+    def _signed_groups(self, steps: Sequence[Value], factors: Sequence[Value], block: Value, row: int) -> list[Value]:
+        """Return the products of each group of 32 signed steps, times its scale."""
+        k, results = self.k, list[Value]()
+        count = len(steps) // 8
+        for group, factor in enumerate(factors):
+            own = steps[group * count : (group + 1) * count]
+            zero = [k.constant(0, i32, self.code.width // 4)] * (1 if not k.cpu.has_quads else count)
+            results.append(_sum(self._integers(own, block * 256 + 32 * group, row, zero)) * factor)
+        return results
+
+
+def _scaled(total: Value, factor: Value) -> Value:
+    assert total.lanes is not None
+    return total.to(f32) * factor.splat(total.lanes)
+
+
+def _scaled_sum(totals: Sequence[Value], factor: Value) -> Value:
+    """Return the sum of integers times a factor. They are added as floats: LLVM makes one chain of sums of integers."""
+    return _scaled_floats(_sum([total.to(f32) for total in totals]), factor)
+
+
+def _scaled_floats(total: Value, factor: Value) -> Value:
+    assert total.lanes is not None
+    return total * factor.splat(total.lanes)
+
+
+def _sum(values: Sequence[Value]) -> Value:
+    """Return the sum of integers, or of floats that are integers."""
+    return joined_in_pairs(values, lambda a, b: a + b)

@@ -6,15 +6,16 @@ packed rows first, and then transposed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx.ir.dtype import f32, i8
+from rlx.ir.dtype import f32
 from rlx.kernels.buffer import Buffer, Lanes, Size
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.functions import transposed
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.library.packed import PackedBytes, k_scales, rounding, takes_few_rows
+from rlx.kernels.library.packed_formats import FORMATS, PackedBytes
+from rlx.kernels.library.packed_rounding import rounding
 from rlx.kernels.library.products import LastPanel, MatrixBlocks, Panels, run_panels, tile
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
@@ -25,102 +26,38 @@ _DEPTH = 256  # terms of a block: a multiple of the elements of a packed block
 _GROUP = 32  # elements that are decoded at a time
 
 
-@dataclass(frozen=True)
-class _Decoded:
-    """The memory for the elements of one row of a block, f32.
+def _decode(code: PackedBytes, scheme: Scheme, at: Value, target: tuple[Buffer, Value, Value]) -> None:
+    """Decode a block.
 
-    Attributes:
+    Args:
         code: The packed bytes.
-        memory: The memory, `[columns, 256]`.
-        row: The row.
-        first: The position of the first element in the row.
+        scheme: The format.
+        at: The position of the block.
+        target: The memory for f32 elements `[columns, 256]`, the row, and the first position in it.
     """
-
-    code: PackedBytes
-    memory: Buffer
-    row: Value
-    first: Value
-
-    def store(self, position: int, values: Value) -> None:
-        """Store the elements from a position of the packed block on."""
-        self.memory[self.row, self.code.k.at(self.first + position, f32, values.lanes)] = values
-
-
-# Given the place for the elements, and the position of a packed block in memory: emits code that decodes the block.
-Decoder = Callable[[_Decoded, Value], None]
-
-
-def _q8_0(out: _Decoded, at: Value) -> None:
-    code = out.code
-    steps = code.bytes.bits(i8)[code.k.at(at + 2, i8, _GROUP)]
-    out.store(0, steps.to(f32) * code.half(at).splat(_GROUP))
-
-
-def _q4_0(out: _Decoded, at: Value) -> None:
-    code = out.code
-    data, factor = code.vector(at + 2, 16), code.half(at).splat(16)
-    out.store(0, ((data & 15).to(f32) - 8.0) * factor)
-    out.store(16, ((data >> 4).to(f32) - 8.0) * factor)
-
-
-def _q4_k(out: _Decoded, at: Value) -> None:
-    code = out.code
-    factors, offsets = _k_factors(code, at)
-    for pair in range(4):
-        data = code.vector(at + (16 + _GROUP * pair), _GROUP)
-        for half, steps in enumerate((data & 15, data >> 4)):
-            _store_group(out, 2 * pair + half, steps, factors, offsets)
-
-
-def _q5_k(out: _Decoded, at: Value) -> None:
-    code = out.code
-    factors, offsets = _k_factors(code, at)
-    high = code.vector(at + 16, _GROUP)
-    for pair in range(4):
-        data = code.vector(at + (48 + _GROUP * pair), _GROUP)
-        for half, steps in enumerate((data & 15, data >> 4)):
-            bit = (high >> (2 * pair + half) & 1) << 4
-            _store_group(out, 2 * pair + half, steps | bit, factors, offsets)
-
-
-def _k_factors(code: PackedBytes, at: Value) -> tuple[Value, Value]:
-    """Return the factors of the 8 groups of a block of Q4_K or Q5_K, and the numbers that are subtracted, f32 `[16]`.
-
-    The factors are in the lower half, and the others in the upper half.
-    """
-    scales = k_scales(code, at).to(f32)
-    return scales * code.half(at).splat(16), scales * code.half(at + 2).splat(16)
-
-
-def _store_group(out: _Decoded, group: int, steps: Value, factors: Value, offsets: Value) -> None:
-    factor, offset = (v.shuffle(v, [i] * _GROUP) for v, i in ((factors, group), (offsets, 8 + group)))
-    out.store(_GROUP * group, steps.to(f32) * factor - offset)
-
-
-def _q6_k(out: _Decoded, at: Value) -> None:
-    code = out.code
-    scales = code.bytes.bits(i8)[code.k.at(at + 192, i8, 16)].to(f32) * code.half(at + 208).splat(16)
-    for part in range(2):
-        high = code.vector(at + (128 + 32 * part), _GROUP)
-        for group in range(4):
-            data = code.vector(at + (64 * part + 32 * (group % 2)), _GROUP)
-            steps = (data >> 4 if group >= 2 else data & 15) | (high >> (2 * group) & 3) << 4
-            position = 128 * part + _GROUP * group
-            factor = scales.shuffle(scales, [(position + i) // 16 for i in range(_GROUP)])
-            out.store(position, (steps.to(f32) - 32.0) * factor)
-
-
-_DECODERS: dict[str, Decoder] = {"q4_0": _q4_0, "q8_0": _q8_0, "q4_k": _q4_k, "q5_k": _q5_k, "q6_k": _q6_k}
+    k, packed, (memory, row, first) = code.k, FORMATS[scheme.name], target
+    factor, least = packed.factor(code, at), packed.least and packed.least(code, at)
+    scales = minima = None
+    if packed.scales is not None:
+        integers = packed.scales(code, at)
+        scales = integers.scales.to(f32) * factor.splat(16)
+        minima = None if least is None else integers.minima.to(f32) * least.splat(16)
+    groups = scheme.block // packed.group
+    for number, step in enumerate(packed.steps(code, at)):
+        places = [(number * _GROUP + i) // packed.group for i in range(_GROUP)]
+        scale = factor.splat(_GROUP) if scales is None else scales.shuffle(scales, places)
+        values = (step.to(f32) - float(packed.offset)) * scale
+        if minima is not None:
+            values = values - minima.shuffle(minima, [16 - groups + place for place in places])
+        elif least is not None:
+            values = values - least.splat(_GROUP)
+        memory[row, k.at(first + number * _GROUP, f32, _GROUP)] = values
 
 
 def _takes(case: KernelCase) -> bool:
     w = case.tensors[1]
     is_known = all(isinstance(size, int) and size > 0 for size in w.dims)
-    return is_known and case.attributes["scheme"].lower() in _DECODERS
-
-
-def _pays(case: KernelCase) -> bool:
-    return not takes_few_rows(case)
+    return is_known and case.attributes["activations"] != "i8" and case.attributes["scheme"].lower() in FORMATS
 
 
 def _plan(case: KernelCase) -> LastPanel:
@@ -136,7 +73,7 @@ def _axes(case: KernelCase) -> list[Axes]:
     return [*rows, [(1, 0), (2, rank - 1)], [(0, rank - 1)], [(1, 1)]]
 
 
-@kernel("dequant_matmul", name="packed_matmul", takes=_takes, pays=_pays, plan=_plan, open_axes=_axes)
+@kernel("dequant_matmul", name="packed_matmul", takes=_takes, plan=_plan, open_axes=_axes)
 def packed_matmul(
     k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str, plan: LastPanel
 ) -> None:
@@ -189,7 +126,7 @@ class _PackedMatrix:
             row = k.least(places[0].start + n, k.index(self.columns) - 1)
             for b in k.range(k.index(count) // block):
                 at = row * self.row_bytes + (first_block + b) * self.scheme.nbytes
-                _DECODERS[self.scheme.name](_Decoded(self.code, memory, n, b * block), at)
+                _decode(self.code, self.scheme, at, (memory, n, b * block))
 
 
 def _transpose(k: Kernel, source: Buffer, target: Buffer, vectors: int, count: Size) -> None:

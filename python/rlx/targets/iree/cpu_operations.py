@@ -26,10 +26,13 @@ def has_byte_products(arch: str, extra_flags: Sequence[str]) -> bool:
 
 
 def kernel_cpu(arch: str, extra_flags: Sequence[str]) -> str:
-    """Return the CPU that kernels are emitted for: a level of x86-64 or an architecture; empty if flags select the CPU."""
+    """Return the CPU that kernels are emitted for, a name of `cpu_model`; empty if flags select the CPU."""
     if _select_cpu(extra_flags):
         return ""
-    return (host_level() or machine()) if arch == "host" else arch
+    if arch != "host":
+        return arch
+    level = host_level() or machine()
+    return f"{level}-vnni" if level == "x86-64-v4" and has_byte_products(arch, extra_flags) else level
 
 
 def _lacking(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:

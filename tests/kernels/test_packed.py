@@ -1,0 +1,102 @@
+"""The kernels of products with packed weights: a row has the same bits with any number of other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.kernels.library.packed_formats import FORMATS
+from rlx.ops.quantization.packed import DequantMatmul
+from rlx.schemes import find_scheme
+from tests.conformance.compiled import Program, compile_graphs, contiguous
+from tests.conformance.levels import at_any_level, skip_if_not_run
+from tests.kernels.packed_samples import SCHEMES, products
+
+_COLUMNS = 21
+
+
+def _programs(
+    scheme: str, rows: Sequence[int | str], blocks: int, level: str, activations: str = "i8"
+) -> list[Program]:
+    packing = find_scheme(scheme)
+    graphs = []
+    for count in rows:
+        g = rlx.Graph("product")
+        x = g.input("x", (count, blocks * packing.block))
+        w = g.input("w", (_COLUMNS, blocks * packing.nbytes), "u8")
+        g.set_outputs([g.dequant_matmul(x, w, scheme=scheme, activations=activations)])
+        graphs.append(g)
+    programs = compile_graphs(graphs, level=level, kernels="all")
+    assert not [program.problem for program in programs if program.problem is not None]
+    skip_if_not_run(level, programs)
+    return programs
+
+
+def _bits(program: Program, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    (result,) = program.run(contiguous([x, w]))
+    return result.view(np.int32)
+
+
+def _values(scheme: str, rows: int, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    packing, rng = find_scheme(scheme), np.random.default_rng(blocks)
+    # Without the top bits, so that the scales are finite.
+    w = rng.integers(0, 64, (_COLUMNS, blocks * packing.nbytes)).astype(np.uint8)
+    return rng.standard_normal((rows, blocks * packing.block)).astype(np.float32), w
+
+
+@at_any_level()
+@pytest.mark.parametrize("blocks", [3, 13])
+@pytest.mark.parametrize("scheme", FORMATS)
+def test_bits_of_a_row_among_few(scheme: str, blocks: int, level: str) -> None:
+    """Generation relies on it: batches give the texts of single prompts."""
+    x, w = _values(scheme, 8, blocks)
+    one, three, eight = _programs(scheme, (1, 3, 8), blocks, level)
+    together = _bits(eight, x, w)
+    for row in range(8):
+        np.testing.assert_array_equal(_bits(one, x[row : row + 1], w), together[row : row + 1])
+    np.testing.assert_array_equal(_bits(three, x[5:], w), together[5:])
+
+
+@at_any_level()
+@pytest.mark.parametrize("scheme", FORMATS)
+def test_bits_of_a_row_among_many(scheme: str, level: str) -> None:
+    """A prompt may be computed in parts of any size."""
+    x, w = _values(scheme, 141, 3)
+    (program,) = _programs(scheme, ("n",), 3, level)
+    together = _bits(program, x, w)
+    for part in (slice(0, 1), slice(7, 16), slice(120, 141)):
+        np.testing.assert_array_equal(_bits(program, x[part], w), together[part])
+
+
+def test_rows_that_do_not_fit_at_once() -> None:
+    """Long rows are rounded in several passes, with the same bits."""
+    x, w = _values("q4_k", 8, 72)
+    one, eight = _programs("q4_k", (1, 8), 72, "host")
+    together = _bits(eight, x, w)
+    for row in range(8):
+        np.testing.assert_array_equal(_bits(one, x[row : row + 1], w), together[row : row + 1])
+
+
+def test_samples_have_each_format() -> None:
+    assert {case.attributes["scheme"] for case in products()} == {*SCHEMES}
+
+
+@at_any_level("x86-64", "x86-64-v4")
+@pytest.mark.parametrize("activations", ["i8", "i16", "f32"])
+@pytest.mark.parametrize("rows", [1, 8, 19])
+def test_mxfp4(rows: int, activations: str, level: str) -> None:
+    """All elements, with scales from 2^-62 to 2^61."""
+    packing, rng = find_scheme("mxfp4"), np.random.default_rng(rows)
+    w = rng.integers(0, 256, (_COLUMNS, 5, packing.nbytes)).astype(np.uint8)
+    w[..., 0] = rng.integers(66, 190, (_COLUMNS, 5))
+    w = w.reshape(_COLUMNS, -1)
+    x = rng.standard_normal((rows, 5 * packing.block)).astype(np.float32)
+    (program,) = _programs("mxfp4", (rows,), 5, level, activations)
+    expected = DequantMatmul().evaluate(x, w, scheme="mxfp4", activations=activations)
+    # The rounding errors are those of the terms. Most terms may cancel.
+    size = np.abs(x) @ np.abs(packing.decode(w)).T
+    (result,) = program.run(contiguous([x, w]))
+    assert (np.abs(result - expected) <= 2e-6 * size).all()
