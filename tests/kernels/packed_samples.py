@@ -99,3 +99,18 @@ def _paged_attentions() -> Iterator[OpSample]:
             window=window,
             dtypes=("f32",),
         )
+
+
+def rotations() -> Iterator[OpSample]:
+    """Both styles, one head and several, lanes that are not rotated, and tables for each text."""
+    for style in ("neox", "gptj"):
+        for batch, length, heads, head_dim, n_rot in (
+            (1, 1, 2, 32, 32),
+            (2, 3, 1, 64, 32),
+            (1, "s", 3, 64, 64),
+            ("b", 2, 2, 96, 64),
+        ):
+            for dims in ((length, n_rot // 2), (batch, length, n_rot // 2)):
+                tables = SampleOperand(dims, low=-1.0, high=1.0), SampleOperand(dims, low=-1.0, high=1.0)
+                sizes: dict[str, Any] = {"head_dim": head_dim, "n_rot": n_rot, "style": style}
+                yield sample((batch, length, heads * head_dim), *tables, **sizes, dtypes=("f32",))
