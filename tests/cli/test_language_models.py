@@ -110,6 +110,17 @@ def test_chat(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert capsys.readouterr().out == f"{first.text}\n{second.text}\n{first.text}\n"
 
 
+def test_a_message_that_is_too_long_does_not_end_a_chat(
+    path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with rlx.llm.load(path) as model:
+        first = model.chat([{"role": "user", "content": "the end"}], max_tokens=5)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{'the ' * 500}\nthe end\n"))
+    assert main(["chat", path, "-n", "5"]) == 1
+    output = capsys.readouterr()
+    assert output.out == f"{first.text}\n" and output.err.count("rlx: error: the prompt has") == 1
+
+
 def test_perplexity(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     file, text = Path(path).parent / "text.txt", _PROMPT * 10
     file.write_text(text)

@@ -1,6 +1,7 @@
 """Talk to a language model. Each line is a message; /clear forgets the conversation, /exit or the end of the input ends it.
 
-An interrupt (Ctrl-C) ends the answer, and at the prompt the program.
+An interrupt (Ctrl-C) ends the answer, and at the prompt the program. A message that the model cannot take, for example because
+the conversation is longer than the context, is an error, and is forgotten.
 """
 
 from __future__ import annotations
@@ -30,20 +31,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    from rlx.support.errors import Error
+
     options = generation_options(arguments)
     model = load_model(arguments)
     start = [] if arguments.system is None else [{"role": "system", "content": arguments.system}]
     messages: list[dict[str, Any]] = list(start)
+    status = 0
     while (line := _next_line()) is not None:
         if line == "/exit":
             break
         if line == "/clear":
             messages = list(start)
         elif line:
-            messages.append({"role": "user", "content": line})
-            answer = _answer(model, messages, options)
-            messages.append({"role": "assistant", "content": answer})
-    return 0
+            asked = [*messages, {"role": "user", "content": line}]
+            try:
+                answer = _answer(model, asked, options)
+            except Error as problem:
+                say(f"rlx: error: {problem}", stream=sys.stderr)
+                status = 1
+            else:
+                messages = [*asked, {"role": "assistant", "content": answer}]
+    return status
 
 
 def _next_line() -> str | None:
