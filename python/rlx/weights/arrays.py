@@ -7,6 +7,7 @@ import mmap
 import numpy as np
 
 from rlx.support.errors import Error
+from rlx.weights.mapped import MappedFile
 
 
 def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
@@ -37,7 +38,9 @@ def _is_constant(array: np.ndarray) -> bool:
         owner = owner.base
     while isinstance(owner, memoryview):
         owner = owner.obj
-    return type(owner) is bytes or (type(owner) is mmap.mmap and memoryview(owner).readonly)
+    return type(owner) is bytes or (
+        isinstance(owner, mmap.mmap) and type(owner) in (mmap.mmap, MappedFile) and memoryview(owner).readonly
+    )
 
 
 def check_no_nan(array: np.ndarray, what: str) -> None:

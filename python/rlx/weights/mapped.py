@@ -7,10 +7,17 @@ import mmap
 import os
 import stat
 
+import numpy as np
+
 from rlx.support.errors import Error
 from rlx.support.files import check_fetched, file_name, note_input, read_bytes
 
-Content = mmap.mmap | bytes
+
+class MappedFile(mmap.mmap):
+    """A file that is mapped for reading only."""
+
+
+Content = MappedFile | bytes
 
 
 def content_of(path: str | os.PathLike[str]) -> Content:
@@ -25,7 +32,7 @@ def content_of(path: str | os.PathLike[str]) -> Content:
         if stat.S_ISREG(status.st_mode) and status.st_size:
             with open(name, "rb") as file:
                 note_input(status)
-                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                content = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
             check_fetched(content, name)
             return content
         if stat.S_ISDIR(status.st_mode):
@@ -67,6 +74,30 @@ def check_regular(name: str) -> None:
     """
     if os.path.exists(name) and not os.path.isfile(name):
         raise Error(f"{name} is no file")
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Return whether the memory of an array is that of a mapped file."""
+    return _file_of(array) is not None
+
+
+def release_pages(array: np.ndarray) -> None:
+    """Remove the pages of an array from this process, if they are of a mapped file. They are read again when used."""
+    file = _file_of(array)
+    if file is None or not hasattr(mmap, "MADV_DONTNEED") or not array.flags.c_contiguous:
+        return
+    start = array.__array_interface__["data"][0] - np.frombuffer(file, np.uint8).__array_interface__["data"][0]
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    stop = (start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if first < stop:
+        file.madvise(mmap.MADV_DONTNEED, first, stop - first)
+
+
+def _file_of(array: np.ndarray) -> MappedFile | None:
+    owner: object = array
+    while isinstance(owner, np.ndarray) or type(owner) is memoryview:
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return owner if isinstance(owner, MappedFile) else None
 
 
 def part(content: Content, start: int, size: int) -> memoryview:

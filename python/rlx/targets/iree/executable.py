@@ -25,6 +25,7 @@ from rlx.targets.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.targets.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
 from rlx.targets.iree.lent_memory import lend, reclaim
 from rlx.targets.iree.names import PARAMETER_SCOPE
+from rlx.weights.mapped import release_pages
 
 # The exceptions that IREE's bindings raise.
 _FAILURES = (ValueError, RuntimeError, IndexError, MemoryError, TypeError)
@@ -83,6 +84,9 @@ class IreeExecutable:
             self.subspan = transfer.make_subspan(self.module, self.context) if self.local else None
         except _FAILURES as error:
             raise _load_error(error, driver, parameters) from error
+        # Files of weights have been read to check, convert or copy them: IREE reads in place only what is at a multiple of 64.
+        for array in parameters.values():
+            release_pages(array)
         _executables.add(self)
 
     def trim(self) -> None:

@@ -13,8 +13,9 @@ import ctypes
 import numpy as np
 
 from rlx.support.locks import holding, make_lock
-from rlx.targets.iree.memory import address
+from rlx.targets.iree.memory import IMPORT_ALIGNMENT, address, empty_aligned
 from rlx.targets.memory_block import bytes_at
+from rlx.weights.mapped import is_mapped, release_pages
 
 _lock = make_lock()
 _arrays: dict[int, np.ndarray] = {}  # by the address of the object that IREE has
@@ -23,8 +24,14 @@ _arrays: dict[int, np.ndarray] = {}  # by the address of the object that IREE ha
 def lend(array: np.ndarray) -> object:
     """Return an object with the buffer protocol over the memory of a C-contiguous array, for IREE.
 
-    The array is kept until `reclaim` finds that IREE has dropped the object.
+    The array is kept until `reclaim` finds that IREE has dropped the object. Packed weights of a mapped file that are not at a
+    multiple of 64 bytes are copied here, and their pages released: IREE would copy all of them before any can be released.
     """
+    if array.dtype == np.uint8 and address(array) % IMPORT_ALIGNMENT and is_mapped(array):
+        copy = empty_aligned(array.shape, array.dtype)
+        copy[...] = array
+        release_pages(array)
+        array = copy
     block = bytes_at(address(array), array.nbytes, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
     holding(_lock, _arrays.__setitem__, id(block), array)
