@@ -110,6 +110,18 @@ def test_chat(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert capsys.readouterr().out == f"{first.text}\n{second.text}\n{first.text}\n"
 
 
+def test_proposed_tokens(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["generate", path, "-p", _PROMPT, "-n", "12", "--ignore-eos"]
+    texts: list[str] = []
+    for more in ([], ["--lookup"], ["--draft", path]):
+        assert main([*words, *more]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[1:] == texts[:1] * 2
+    with pytest.raises(SystemExit):
+        main([*words, "--lookup", "--draft", path])
+    assert "not allowed with" in capsys.readouterr().err
+
+
 def test_a_message_that_is_too_long_does_not_end_a_chat(
     path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

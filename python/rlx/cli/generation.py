@@ -31,6 +31,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH[=SCALE]",
         help="an adapter: a GGUF file, or a folder of PEFT",
     )
+    drafts = parser.add_mutually_exclusive_group()
+    drafts.add_argument("--draft", metavar="MODEL", help="a smaller model with the same tokens, which proposes tokens")
+    drafts.add_argument(
+        "--lookup", action="store_true", help="propose what followed the last tokens earlier in the text"
+    )
 
 
 def add_generation_options(parser: argparse.ArgumentParser) -> None:
@@ -144,10 +149,12 @@ def not_utf8(source: str, problem: UnicodeError) -> Error:
 
 def load_model(arguments: argparse.Namespace, *, parallel: int = 1) -> LLM:
     """Return the model of the command line, for some texts at the same time."""
-    from rlx.llm import load
+    from rlx.llm import PromptLookup, load
 
+    draft = PromptLookup() if arguments.lookup else arguments.draft
     lora = [_adapter(text) for text in arguments.lora] or None
-    return load(arguments.model, context=arguments.context, threads=arguments.threads, lora=lora, parallel=parallel)
+    context, threads = arguments.context, arguments.threads
+    return load(arguments.model, context=context, threads=threads, lora=lora, draft=draft, parallel=parallel)
 
 
 def _adapter(text: str) -> tuple[str, float]:
