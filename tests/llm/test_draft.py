@@ -100,4 +100,4 @@ def test_drafts_are_checked(model_path: Path, tmp_path: Path) -> None:
     for length in (0, -1, 1.5, True):
         with pytest.raises(rlx.Error, match="length must be a positive integer"):
             PromptLookup(length)  # type: ignore[arg-type]
-    assert CONTEXT == rlx.llm.load(model_path, draft=PromptLookup()).context
+    assert rlx.llm.load(model_path, draft=PromptLookup()).context == CONTEXT

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,7 +113,7 @@ def test_texts_without_room_in_the_cache(monkeypatch: pytest.MonkeyPatch, path: 
                 own += [chunk for chunk in [next(stream, None)] if chunk is not None]
         assert ["".join(chunk.text for chunk in own) for own in parts] == [text for text, *_ in expected]
         assert [_content(c) for c in _in_threads(model, prompts)] == expected
-        assert [_content(c)[0] for c in model.generate(prompts, seed=0, **_OPTIONS)][0] == expected[0][0]
+        assert _content(model.generate(prompts, seed=0, **_OPTIONS)[0]) == expected[0]
 
 
 def test_the_number_of_texts_is_checked(path: Path) -> None:
@@ -134,3 +139,104 @@ def test_a_text_is_cancelled_by_another_thread(several: rlx.llm.LLM) -> None:
         thread.join(60)
     assert len(counts) == 2 and max(counts) < 100
     assert _content(found) == _content(expected)
+
+
+@pytest.mark.parametrize("draft", ["model", "lookup"])
+def test_proposed_tokens_at_the_end_of_a_page(
+    monkeypatch: pytest.MonkeyPatch, path: Path, alone: rlx.llm.LLM, draft: str
+) -> None:
+    """Texts that take turns in a cache with room for one: a wrong proposal may have been the first of a page."""
+    monkeypatch.setattr(engine, "LARGEST_CACHE", 0)
+    options: dict[str, Any] = {"max_tokens": 24, "temperature": 1.0, "ignore_eos": True}
+    prompts = [[9 + i] * 245 for i in range(3)]
+    expected = [alone.generate(prompt, seed=i, **options).text for i, prompt in enumerate(prompts)]
+    proposals = rlx.llm.PromptLookup() if draft == "lookup" else path
+    with rlx.llm.load(path, threads=1, context=512, draft=proposals) as model:
+        streams, texts = [model.stream(p, seed=i, **options) for i, p in enumerate(prompts)], [""] * 3
+        for _ in range(30):
+            for i, stream in enumerate(streams):
+                chunk = next(stream, None)
+                texts[i] += "" if chunk is None else chunk.text
+    assert texts == expected
+
+
+def test_a_text_outside_of_the_cache_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, path: Path, alone: rlx.llm.LLM
+) -> None:
+    monkeypatch.setattr(engine, "LARGEST_CACHE", 0)
+    prompts = [[9] * 250, [20] * 300, [30] * 50]
+    expected = alone.generate(prompts[1], seed=1, **_OPTIONS)
+    with rlx.llm.load(path, threads=1, context=768, parallel=3) as model:
+        first, other = model.stream(prompts[0], ignore_eos=True), model.stream(prompts[2], ignore_eos=True)
+        for _ in range(12):
+            next(first)
+        next(other)
+        next(model.stream(prompts[1], ignore_eos=True))  # the first one is moved out
+        first.cancel()
+        assert list(first) == []
+        assert _content(model.generate(prompts[1], seed=1, **_OPTIONS)) == _content(expected)
+
+
+def test_interrupts_at_any_time_leave_a_model_that_works(path: Path, alone: rlx.llm.LLM) -> None:
+    """A thread is interrupted again and again, while others generate."""
+    prompts = [[9 + i] * (200 + 30 * i) for i in range(3)]
+    expected = [_content(alone.generate(prompt, seed=i, **_OPTIONS)) for i, prompt in enumerate(prompts)]
+    with rlx.llm.load(path, threads=1, context=512, parallel=3) as model:
+        model.generate("a", max_tokens=2)
+        is_ended = threading.Event()
+
+        def interrupted() -> None:
+            while not is_ended.is_set():
+                with contextlib.suppress(KeyboardInterrupt):
+                    model.generate(prompts[0], max_tokens=5, ignore_eos=True)
+
+        def swallowing() -> None:
+            while not is_ended.is_set():
+                with contextlib.suppress(KeyboardInterrupt):
+                    interrupted()
+
+        thread = threading.Thread(target=swallowing)
+        thread.start()
+        results: list[Any] = []
+        for number in range(60):
+            time.sleep(0.003 * (number % 7))
+            target, kind = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(target, kind)
+            if number % 20 == 0:
+                results.append(_in_threads(model, prompts))
+        is_ended.set()
+        thread.join(60)
+        assert not thread.is_alive()
+        results.append(_in_threads(model, prompts))
+    assert all([_content(c) for c in own] == expected for own in results)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_generates_or_says_why_not(path: Path) -> None:
+    with rlx.llm.load(path, threads=1) as model:
+        expected = model.generate("the", max_tokens=5, ignore_eos=True).tokens
+        child = os.fork()
+        if not child:
+            is_equal = model.generate("the", max_tokens=5, ignore_eos=True).tokens == expected
+            os._exit(0 if is_equal else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        stream = model.stream("the", ignore_eos=True)
+        threads = [threading.Thread(target=lambda: list(stream))]
+        threads[0].start()
+        children = [_child(model, expected) for _ in range(5)]
+        assert {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children} <= {0, 3}
+        stream.cancel()
+        threads[0].join()
+
+
+def _child(model: rlx.llm.LLM, expected: list[int]) -> int:
+    """Fork. The child ends with 0 after the right text, and with 3 after an error."""
+    if child := os.fork():
+        return child
+    signal.alarm(60)
+    try:
+        os._exit(0 if model.generate("the", max_tokens=5, ignore_eos=True).tokens == expected else 1)
+    except rlx.Error:
+        os._exit(3)
+    finally:
+        os._exit(4)

@@ -246,3 +246,19 @@ def test_large_schemas_take_bounded_time(model: rlx.llm.LLM, schema: dict[str, A
     with contextlib.suppress(rlx.Error):
         model.generate("a", schema=schema, max_tokens=20, temperature=1.0, seed=0)
     assert time.monotonic() - start < 60
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 10**19, "maximum": 10**19 + 9},
+        {"type": "integer", "minimum": 2**53 + 1, "maximum": 2**53 + 1},
+        {"type": "integer", "exclusiveMinimum": -(2**53)},
+        {"const": {"a": [2**63]}},
+        {"enum": [1, 2**53 + 1]},
+        {"type": "number", "minimum": 2.0**53},
+    ],
+)
+def test_numbers_that_would_be_rounded_are_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(rlx.Error, match=r"numbers of 2\^53 and above cannot be enforced"):
+        constraint_source(schema, None)

@@ -235,9 +235,9 @@ def test_resources_do_not_grow(model: rlx.llm.LLM) -> None:
     ):
         ask(20)
         objects, threads, files = _resources()
-        ask(100)
+        ask(300)
         more_objects, more_threads, more_files = _resources()
-    assert more_objects - objects < 400
+    assert more_objects - objects < 1000  # of 1500 requests
     assert more_threads <= threads and more_files <= files + 1
 
 

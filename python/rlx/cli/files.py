@@ -108,7 +108,7 @@ def _graph(data: Any, path: str, function: str | None) -> Graph:
 
 
 # The arguments of commands that name files to read and files or folders to write. An entry may be NAME=FILE or NAME=@FILE.
-INPUTS = ("file", "model", "imatrix", "params", "data", "record", "input", "param", "load")
+INPUTS = ("file", "model", "imatrix", "params", "data", "record", "input", "param", "load", "schema", "grammar")
 OUTPUTS = ("output", "params_file", "output_params", "save_record", "svg", "html", "memory_svg", "trace", "save")
 
 

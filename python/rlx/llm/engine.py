@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview
 from rlx.llm.pages import CachedText, PagePool
+from rlx.llm.scheduler import Scheduler, Step
 from rlx.models.decoder_config import DecoderConfig
 from rlx.models.model import PretrainedModel
 from rlx.runtime.program import Program
@@ -28,8 +28,6 @@ _SYMBOL = "sequence"
 _ALIKE = frozenset(("dequant_matmul", "cached_attention"))
 _MOST_ROWS = 8  # texts in one run, for which there are kernels
 LARGEST_CACHE = 1 << 30  # bytes of keys and values of several texts, or of one if its length is not given
-# Seconds to wait for the next tokens of texts that were in the last run. Texts that have not come by then are not waited for.
-_PATIENCE_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -41,21 +39,11 @@ class _Row:
     tokens: Sequence[int]
 
 
-@dataclass(eq=False)
-class _Step:
-    """A token to add to a text, and the logits after it when they are computed."""
-
-    text: CachedText
-    token: int
-    thread: int = field(default_factory=threading.get_ident)
-    logits: np.ndarray | None = None
-
-
 class Engine:
     """The programs of a model. All methods are thread-safe.
 
-    Several threads that add tokens to texts at the same time share a run: the thread that comes first runs the program for
-    the others. A row of a run does not depend on the others, so that a text is the same in any company.
+    Programs run in the thread of a scheduler. Tokens that are added to several texts at the same time are rows of one run. A
+    row does not depend on the others, so that a text is the same in any company.
 
     Args:
         model: The model.
@@ -81,7 +69,7 @@ class Engine:
         self.context = context
         self._model, self._session = model, session
         self._cache_dtype, self._activations = cache_dtype, activations
-        self._lock = threading.RLock()
+        self._scheduler = Scheduler()
         self._is_recurrent = is_recurrent(model)
         # Recurrent states cannot go back to an earlier token, and there is one set of them: no sharing, and one row.
         self._rows = 1 if self._is_recurrent else min(max(parallel, drafted + 1), _MOST_ROWS)
@@ -91,10 +79,6 @@ class Engine:
         self._scratch = count  # the page of rows of a run without a text
         self._pool = PagePool(count, self._page) if "pages" in model.sizes else None
         self._current: CachedText | None = None  # the text whose recurrent states are in the program
-        self._waiting: list[_Step] = []
-        self._last: list[_Step] = []
-        self._leader: Sequence[_Step] | None = None  # the steps of the thread that runs programs for the others
-        self._changed = threading.Condition()
 
     def _affordable_pages(self) -> int:
         """Return the number of pages in `LARGEST_CACHE`."""
@@ -134,15 +118,13 @@ class Engine:
 
     def logits(self, tokens: Sequence[int]) -> np.ndarray:
         """Return the logits after each token, f32 `[tokens, vocab_size]`."""
-        with self._lock:
-            (logits,) = self._scoring.run({"input_ids": np.array([tokens], np.int32)})
-            return logits[0]
+        (logits,) = self._scheduler.call(self._scoring.run, {"input_ids": np.array([tokens], np.int32)})
+        return logits[0]
 
     def hidden_states(self, tokens: Sequence[int]) -> np.ndarray:
         """Return the normalised hidden states of the last layer, f32 `[tokens, hidden_size]`."""
-        with self._lock:
-            (states,) = self._hidden_states.run({"input_ids": np.array([tokens], np.int32)})
-            return states[0]
+        (states,) = self._scheduler.call(self._hidden_states.run, {"input_ids": np.array([tokens], np.int32)})
+        return states[0]
 
     # --- prompts ----------------------------------------------------------------------------------
 
@@ -155,19 +137,15 @@ class Engine:
             text: A new text.
             prompt: Its tokens, at least one and at most `context`.
         """
-        with self._lock:
-            self._share(text, prompt)
+        _ = self._generation  # it is compiled in this thread, whose interrupt ends that
+        self._scheduler.call(self._share, text, prompt)
         return self.extend(text, prompt)
 
     def extend(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
         """Add the tokens of a prompt to a text that has its first ones, and return the logits after the last."""
         logits = np.zeros(0, np.float32)
         while len(text.tokens) < len(prompt) and not text.is_done:
-            with self._lock:
-                self._serve_waiting()
-                begin = len(text.tokens)
-                size = _CHUNK if self._pool is None else self._page - begin % self._page
-                logits = self._prefill(text, prompt[begin : begin + size])
+            logits = self._scheduler.call(self._prefill, text, prompt)
         return logits
 
     def _share(self, text: CachedText, prompt: Sequence[int]) -> None:
@@ -181,109 +159,34 @@ class Engine:
             text.tokens, text.reusable = list(prompt[:length]), length
         text.cached_tokens = length
 
-    def _prefill(self, text: CachedText, tokens: Sequence[int]) -> np.ndarray:
+    def _prefill(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
+        """Add the next tokens of a prompt, as many as one run takes."""
+        begin = len(text.tokens)
+        size = _CHUNK if self._pool is None else self._page - begin % self._page
+        tokens = prompt[begin : begin + size]
         self._check_room(text, len(tokens))
         self._admit(text, len(tokens), ())
         self._enter(text)
-        logits = self._run("prefill", [_Row(text, len(text.tokens), tokens)])
+        logits = self._run("prefill", [_Row(text, begin, tokens)])
         text.tokens += tokens
         text.reusable = len(text.tokens)
         return logits[0]
 
-    def verify(self, text: CachedText, tokens: Sequence[int]) -> list[np.ndarray]:
-        """Return the logits after each of at most `rows` tokens, as `step` returns them. The text stays as it is.
-
-        The tokens are rows of one run, and each row sees the tokens before it. Callers add those that are right to
-        `text.tokens`.
-        """
-        with self._lock:
-            self._check_room(text, len(tokens))
-            self._admit(text, len(tokens), ())
-            first = len(text.tokens)
-            return self._run("batch", [_Row(text, first + i, [token]) for i, token in enumerate(tokens)])
-
     # --- single tokens ----------------------------------------------------------------------------
 
     def step(self, text: CachedText, token: int) -> np.ndarray:
-        """Add a token to a text, and return the logits after it, f32 `[vocab_size]`."""
+        """Add a token to a text, and return the logits after it, f32 `[vocab_size]`; none if the text is done."""
         return self.steps([(text, token)])[0]
 
     def steps(self, pairs: Sequence[tuple[CachedText, int]]) -> list[np.ndarray]:
         """Add a token to each of some texts, and return the logits after them."""
-        own = [_Step(text, token) for text, token in pairs]
-        for step in own:
-            self._check_room(step.text, 1)
-        with self._changed:
-            self._waiting += own
-            self._changed.notify_all()
-        try:
-            while any(step.logits is None for step in own):
-                self._lead_or_wait(own)
-        finally:
-            with self._changed:
-                self._waiting = [step for step in self._waiting if step not in own]
-                self._changed.notify_all()
-        results: list[np.ndarray] = []
-        for step in own:
-            assert step.logits is not None
-            # Here and not where the logits are computed: an interrupt of that thread must not change this text.
-            step.text.tokens.append(step.token)
-            results.append(step.logits)
-        return results
+        for text, _ in pairs:
+            self._check_room(text, 1)
+        return self._scheduler.run([Step(text, token, self._run_steps, self._rows) for text, token in pairs])
 
-    def _lead_or_wait(self, own: Sequence[_Step]) -> None:
-        """Compute the logits of some steps, or wait for another thread that does so, or that leaves it to this one."""
-        try:
-            with self._changed:
-                if self._leader is not None:
-                    self._changed.wait()
-                    return
-                self._leader = own
-            with self._lock:
-                self._serve(own)
-        finally:
-            with self._changed:
-                if self._leader is own:
-                    self._leader = None
-                    self._changed.notify_all()
-
-    def _wait_for_others(self) -> None:
-        """Wait for texts of the last run whose threads compute their next tokens, so that they are in one run again."""
-        thread = threading.get_ident()
-        expected = {step.text for step in self._last if step.thread != thread and not step.text.is_done}
-        if self._rows == 1 or not expected:
-            return
-
-        def is_complete() -> bool:
-            here = {step.text for step in self._unserved()}
-            return len(here) >= self._rows or all(text in here or text.is_done for text in expected)
-
-        with self._changed:
-            self._changed.wait_for(is_complete, _PATIENCE_S)
-
-    def _unserved(self) -> list[_Step]:
-        return [step for step in self._waiting if step.logits is None]
-
-    def _serve(self, own: Collection[_Step]) -> None:
-        """Compute the logits of some steps, and in the same runs those of others that wait."""
-        while any(step.logits is None for step in own):
-            self._wait_for_others()
-            with self._changed:
-                waiting = self._unserved()
-            # Texts outside of the cache come last: they would push out others, which would push them out in the next run.
-            waiting.sort(key=lambda step: step.text.saved is not None)
-            self._run_steps(waiting[: self._rows])
-
-    def _serve_waiting(self) -> None:
-        """Compute the logits of the steps that wait now."""
-        with self._changed:
-            waiting = self._unserved()
-        for begin in range(0, len(waiting), self._rows):
-            self._serve(waiting[begin : begin + self._rows])
-
-    def _run_steps(self, steps: Sequence[_Step]) -> None:
+    def _run_steps(self, steps: Sequence[Step]) -> None:
         """Run as many of some steps as have room in the cache together, and at least one."""
-        ready: list[_Step] = []
+        ready: list[Step] = []
         for step in steps:
             if not self._admit(step.text, 1, [other.text for other in ready]):
                 break
@@ -292,12 +195,23 @@ class Engine:
             self._enter(ready[0].text)
         rows = [_Row(step.text, len(step.text.tokens), [step.token]) for step in ready]
         is_alone = len(rows) == 1 and "decode" in self._generation
-        logits = self._run("decode" if is_alone else "batch", rows)
-        self._last = ready
-        with self._changed:
-            for step, row in zip(ready, logits, strict=True):
-                step.logits = row
-            self._changed.notify_all()
+        for step, logits in zip(ready, self._run("decode" if is_alone else "batch", rows), strict=True):
+            step.text.tokens.append(step.token)
+            step.finish(logits)
+
+    def verify(self, text: CachedText, tokens: Sequence[int]) -> list[np.ndarray]:
+        """Return the logits after each of at most `rows` tokens, as `step` returns them. The text stays as it is.
+
+        The tokens are rows of one run, and each row sees the tokens before it. Callers add those that are right to
+        `text.tokens`.
+        """
+        return self._scheduler.call(self._verified, text, tokens)
+
+    def _verified(self, text: CachedText, tokens: Sequence[int]) -> list[np.ndarray]:
+        self._check_room(text, len(tokens))
+        self._admit(text, len(tokens), ())
+        first = len(text.tokens)
+        return self._run("batch", [_Row(text, first + i, [token]) for i, token in enumerate(tokens)])
 
     # --- the cache --------------------------------------------------------------------------------
 
@@ -346,9 +260,10 @@ class Engine:
         self._pool.release(text)
 
     def _write_pages(self, pages: Sequence[int], saved: Mapping[str, np.ndarray]) -> None:
+        """Write saved pages. The text may need fewer than it had: proposed tokens that were wrong have been forgotten."""
         for name, content in saved.items():
-            state = self._generation.state(name).copy()
-            state[pages[: len(content)]] = content
+            state, count = self._generation.state(name).copy(), min(len(pages), len(content))
+            state[pages[:count]] = content[:count]
             self._generation.set_state(name, state)
 
     @property
@@ -363,8 +278,7 @@ class Engine:
         before = self._current
         if before is not None and not before.is_done:
             before.recurrent = {name: self._generation.state(name).copy() for name in names}
-        # Until all is written, the states belong to no text: an interrupt may end this.
-        self._current = None
+        self._current = None  # until all is written, if that fails
         for name, value in (text.recurrent or {}).items():
             self._generation.set_state(name, value)
         self._current, text.recurrent = text, None

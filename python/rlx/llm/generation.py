@@ -53,7 +53,7 @@ class Generation:
         source = options.constraint
         self._constraint = None if source is None else GrammarConstraint(source, tokenizer, vocab_size)
         self._ends: frozenset[int] = frozenset() if options.ignore_eos else tokenizer.eos_token_ids
-        room = engine.context - len(prompt) + 1  # the last token need not be in the cache
+        room = engine.context - len(prompt)
         self._left = room if options.max_tokens is None else min(options.max_tokens, room)
         self._tokens: list[int] = []  # that no chunk has had yet
         self._logprobs: list[dict[int, float]] = []
@@ -126,7 +126,8 @@ class Generation:
                 chunk, room = None, engine.context - len(self.text.tokens) - 1
                 proposed = proposer.propose(self._all, min(DRAFTED, self._left - 1, room))
                 if not proposed:
-                    chunk = self.advance(engine.step(self.text, self.token))
+                    logits = engine.step(self.text, self.token)
+                    chunk = None if self.text.is_done else self.advance(logits)
                     continue
                 fed = [self.token, *proposed]
                 for token, logits in zip(fed, engine.verify(self.text, fed), strict=True):

@@ -22,7 +22,7 @@ from rlx.support.short import short_repr
 from rlx.weights import Weights
 
 Prompt = str | Sequence[int]
-_RESERVED = frozenset(("messages", "tokenize", "tools", "chat_template"))
+_RESERVED = frozenset(("self", "messages", "tokenize", "tools", "chat_template"))
 _POOLINGS = ("mean", "last")
 
 

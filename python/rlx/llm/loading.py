@@ -145,6 +145,9 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
 def _check_model_path(name: str, is_folder: bool) -> None:
     """Check that a path may be a model: a regular file, or a folder with a configuration."""
     if not is_folder:
+        if not Path(name).exists():
+            hint = "a model is a GGUF file or a folder of this machine; names on a hub are not looked up"
+            raise Error(f"no such file: {name}", hint=hint)
         check_regular(name)
     elif not (Path(name) / "config.json").exists():
         files = sorted(path.name for path in Path(name).glob("*.gguf"))

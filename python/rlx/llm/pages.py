@@ -146,6 +146,7 @@ class PagePool:
         for text in self.texts:
             if not text.is_done:
                 continue
+            text.saved = None
             while len(text.pages) * self.length >= text.reusable + self.length:
                 self._drop_last(text)
             self._forget_after_pages(text)

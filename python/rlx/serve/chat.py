@@ -166,7 +166,7 @@ def _tokens(request: ChatRequest, service: ModelService) -> list[int]:
     tokenizer = service.model.tokenizer
     tools = None if request.tools is None else request.tools.tools
     variables = {name: value for name, value in request.template_options.items() if name.isidentifier()}
-    reserved = {"messages", "tokenize", "tools", "chat_template", "add_generation_prompt"} & variables.keys()
+    reserved = {"self", "messages", "tokenize", "tools", "chat_template", "add_generation_prompt"} & variables.keys()
     if reserved or len(variables) != len(request.template_options):
         raise invalid("Invalid 'chat_template_kwargs': a name is reserved or not valid.", "chat_template_kwargs")
     try:

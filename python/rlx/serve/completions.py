@@ -18,6 +18,7 @@ from rlx.serve.work_queue import Job
 DONE = b"data: [DONE]\n\n"
 _DEFAULT_TOKENS = 16  # OpenAI's default
 _MOST_PROMPTS = 2048
+_MOST_ECHOED = 1 << 18  # tokens
 _LARGEST_LOGITS = 1 << 30  # bytes for log-probabilities of a prompt
 
 
@@ -113,6 +114,8 @@ def complete(request: CompletionRequest, service: ModelService, job: Job) -> Gen
     """
     usage = TokenUsage()
     prompts = [_tokens(prompt, service) for prompt in request.prompts]
+    if request.has_echo and sum(map(len, prompts)) * request.sampling.choices > _MOST_ECHOED:
+        raise invalid(f"At most {_MOST_ECHOED} tokens of prompts are returned, over all choices.", "echo")
     for tokens in prompts:
         _check_echo(request, service, tokens)
     parts = _parts(request, service, job, prompts, usage)

@@ -61,7 +61,7 @@ def test_markers_of_other_kinds_become_control_tokens() -> None:
 @pytest.mark.parametrize(
     ("metadata", "bos", "eos", "prefix", "suffix"),
     [
-        (bpe(), 11, 11, (), ()),
+        (bpe(), None, 11, (), ()),
         (bpe(pre="llama-bpe", bos_token_id=1), 1, 11, (1,), ()),
         (bpe(pre="tekken", bos_token_id=1, add_bos_token=False, add_eos_token=True), 1, 11, (), (11,)),
         (bpe(pre="glm4"), None, 11, (), ()),

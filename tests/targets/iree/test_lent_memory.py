@@ -64,4 +64,4 @@ def test_weights_are_read_in_place_and_released_with_the_program() -> None:
     del program
     gc.collect()
     lent_memory.reclaim()
-    assert len(lent_memory._arrays) == before
+    assert len(lent_memory._arrays) <= before  # fewer, if those of other tests could be released too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -37,6 +38,8 @@ _KNOWN = _ANNOTATIONS | _SCHEMAS | _LISTS | _OBJECTS | _VALUES
 # White space between the parts of JSON is bounded: a model that repeats spaces would not come to an end. Escapes by
 # number are left out, because a property could be repeated under an escaped name, with a value of another type.
 _OPTIONS = {"whitespace_pattern": r" |\n[ \t]{0,32}", "json_allowed_escapes": 'nrbtf\\"'}
+_WITH_NUMBERS = frozenset(("const", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
+_LARGEST_NUMBER = 2**53
 
 
 def checked_schema(schema: Any) -> str:
@@ -132,6 +135,8 @@ class _SchemaChecker:
                     f" got {short_repr(value)}"
                 )
             self._references.setdefault(value, place)
+        elif key in _WITH_NUMBERS:
+            _check_numbers(value, place)
         elif key == "required" and not (isinstance(value, (list, tuple)) and all(isinstance(n, str) for n in value)):
             raise Error(f"schema {place}: expected a list of names, got {short_repr(value)}")
         return value
@@ -151,6 +156,21 @@ class _SchemaChecker:
         if not isinstance(value, bool) and id(value) not in self._schemas:
             raise Error(f"schema {place}: {short_repr(reference)} is not a schema")
         return value
+
+
+def _check_numbers(value: Any, place: str) -> None:
+    """Refuse numbers that the library (1.9.1) rounds: it computes with f64."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, (list, tuple)):
+            waiting += part
+        elif isinstance(part, (int, float)) and _LARGEST_NUMBER <= abs(part) < math.inf:
+            raise UnsupportedError(
+                f"schema {place}: numbers of 2^53 and above cannot be enforced, got {short_repr(part)}"
+            )
 
 
 def _check_least_properties(schema: Mapping[str, Any], place: str) -> None:

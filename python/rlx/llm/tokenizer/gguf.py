@@ -125,9 +125,9 @@ def _byte_pair(data: TokenizerMetadata, vocabulary: Vocabulary) -> Built:
         known = ", ".join(sorted(PRE_TOKENIZERS.keys() - {""}))
         raise Error(f"{data.origin}: unknown pre-tokenizer {short_repr(name)} in tokenizer.ggml.pre; known are {known}")
     default = None if name == "gemma4" else 11
-    vocabulary = _with_special(
-        data, vocabulary, bos=default if pre.has_bos else None, eos=default, adds_bos=pre.adds_bos
-    )
+    # llama.cpp's number, where a text starts with the token. Elsewhere it would only mislead templates.
+    starts = pre.has_bos and data.flag("add_bos_token", pre.adds_bos)
+    vocabulary = _with_special(data, vocabulary, bos=default if starts else None, eos=default, adds_bos=pre.adds_bos)
     vocabulary = replace(vocabulary, piece_of=metaspace_piece if pre.is_raw else byte_level_piece)
     if name == "gemma4" and vocabulary.bos is not None:  # llama.cpp overrides the flag of files for Gemma 4
         vocabulary = replace(vocabulary, prefix=(vocabulary.bos,))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -256,17 +257,19 @@ class _Trimmer:
 
     def __init__(self, executable: IreeExecutable) -> None:
         # `os.getpid` is stored here: when this is deleted at exit, Python may have cleared the module `os`.
-        self._at_end = executable.device.allocator.trim, reclaim, os.getpid(), os.getpid
+        self._at_end = executable.device.allocator.trim, os.getpid(), os.getpid
+        self._is_at_exit = sys.is_finalizing
 
-    _at_end: tuple[Callable[[], Any], Callable[[], None], int, Callable[[], int]] | None = None
+    _at_end: tuple[Callable[[], Any], int, Callable[[], int]] | None = None
 
     def __del__(self) -> None:
         if self._at_end is None:  # an interrupt has stopped `__init__`
             return
-        trim, reclaim_memory, process, this_process = self._at_end
+        trim, process, this_process = self._at_end
         if this_process() == process:  # in a forked process the lock of the pool may never be released
             trim()
-            reclaim_memory()
+            if not self._is_at_exit():
+                reclaim()
 
 
 class StagedFunction(IreeFunction):
