@@ -251,10 +251,10 @@ def _fail_to_load(monkeypatch: pytest.MonkeyPatch, error: rlx.Error) -> None:
     """Let quick programs fail when they are loaded."""
     loaded = SharedData.loaded
 
-    def failing(self: SharedData, function: Any, weights: Any) -> Any:
+    def failing(self: SharedData, function: Any, *arguments: Any) -> Any:
         if function.artifact.target in QUICK:
             raise error
-        return loaded(self, function, weights)
+        return loaded(self, function, *arguments)
 
     monkeypatch.setattr(SharedData, "loaded", failing)
 

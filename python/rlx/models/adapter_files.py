@@ -216,4 +216,4 @@ def _check_matrix(weight: Weight) -> None:
 
 def _is_finite(value: Any) -> bool:
     is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return is_number and abs(value) < LARGEST_SCALE
+    return is_number and bool(abs(value) < LARGEST_SCALE)

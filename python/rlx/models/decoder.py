@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.decoder_config import DecoderConfig
@@ -138,7 +139,7 @@ class _Pages:
         offset: The first row there, i32 `[batch]`.
     """
 
-    def __init__(self, g: Any, batch: int, start: Tensor, sizes: Mapping[str, Any]):
+    def __init__(self, g: Any, batch: Dim, start: Tensor, sizes: Mapping[str, Any]):
         self.count, self.length = sizes["pages"], sizes["page_length"]
         if type(self.count) is not int or type(self.length) is not int:
             raise Error("graph: 'pages' and 'page_length' must be integers, since states have fixed sizes")
