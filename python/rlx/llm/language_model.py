@@ -77,6 +77,7 @@ class LLM:
 
         Args:
             prompt: A text, whose control tokens are recognised; a list of token ids; or a list of prompts.
+            options: The parameters of the generation.
 
         Returns:
             A `Completion`; a list of them for `n` above 1, and a list of these results for a list of prompts.
@@ -95,6 +96,7 @@ class LLM:
 
         Args:
             prompt: A text, or a list of token ids.
+            options: The parameters of the generation.
 
         Returns:
             An iterator of `Chunk`. Its methods `close`, and from other threads `cancel`, end the generation.
@@ -119,6 +121,7 @@ class LLM:
             messages: `{"role": "user", "content": "…"}` and others that the model's template accepts.
             tools: Descriptions of tools, for the template.
             template_options: More variables of the template.
+            options: The parameters of the generation.
 
         Returns:
             A `Completion`, or a list of them for `n` above 1.
