@@ -22,7 +22,7 @@ from rlx.version import __version__
 from tools.fetch_minilm import exclusive
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA_SUFFIXES = {".mlir", ".json", ".typed", ".pyi", ".txt"}
+DATA_SUFFIXES = {".mlir", ".json", ".typed", ".pyi", ".txt", ".html"}
 
 
 def run(*command: str | Path, cwd: Path) -> str:

@@ -160,7 +160,7 @@ class Engine:
         text.cached_tokens = length
 
     def _prefill(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
-        """Add the next tokens of a prompt, as many as one run takes."""
+        """Add the next tokens of a prompt: those of one run."""
         begin = len(text.tokens)
         size = _CHUNK if self._pool is None else self._page - begin % self._page
         tokens = prompt[begin : begin + size]

@@ -25,7 +25,7 @@ from rlx.support.errors import Error
 _PATIENCE_S = 0.02
 
 
-class Call:
+class ScheduledCall:
     """A function that the scheduler calls.
 
     Args:
@@ -66,7 +66,7 @@ class Call:
         return self._result
 
 
-class Step(Call):
+class Step(ScheduledCall):
     """A token to add to a text. Its result is the logits after the token; those of a text that is done are empty.
 
     Args:
@@ -109,14 +109,14 @@ class Scheduler:
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self._queue: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[ScheduledCall | None] = queue.SimpleQueue()
         self._owner = _thread.allocate_lock()  # held by the thread
         self._busy = [False]
         weakref.finalize(self, _end, self._queue)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the result of a function."""
-        call = Call(function, *arguments)
+        call = ScheduledCall(function, *arguments)
         self._start(call)
         return call.result()
 
@@ -126,7 +126,7 @@ class Scheduler:
             self._start(step)
         return [step.result() for step in steps]
 
-    def _start(self, call: Call) -> None:
+    def _start(self, call: ScheduledCall) -> None:
         if os.getpid() != self._process:
             if self._busy[0]:
                 message = "the model was generating in another thread when this process was forked"
@@ -138,11 +138,11 @@ class Scheduler:
             _thread.start_new_thread(_work, (self._queue, self._owner, self._busy))
 
 
-def _end(calls: queue.SimpleQueue[Call | None]) -> None:
+def _end(calls: queue.SimpleQueue[ScheduledCall | None]) -> None:
     calls.put(None)
 
 
-def _work(calls: queue.SimpleQueue[Call | None], owner: Any, busy: list[bool]) -> None:
+def _work(calls: queue.SimpleQueue[ScheduledCall | None], owner: Any, busy: list[bool]) -> None:
     """Run calls until there is None."""
     if not owner.acquire(blocking=False):
         return
@@ -160,10 +160,10 @@ class _Loop:
         busy: Its element is whether a call is running.
     """
 
-    def __init__(self, incoming: queue.SimpleQueue[Call | None], busy: list[bool]):
+    def __init__(self, incoming: queue.SimpleQueue[ScheduledCall | None], busy: list[bool]):
         self._incoming, self._busy = incoming, busy
         self._steps: list[Step] = []
-        self._calls: deque[Call] = deque()
+        self._calls: deque[ScheduledCall] = deque()
         self._last: list[tuple[CachedText, int]] = []  # the texts of the last run, with their threads
         self._is_ended = False
 
