@@ -178,6 +178,8 @@ def test_a_text_outside_of_the_cache_is_cancelled(
         assert _content(model.generate(prompts[1], seed=1, **_OPTIONS)) == _content(expected)
 
 
+# The last interrupt may end the thread.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_interrupts_at_any_time_leave_a_model_that_works(path: Path, alone: rlx.llm.LLM) -> None:
     """A thread is interrupted again and again, while others generate."""
     prompts = [[9 + i] * (200 + 30 * i) for i in range(3)]
