@@ -213,6 +213,7 @@ _REFUSED: dict[str, tuple[Callable[[Parts], object], str]] = {
     "rank 0": (_with(r=0), "'r' must be a positive integer"),
     "alpha": (_with(lora_alpha="16"), "'lora_alpha' must be a number"),
     "infinite alpha": (_with(lora_alpha=1e39), "'lora_alpha' must be a number"),
+    "endless alpha": (_with(lora_alpha=10**400), "'lora_alpha' must be a number"),
     "stable scales": (_with(use_rslora=1), "'use_rslora' must be true or false"),
     "pattern": (_with(rank_pattern={"(a+)+b": 3}), "is not the name of a layer"),
     "patterns": (_with(rank_pattern=[3]), "must be an object"),

@@ -87,8 +87,9 @@ def test_template_options(tool_model: rlx.llm.LLM) -> None:
         body = {"model": "tools", "messages": MESSAGES}
         answer = running.post("chat/completions", {**body, "chat_template_kwargs": {"more": "1234"}})
         assert answer.json()["usage"]["prompt_tokens"] == 5  # with the token that starts a text
-        refused = running.post("chat/completions", {**body, "chat_template_kwargs": {"messages": []}})
-        assert refused.status_code == 400 and refused.json()["error"]["param"] == "chat_template_kwargs"
+        for name in ("messages", "self", "tools"):
+            refused = running.post("chat/completions", {**body, "chat_template_kwargs": {name: []}})
+            assert refused.status_code == 400 and refused.json()["error"]["param"] == "chat_template_kwargs"
 
 
 @pytest.mark.parametrize("tool_model", ["{{ raise_exception('no such turn') }}"], indirect=True)

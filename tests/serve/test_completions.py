@@ -100,6 +100,13 @@ def test_log_probabilities(client: openai.OpenAI, model: rlx.llm.LLM) -> None:
     assert found.text_offset[0] == 0 and found.text_offset == sorted(found.text_offset)
 
 
+def test_echoes_are_bounded(client: openai.OpenAI) -> None:
+    """A small request does not make an answer of hundreds of megabytes."""
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(prompt=[[9] * 100] * 100, n=128, max_tokens=0, echo=True, **GREEDY)
+    assert caught.value.param == "echo"
+
+
 def test_echo(client: openai.OpenAI, model: rlx.llm.LLM) -> None:
     plain = client.completions.create(prompt=PROMPT, max_tokens=4, echo=True, **GREEDY).choices[0]
     assert plain.text == PROMPT + model.generate(PROMPT, max_tokens=4).text
