@@ -31,10 +31,14 @@ class ScheduledCall:
     Args:
         function: The function.
         *arguments: Its arguments.
+
+    Attributes:
+        is_finished: Whether there is a result or an error.
     """
 
     def __init__(self, function: Callable[..., Any], *arguments: Any):
         self._function, self._arguments = function, arguments
+        self.is_finished = False
         self._result: Any = None
         self._error: BaseException | None = None
         self._done = _thread.allocate_lock()
@@ -50,11 +54,15 @@ class ScheduledCall:
     def finish(self, result: Any) -> None:
         """Let the waiting thread continue with a result."""
         self._result = result
-        self._done.release()
+        self._end()
 
     def fail(self, error: BaseException) -> None:
         """Let the waiting thread continue with an error."""
         self._error = error
+        self._end()
+
+    def _end(self) -> None:
+        self.is_finished = True  # the lock does not tell: the waiting thread takes it as soon as it is free
         self._done.release()
 
     def result(self) -> Any:
@@ -80,11 +88,6 @@ class Step(ScheduledCall):
         super().__init__(run_together)
         self.text, self.token, self.most = text, token, most
         self.thread = threading.get_ident()
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether there is a result or an error."""
-        return not self._done.locked()
 
     def run_with(self, others: Sequence[Step]) -> None:
         """Run this step with others."""
