@@ -79,22 +79,26 @@ def cached_attentions() -> Iterator[OpSample]:
 
 def _paged_attentions() -> Iterator[OpSample]:
     """Pages in any order, some of them used several times, and numbers of pages that do not exist."""
-    for batch, queries, count, length, table, window in (
-        (1, 1, 3, 64, 2, None),
-        (3, 1, 4, 64, 3, 70),
-        (2, 1, 2, 128, 2, 5),
-        (2, 3, 4, 64, 3, None),
-        (1, 70, 3, 128, 2, 90),
-        (2, "s", 3, 64, "n", None),
+    for batch, queries, count, length, table, window, kv_heads in (
+        (1, 1, 2, 64, 2, None, 1),
+        (2, 1, 2, 64, 3, 70, 1),
+        (2, 3, 2, 64, 2, 5, 1),
+        (1, 2, 2, 64, 3, None, 1),
+        (1, 1, 3, 64, 2, None, 2),
+        (3, 1, 4, 64, 3, 70, 2),
+        (2, 1, 2, 128, 2, 5, 2),
+        (2, 3, 4, 64, 3, None, 2),
+        (1, 70, 3, 128, 2, 90, 2),
+        (2, "s", 3, 64, "n", None, 2),
     ):
         last = length * (table if isinstance(table, int) else 2) + 5
         yield sample(
-            (batch, queries, 64),
-            SampleOperand((count, length, 32), "f16"),
-            SampleOperand((count, length, 32), "f16"),
+            (batch, queries, 32 * kv_heads),
+            SampleOperand((count, length, 16 * kv_heads), "f16"),
+            SampleOperand((count, length, 16 * kv_heads), "f16"),
             SampleOperand((batch,), "i32", low=-1, high=last),
             SampleOperand((batch, table), "i32", low=-1, high=count + 1),
-            num_heads=4,
+            num_heads=2 * kv_heads,
             head_dim=16,
             window=window,
             dtypes=("f32",),
