@@ -15,6 +15,7 @@ from rlx.llm.engine import Engine
 from rlx.llm.generation import Generation, TextStream, completion, generated
 from rlx.llm.options import GenerationKeywords, GenerationOptions, checked_options
 from rlx.llm.tokenizer import Tokenizer
+from rlx.llm.tokenizer.tokenizer import RESERVED_VARIABLES
 from rlx.models.model import PretrainedModel
 from rlx.support.errors import Error
 from rlx.support.options import takes_options
@@ -22,7 +23,6 @@ from rlx.support.short import short_repr
 from rlx.weights import Weights
 
 Prompt = str | Sequence[int]
-_RESERVED = frozenset(("self", "messages", "tokenize", "tools", "chat_template"))
 _POOLINGS = ("mean", "last")
 
 
@@ -233,10 +233,7 @@ class LLM:
         self, messages: Any, tools: Sequence[Any] | None, template_options: Mapping[str, Any] | None
     ) -> list[int]:
         variables = _template_options(template_options)
-        text = self.tokenizer.apply_chat_template(messages, tools=tools, **variables)
-        assert isinstance(text, str)  # tokenize=False
-        # Templates write the token that starts a text themselves.
-        return self._tokens(self.tokenizer.encode(text, add_special_tokens=False))
+        return self._tokens(self.tokenizer.apply_chat_template(messages, tokenize=True, tools=tools, **variables))
 
     def _completions(self, prompts: Sequence[list[int]], options: GenerationOptions) -> list[Any]:
         """Return the result for each prompt: a completion, or a list of them for `n` above 1."""
@@ -277,8 +274,8 @@ def _template_options(options: Any) -> dict[str, Any]:
     if options is None:
         return {}
     names = isinstance(options, Mapping) and all(isinstance(name, str) for name in options)
-    if not names or not _RESERVED.isdisjoint(options):
-        reserved = ", ".join(sorted(_RESERVED))
+    if not names or not RESERVED_VARIABLES.isdisjoint(options):
+        reserved = ", ".join(sorted(RESERVED_VARIABLES))
         raise Error(f"template_options must be a mapping of names other than {reserved}, got {short_repr(options)}")
     return dict(options)
 

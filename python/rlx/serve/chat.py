@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from rlx.llm.tokenizer.tokenizer import RESERVED_VARIABLES
 from rlx.serve.chat_messages import chat_messages
 from rlx.serve.completions import DONE
 from rlx.serve.json_text import event_bytes, json_bytes
@@ -166,13 +167,11 @@ def _tokens(request: ChatRequest, service: ModelService) -> list[int]:
     tokenizer = service.model.tokenizer
     tools = None if request.tools is None else request.tools.tools
     variables = {name: value for name, value in request.template_options.items() if name.isidentifier()}
-    reserved = {"self", "messages", "tokenize", "tools", "chat_template", "add_generation_prompt"} & variables.keys()
+    reserved = (RESERVED_VARIABLES | {"add_generation_prompt"}) & variables.keys()
     if reserved or len(variables) != len(request.template_options):
         raise invalid("Invalid 'chat_template_kwargs': a name is reserved or not valid.", "chat_template_kwargs")
     try:
-        text = tokenizer.apply_chat_template(request.messages, tokenize=False, tools=tools, **variables)
-        # Templates write the token that starts a text themselves.
-        tokens = tokenizer.encode(text, add_special_tokens=False)
+        tokens = tokenizer.apply_chat_template(request.messages, tokenize=True, tools=tools, **variables)
     except Error as problem:
         raise invalid(problem.message, "messages") from None
     return service.check_length(tokens, "messages")

@@ -64,7 +64,7 @@ class timed:
 
 
 def cached_artifact(disk: DiskCache, key: str, signature: Signature) -> Artifact | None:
-    """Return the artifact of a cache entry, or None if there is no entry or it has another signature."""
+    """Return the artifact of a cache entry. The result is None if there is no entry, or if its signature differs."""
     stored = disk.get(key)
     if stored is None:
         return None

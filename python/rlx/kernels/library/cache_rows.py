@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx.kernels.buffer import Buffer, Size
+from rlx.kernels.buffer import Buffer, Size, greatest
 from rlx.kernels.case import KernelCase
 from rlx.kernels.elements import INDEX
 from rlx.kernels.kernel import Kernel
@@ -55,9 +55,5 @@ class CacheRows:
             return b * self.length + key
         page = self.pages[b, key // self.length].to(INDEX)
         last = self.k.index(self.count) - 1
-        page = not_negative(self.k, self.k.least(page, last))
+        page = greatest(self.k.least(page, last), 0)
         return page * self.length + key % self.length
-
-
-def not_negative(k: Kernel, size: Value) -> Value:
-    return k.where(size > 0, size, 0)

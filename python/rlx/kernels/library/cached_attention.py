@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx.ir.dtype import f16, f32
-from rlx.kernels.buffer import Buffer, product
+from rlx.kernels.buffer import Buffer, greatest, product
 from rlx.kernels.case import KernelCase
 from rlx.kernels.elements import INDEX
 from rlx.kernels.functions import exp2_of_nonpositive, tanh, transposed
 from rlx.kernels.kernel import Kernel, KernelRegister, joined_in_pairs
-from rlx.kernels.library.cache_rows import KEYS_AT_ONCE, CacheRows, has_pages_for_kernels, not_negative, sizes_of_cache
+from rlx.kernels.library.cache_rows import KEYS_AT_ONCE, CacheRows, has_pages_for_kernels, sizes_of_cache
 from rlx.kernels.library.narrow_floats import Floats, floats
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
@@ -69,7 +69,7 @@ def decoding_attention(
     for n in k.parallel(product([q.shape[0], kv_heads])):
         b, h = n // kv_heads, n % kv_heads
         own = start[b].to(INDEX)
-        first = k.index(0) if window is None else not_negative(k, own - window)
+        first = k.index(0) if window is None else k.index(greatest(own - window, 0))
         attention.run(b, h, rows, first, k.least(own + 1, rows.keys))
 
 

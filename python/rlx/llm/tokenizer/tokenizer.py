@@ -13,6 +13,8 @@ from rlx.support.errors import Error
 from rlx.support.short import short_repr
 
 _SPACE = b" "
+# The parameters of `Tokenizer.apply_chat_template` that are not variables of templates.
+RESERVED_VARIABLES = frozenset(("self", "messages", "tokenize", "tools", "chat_template"))
 
 
 class TextEncoder(Protocol):
