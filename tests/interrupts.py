@@ -46,8 +46,7 @@ class Interrupts:
 
     def _traced(self, function: Callable[[], Any], visit: Callable[[Step], Any]) -> None:
         def trace(frame: FrameType, event: str, _: Any) -> Any:
-            # Python ignores exceptions in `__del__`.
-            if frame.f_code.co_filename not in self._files or frame.f_code.co_name == "__del__":
+            if frame.f_code.co_filename not in self._files or _is_finalizer(frame):
                 return None
             if event != "exception":
                 visit((frame.f_code.co_filename, event, frame.f_lineno))
@@ -59,3 +58,12 @@ class Interrupts:
             function()
         finally:
             sys.settrace(before)
+
+
+def _is_finalizer(frame: FrameType | None) -> bool:
+    """Whether a frame is `__del__` or was called by it: Python ignores exceptions there."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False

@@ -256,19 +256,19 @@ class _Trimmer:
     """Empties a device's pool when it is deleted."""
 
     def __init__(self, executable: IreeExecutable) -> None:
-        # `os.getpid` is stored here: when this is deleted at exit, Python may have cleared the module `os`.
-        self._at_end = executable.device.allocator.trim, os.getpid(), os.getpid
-        self._is_at_exit = sys.is_finalizing
+        # The functions are stored here: when this is deleted at exit, Python may have cleared the modules `os` and `sys`.
+        # One line stores all of them, so that an interrupt leaves none or all.
+        self._at_end = executable.device.allocator.trim, os.getpid(), os.getpid, sys.is_finalizing
 
-    _at_end: tuple[Callable[[], Any], int, Callable[[], int]] | None = None
+    _at_end: tuple[Callable[[], Any], int, Callable[[], int], Callable[[], bool]] | None = None
 
     def __del__(self) -> None:
         if self._at_end is None:  # an interrupt has stopped `__init__`
             return
-        trim, process, this_process = self._at_end
+        trim, process, this_process, is_at_exit = self._at_end
         if this_process() == process:  # in a forked process the lock of the pool may never be released
             trim()
-            if not self._is_at_exit():
+            if not is_at_exit():
                 reclaim()
 
 
