@@ -15,6 +15,16 @@ def RLX_MatmulOp : RLX_Op<"matmul", "contraction", [RLX_IsProduct]> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
+def RLX_MatmulTransposedOp : RLX_Op<"matmul_transposed", "contraction", [RLX_IsProduct]> {
+  let summary = "Product with the transpose of a matrix: x·wᵀ";
+  let description = [{
+    `x […, K]` f32, `w [N, K]` f32, f16 or bf16, as model files store the weights of linear layers. The numbers of `w` are
+    converted to f32 when they are read. The result is f32 `[…, N]`.
+  }];
+  let arguments = (ins RLX_F32Tensor:$x, RLX_FloatTensor:$w);
+  let results = (outs RLX_F32Tensor:$result);
+}
+
 def RLX_DotGeneralOp : RLX_Op<"dot_general", "contraction", [RLX_IsProduct]> {
   let summary = "Contraction over any axes with any batch axes";
   let description = [{

@@ -86,6 +86,25 @@ def _products(kind: str) -> Iterator[OpSample]:
             yield sample(x, w, result, row, dtypes=_PRODUCTS, tolerance=tolerance)
 
 
+def _transposed_products() -> Iterator[OpSample]:
+    """Few rows and many, and rows of the matrix that fill no vector, several, and more than a block."""
+    for rows, inner, columns in (
+        (1, 3, 5),
+        (1, 64, 130),
+        (2, 33, 9),
+        (3, 100, 6),
+        (8, 17, 7),
+        (9, 16, 49),
+        ("n", 300, 31),
+    ):
+        for dtype in ("f32", "f16", "bf16"):
+            yield sample((rows, inner), SampleOperand((columns, inner), dtype), dtypes=_FLOATS, tolerance=10.0)
+    yield sample((2, 3, 20), (50, 20), dtypes=_FLOATS)
+    yield sample((9,), SampleOperand((50, 9), "bf16"), dtypes=_FLOATS)
+    yield sample(("m", "n", 8), (12, 8), dtypes=_FLOATS)
+    yield sample((1, 2100), SampleOperand((11, 2100), "bf16"), dtypes=_FLOATS, tolerance=40.0)
+
+
 def _attentions() -> Iterator[OpSample]:
     """Fewer and more queries than a block, more keys than are scored at once, widths that fill no vector, fewer key heads."""
     for kind in ("none", "causal", "sliding_window", "custom", "bias"):
@@ -339,6 +358,7 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "attention": _attentions,
     "cached_attention": cached_attentions,
     "dequant_matmul": products,
+    "matmul_transposed": _transposed_products,
     "rope": rotations,
     "conv": _convolutions,
     "fused_conv_bias_act": _fused_convolutions,

@@ -71,6 +71,17 @@ def test_bits_of_a_row_among_many(scheme: str, level: str) -> None:
         np.testing.assert_array_equal(_bits(program, x[part], w), together[part])
 
 
+@at_any_level()
+@pytest.mark.parametrize("activations", ["i16", "f32"])
+@pytest.mark.parametrize("scheme", ["q4_k", "q8_0"])
+def test_bits_of_a_row_with_exact_activations(scheme: str, activations: str, level: str) -> None:
+    x, w = _values(scheme, 8, 3)
+    one, eight = _programs(scheme, (1, 8), 3, level, activations)
+    together = _bits(eight, x, w)
+    for row in range(8):
+        np.testing.assert_array_equal(_bits(one, x[row : row + 1], w), together[row : row + 1])
+
+
 def test_rows_that_do_not_fit_at_once() -> None:
     """Long rows are rounded in several passes, with the same bits."""
     x, w = _values("q4_k", 8, 72)

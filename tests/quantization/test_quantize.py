@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.dtype import DTYPES
+from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.op import opview
 from tests.drawing import drawn, graph_seed
 from tests.quantization.test_calibrate import Arrays, batches, network, weights
@@ -37,6 +37,30 @@ _SCHEMES = [
     ({"activations": "none", "weights": "int4"}, 0.15),
     ({"activations": "none", "weights": "int4", "group": 4}, 0.12),
 ]
+
+
+def test_products_with_transposed_weights() -> None:
+    """They are quantised as products with the transposes, in any stored dtype."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((5, 12)).astype(np.float32)
+    for kind in ("f32", "bf16"):
+        w = rng.standard_normal((7, 12)).astype(dtype(kind).numpy)
+
+        def made(product: Any, kind: str = kind, w: np.ndarray = w) -> rlx.Graph:
+            g: Any = rlx.Graph("g")
+            g.set_outputs([product(g, g.input("x", (5, 12)), g.param("w", (7, 12), kind, value=w))])
+            return g
+
+        graphs = (
+            made(lambda g, x, w: g.matmul_transposed(x, w)),
+            made(lambda g, x, w: g.matmul(x, g.transpose(g.cast(w, "f32")))),
+        )
+        results = []
+        for graph in graphs:
+            record = rlx.calibrate(graph, [{"x": x}], device=None)
+            assert set(record.entries) == {"w"}
+            results.append(rlx.evaluate(rlx.quantize(graph, record), {"x": x})[0])
+        np.testing.assert_array_equal(*results)
 
 
 @drawn("scheme", range(len(_SCHEMES)), of_each=2)

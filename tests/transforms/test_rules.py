@@ -27,6 +27,8 @@ def conventional(case: Case) -> bool:
     attributes = case.sample.attributes
     if case.op == "cast":  # a narrowing cast is rounding
         return attributes["dtype"].name in ("f16", "bf16")
+    if attributes.get("activations", "f32") != "f32":  # rounded to integers
+        return True
     return case.op in STRAIGHT_THROUGH or attributes.get("kind") == "round"
 
 

@@ -452,6 +452,13 @@ irdl.dialect @rlx {
     irdl.operands(lhs: %type_lhs, rhs: %type_rhs)
     irdl.results(result: %type_result)
   }
+  irdl.operation @matmul_transposed {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, w: %type_w)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @dot_general {
     %type_lhs = irdl.any
     %type_rhs = irdl.any

@@ -13,10 +13,10 @@ _DTYPES_5 = ('f32', 'f64')
 _DTYPES_6 = ('floats', 'integers', 'complexes')
 _DTYPES_7 = ('floats', 'complexes')
 _DTYPES_8 = ('integers',)
-_DTYPES_9 = ('floats', 'integers', 'bool', 'complexes', 'storage')
-_DTYPES_10 = ('bool',)
-_DTYPES_11 = ('floats', 'integers')
-_DTYPES_12 = ('f32',)
+_DTYPES_9 = ('f32',)
+_DTYPES_10 = ('floats', 'integers', 'bool', 'complexes', 'storage')
+_DTYPES_11 = ('bool',)
+_DTYPES_12 = ('floats', 'integers')
 _DTYPES_13 = ('i8', 'u8')
 _DTYPES_14 = ('i8',)
 _DTYPES_15 = ('i8', 'i32', 'f32')
@@ -1092,6 +1092,26 @@ OPS = (
         'dialect/RlxContraction.td',
     ),
     OpSpec(
+        'matmul_transposed',
+        'contraction',
+        'mir',
+        'Product with the transpose of a matrix: x·wᵀ',
+        '`x […, K]` f32, `w [N, K]` f32, f16 or bf16, as model files store the weights of linear layers. The numbers of `w` are\nconverted to f32 when they are read. The result is f32 `[…, N]`.',
+        (
+            ValueSpec('x', _DTYPES_9),
+            ValueSpec('w', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_9),
+        ),
+        (),
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxContraction.td',
+    ),
+    OpSpec(
         'dot_general',
         'contraction',
         'mir',
@@ -1204,7 +1224,7 @@ OPS = (
         'The values that a region yields',
         'The terminator of every region of an rlx op.',
         (
-            ValueSpec('values', _DTYPES_9, 'variadic'),
+            ValueSpec('values', _DTYPES_10, 'variadic'),
         ),
         (),
         (),
@@ -1220,11 +1240,11 @@ OPS = (
         'One of two regions, chosen by a scalar',
         'Runs only `then_region` if `condition` (a scalar) is true, and only `else_region` otherwise. The regions have no\narguments; they may read values from outside. Both yield values of the same types, which are the results.',
         (
-            ValueSpec('condition', _DTYPES_10),
+            ValueSpec('condition', _DTYPES_11),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_9, 'variadic'),
+            ValueSpec('results', _DTYPES_10, 'variadic'),
         ),
         (
             RegionSpec('then_region', 'single'),
@@ -1240,13 +1260,13 @@ OPS = (
         'A loop that runs while a condition holds',
         '`cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the next\ncarries, of the same types. The loop ends when the condition is false, or after `max_iterations` runs of the body.\nThe results are the last carries. Both regions may read values from outside.',
         (
-            ValueSpec('inits', _DTYPES_9, 'variadic'),
+            ValueSpec('inits', _DTYPES_10, 'variadic'),
         ),
         (
             AttributeSpec('max_iterations', 'i64', None, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('results', _DTYPES_9, 'variadic'),
+            ValueSpec('results', _DTYPES_10, 'variadic'),
         ),
         (
             RegionSpec('cond_region', 'single'),
@@ -1262,7 +1282,7 @@ OPS = (
         'A loop over the leading axis of tensors, with carries',
         'The first `num_carries` inputs are the initial carries; the others (`xs`) have the leading axis `length`.\n`body_region` takes the carries and a slice of every `xs`. It yields the next carries and any number of other\nvalues. The results are the last carries, then the other values stacked on a leading axis. `reverse` runs from the\nend, for slices and stacks alike. `length` is a list of one dimension. The region may read values from outside.\n`num_checkpoints` is the number of carries that the gradient keeps; it computes the others again (absent: it keeps\nall).',
         (
-            ValueSpec('inputs', _DTYPES_9, 'variadic'),
+            ValueSpec('inputs', _DTYPES_10, 'variadic'),
         ),
         (
             AttributeSpec('num_carries', 'i64', REQUIRED, interval='[0, 2^63)'),
@@ -1271,7 +1291,7 @@ OPS = (
             AttributeSpec('num_checkpoints', 'i64', None, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('results', _DTYPES_9, 'variadic'),
+            ValueSpec('results', _DTYPES_10, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1286,11 +1306,11 @@ OPS = (
         'A chain of elementwise ops as one op',
         '`body_region` takes the inputs. It consists of elementwise ops (activation, cast, binary, compare, where, clamp,\nconstant), which may be followed by reductions of their results. Its yielded values are the results. The inputs\nbroadcast as in NumPy wherever the ops of the region do. The region does not read values from outside.',
         (
-            ValueSpec('inputs', _DTYPES_9, 'variadic'),
+            ValueSpec('inputs', _DTYPES_10, 'variadic'),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_9, 'variadic'),
+            ValueSpec('results', _DTYPES_10, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1305,13 +1325,13 @@ OPS = (
         'A function with its own derivative rules',
         '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input. `jvp_region`, unless empty, takes\nthe inputs and a tangent of each, and yields a tangent of each result. Regions may read values from outside, which\ncount as constants for the rules. With `no_derivative` the function has no derivative; the text is the reason in\nthe error message.',
         (
-            ValueSpec('inputs', _DTYPES_9, 'variadic'),
+            ValueSpec('inputs', _DTYPES_10, 'variadic'),
         ),
         (
             AttributeSpec('no_derivative', 'str', None),
         ),
         (
-            ValueSpec('results', _DTYPES_9, 'variadic'),
+            ValueSpec('results', _DTYPES_10, 'variadic'),
         ),
         (
             RegionSpec('forward_region', 'single'),
@@ -1330,7 +1350,7 @@ OPS = (
         (),
         (),
         (
-            ValueSpec('results', _DTYPES_9, 'variadic'),
+            ValueSpec('results', _DTYPES_10, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1345,12 +1365,12 @@ OPS = (
         'The same values, available only after other values',
         'The results are the inputs. Ops on the results are not merged with equal ops on the inputs, and do not run before\nthe tensors `after` are available. Recomputed values are thus computed late. The tensors `after` are not empty.',
         (
-            ValueSpec('inputs', _DTYPES_9, 'variadic'),
-            ValueSpec('after', _DTYPES_9, 'variadic'),
+            ValueSpec('inputs', _DTYPES_10, 'variadic'),
+            ValueSpec('after', _DTYPES_10, 'variadic'),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_9, 'variadic'),
+            ValueSpec('results', _DTYPES_10, 'variadic'),
         ),
         (),
         (),
@@ -1363,14 +1383,14 @@ OPS = (
         'A user-registered op',
         '`name` is the name of the op, `attributes` are its attributes. Its card (`rlx.CustomOp`) defines inference,\nevaluator, decomposition or lowering, and rules.',
         (
-            ValueSpec('inputs', _DTYPES_9, 'variadic'),
+            ValueSpec('inputs', _DTYPES_10, 'variadic'),
         ),
         (
             AttributeSpec('name', 'str', REQUIRED),
             AttributeSpec('attributes', 'dict', REQUIRED),
         ),
         (
-            ValueSpec('results', _DTYPES_9, 'variadic'),
+            ValueSpec('results', _DTYPES_10, 'variadic'),
         ),
         (),
         (),
@@ -1383,8 +1403,8 @@ OPS = (
         'Convolution (cross-correlation) in one, two or three dimensions',
         '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists the zeros before and\nafter each spatial axis in order. f16 and bf16 accumulate in f32; integers wrap.',
         (
-            ValueSpec('x', _DTYPES_11),
-            ValueSpec('w', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
+            ValueSpec('w', _DTYPES_12),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
@@ -1393,7 +1413,7 @@ OPS = (
             AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -1434,7 +1454,7 @@ OPS = (
         'Maximum, mean or sum over windows in one, two or three dimensions',
         '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`. `padding`\nlists the padding before and after each spatial axis in order. Padding is never a maximum and counts as zero in a\nsum. In a mean it counts as zeros, or not at all with `count_include_pad = false`. NaN propagates. A window of\npadding alone gives -inf as a maximum (for integers the least value), and NaN as a mean that does not count\npadding. Integers have no mean; their sums wrap.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
@@ -1444,7 +1464,7 @@ OPS = (
             AttributeSpec('count_include_pad', 'bool', True),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -1532,13 +1552,13 @@ OPS = (
         'Conversion to another dtype',
         '`result = dtype(x)`. Float to integer truncates toward zero and saturates, and NaN becomes 0; integer to narrower\ninteger wraps; anything to bool is `x != 0`; complex to real keeps the real part. Float to narrower float rounds\nto nearest even.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -1586,7 +1606,7 @@ OPS = (
             AttributeSpec('kind', 'enum', REQUIRED, 'Comparison', _COMPARISON),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -1603,13 +1623,13 @@ OPS = (
         'Elementwise choice',
         '`result = condition ? on_true : on_false`. All three broadcast as in NumPy; the branches have one dtype.',
         (
-            ValueSpec('condition', _DTYPES_10),
-            ValueSpec('on_true', _DTYPES_9),
-            ValueSpec('on_false', _DTYPES_9),
+            ValueSpec('condition', _DTYPES_11),
+            ValueSpec('on_true', _DTYPES_10),
+            ValueSpec('on_false', _DTYPES_10),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -1645,13 +1665,13 @@ OPS = (
         'The same bits as another dtype',
         '`result` has the bits of `x`, read as `dtype`, which has the same width. Neither dtype may be bool or complex.\nEvery derivative through it is zero.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -1667,11 +1687,11 @@ OPS = (
         'The value, with no derivative',
         '`result = x`; every derivative through it is zero.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -1690,13 +1710,13 @@ OPS = (
         'Values clamped between two bounds',
         '`result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape of\n`x`. Where `low > high` the result is `high`; NaN in any of them gives NaN.',
         (
-            ValueSpec('x', _DTYPES_11),
-            ValueSpec('low', _DTYPES_11),
-            ValueSpec('high', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
+            ValueSpec('low', _DTYPES_12),
+            ValueSpec('high', _DTYPES_12),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -1838,7 +1858,7 @@ OPS = (
             AttributeSpec('value', 'elements', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (),
@@ -1857,7 +1877,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (),
@@ -2474,7 +2494,7 @@ OPS = (
         '`result = saturate(round(x / scale) + zero_point)`, rounding half to even; NaN becomes the zero point. `scale`\n(f32, positive) and `zero_point` (i32, saturated to the range of `dtype`) are scalars, or have shape\n`[x.dim(axis)]` with `axis`. f64 divides and adds in f64, other dtypes in f32. `dtype` is i8 or u8.',
         (
             ValueSpec('x', _DTYPES_0),
-            ValueSpec('scale', _DTYPES_12),
+            ValueSpec('scale', _DTYPES_9),
             ValueSpec('zero_point', _DTYPES_2),
         ),
         (
@@ -2496,14 +2516,14 @@ OPS = (
         '`result = (x - zero_point)·scale`, f32; `scale` and `zero_point` as in `quantize`. The difference is exact\n(i32 arithmetic).',
         (
             ValueSpec('x', _DTYPES_13),
-            ValueSpec('scale', _DTYPES_12),
+            ValueSpec('scale', _DTYPES_9),
             ValueSpec('zero_point', _DTYPES_2),
         ),
         (
             AttributeSpec('axis', 'i64', None),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (),
@@ -2519,7 +2539,7 @@ OPS = (
             ValueSpec('x', _DTYPES_14),
             ValueSpec('w', _DTYPES_14),
             ValueSpec('bias', _DTYPES_2, 'optional'),
-            ValueSpec('multiplier', _DTYPES_12, 'optional'),
+            ValueSpec('multiplier', _DTYPES_9, 'optional'),
         ),
         (
             AttributeSpec('x_zero_point', 'i64', 0, interval='[-128, 127]'),
@@ -2546,7 +2566,7 @@ OPS = (
             ValueSpec('x', _DTYPES_14),
             ValueSpec('w', _DTYPES_14),
             ValueSpec('bias', _DTYPES_2, 'optional'),
-            ValueSpec('multiplier', _DTYPES_12, 'optional'),
+            ValueSpec('multiplier', _DTYPES_9, 'optional'),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
@@ -2580,7 +2600,7 @@ OPS = (
             AttributeSpec('scheme', 'str', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (),
@@ -2593,7 +2613,7 @@ OPS = (
         'Product with a packed matrix: x·dequantize(w)ᵀ',
         '`x […, K]` f32, `w [N, K/block·nbytes]` u8: N packed rows in the format `scheme`, as in `dequantize_packed`. The result\nis f32 `[…, N]`. With `activations` `"i8"` or `"i16"`, the blocks of `x` (of the scheme\'s size) are rounded to\nintegers first: with `limit` 127 or 32767 and `top = max|x|` of the block, `x` becomes\n`round(x·(limit/top))·(top/limit)`, rounded half to even; a block with `top < 1e-30` becomes 0, and one with an\ninfinity or NaN becomes NaN. Derivatives treat the rounding as the identity.',
         (
-            ValueSpec('x', _DTYPES_12),
+            ValueSpec('x', _DTYPES_9),
             ValueSpec('w', _DTYPES_16),
         ),
         (
@@ -2601,7 +2621,7 @@ OPS = (
             AttributeSpec('activations', 'enum', 'f32', 'Activations', _ACTIVATIONS),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -2616,7 +2636,7 @@ OPS = (
         'Each row times the packed matrix of its own group (mixture of experts)',
         '`x [M, K]` f32, `w [E, N, K/block·nbytes]` u8: E matrices of packed rows in the format `scheme`, as in\n`dequant_matmul`; integer `indices [M]`, clamped to `[0, E)`: `result[m] = x[m]·dequantize(w[indices[m]])ᵀ`, f32\n`[M, N]`. `activations` is as in `dequant_matmul`.',
         (
-            ValueSpec('x', _DTYPES_12),
+            ValueSpec('x', _DTYPES_9),
             ValueSpec('w', _DTYPES_16),
             ValueSpec('indices', _DTYPES_8),
         ),
@@ -2625,7 +2645,7 @@ OPS = (
             AttributeSpec('activations', 'enum', 'f32', 'Activations', _ACTIVATIONS),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -3013,13 +3033,13 @@ OPS = (
         'The k largest elements of the last axis, largest first',
         '`x […, N]` gives values `[…, k]` and i32 indices `[…, k]`, `0 <= k <= N`. Ties go to the lower index;\nNaN counts as the largest.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('k', 'i64', REQUIRED, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('values', _DTYPES_11),
+            ValueSpec('values', _DTYPES_12),
             ValueSpec('indices', _DTYPES_2),
         ),
         (),
@@ -3080,13 +3100,13 @@ OPS = (
         'Running maximum along an axis',
         '`result[i] = max(x[0], …, x[i])`; NaN propagates.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3147,13 +3167,13 @@ OPS = (
         'The same elements in row-major order in another shape',
         '`shape` has the same number of elements as `x`; its dimensions may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3170,13 +3190,13 @@ OPS = (
         'Permuted axes',
         '`result.dim(i) = x.dim(perm[i])`.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('perm', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3192,13 +3212,13 @@ OPS = (
         'The same tensor, sharded over devices',
         'The result is `x`. `sharding` lists for each dimension the axes of the module\'s mesh (`rlx.mesh`) that it is\nsharded over: `"data, _"`, `"data+model, _"`; `_` means none. It is used by targets that run on several devices\n(XLA through `stablehlo` and `to_jax`) and has no effect elsewhere.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('sharding', 'str', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3215,7 +3235,7 @@ OPS = (
         'A contiguous range of one axis',
         '`result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each, so they may be\nsymbolic.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -3223,7 +3243,7 @@ OPS = (
             AttributeSpec('length', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3239,7 +3259,7 @@ OPS = (
         'A strided box',
         '`result = x[starts[0]:limits[0]:strides[0], …]` with `0 <= start <= limit <= dim` and `stride >= 1`.\nStarts and limits may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('starts', 'dims', REQUIRED),
@@ -3247,7 +3267,7 @@ OPS = (
             AttributeSpec('strides', 'i64s', REQUIRED, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3263,14 +3283,14 @@ OPS = (
         'Two tensors joined along one axis',
         'Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy\nof each tensor.',
         (
-            ValueSpec('lhs', _DTYPES_9),
-            ValueSpec('rhs', _DTYPES_9),
+            ValueSpec('lhs', _DTYPES_10),
+            ValueSpec('rhs', _DTYPES_10),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3285,13 +3305,13 @@ OPS = (
         'Broadcast to a shape',
         "NumPy's `broadcast_to`: axes align at the right; size 1 and missing axes repeat.",
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3307,13 +3327,13 @@ OPS = (
         'Reversed order along some axes',
         "NumPy's `flip` along `axes`, which are sorted and distinct.",
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('axes', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3329,7 +3349,7 @@ OPS = (
         'Elements added before and after every axis',
         '`low` and `high` list the number of elements before and after each axis; they are not negative and may be\nsymbolic. `mode` selects the elements: `value` (`constant`), the tensor mirrored at the edge element (`reflect`,\nat most `dim - 1` elements), the edge element (`replicate`), or the other side (`circular`, at most `dim`\nelements). Axes are padded one after the other, as in NumPy.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('low', 'dims', REQUIRED),
@@ -3338,7 +3358,7 @@ OPS = (
             AttributeSpec('value', 'f64', 0.0),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3353,14 +3373,14 @@ OPS = (
         'A triangle of each matrix, zero elsewhere',
         '`x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those\nwith `column >= row + diagonal`.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('upper', 'bool', False),
             AttributeSpec('diagonal', 'i64', 0),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3376,14 +3396,14 @@ OPS = (
         'Slices of a table at given indices',
         'NumPy\'s `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes\nbefore `axis`. Negative indices do not count from the end: every index is clamped to `[0, dim)`. The gathered axis\nmust not be empty unless the result is.',
         (
-            ValueSpec('table', _DTYPES_9),
+            ValueSpec('table', _DTYPES_10),
             ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3398,14 +3418,14 @@ OPS = (
         'Slices of a batch of tables, each at its own indices',
         'The indices have the `axis` leading batch axes of the table:\n`result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped to `[0, dim)`.',
         (
-            ValueSpec('table', _DTYPES_9),
+            ValueSpec('table', _DTYPES_10),
             ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3420,12 +3440,12 @@ OPS = (
         'Rows of a table',
         '`table [V, E]`, integer `indices […]`; `result […, E] = table[indices]`, with indices clamped.',
         (
-            ValueSpec('table', _DTYPES_9),
+            ValueSpec('table', _DTYPES_10),
             ValueSpec('indices', _DTYPES_8),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -3440,14 +3460,14 @@ OPS = (
         'Slices of a tensor at tuples of indices',
         'The last axis of `indices […, K]` contains positions on the first `K` axes of `x` after the `batch_dims` leading\naxes that both share: `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index\nis clamped to its axis; negative indices do not count from the end.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
             ValueSpec('indices', _DTYPES_8),
         ),
         (
             AttributeSpec('batch_dims', 'i64', 0, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (

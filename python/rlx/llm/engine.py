@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.ir.dtype import dtype
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
-from rlx.ir.op import opview
+from rlx.ir.op import opview, views
+from rlx.kernels.library.packed_formats import FORMATS
 from rlx.llm.pages import CachedText, PagePool
 from rlx.llm.scheduler import Scheduler, Step
 from rlx.models.decoder_config import DecoderConfig
@@ -25,7 +27,7 @@ _PAGE = 256  # tokens of a page, and so at most of a run for a prompt: an interr
 _PAGE_STEP = 64  # kernels take pages of a multiple of this number
 _CHUNK = 512  # tokens of a run for a prompt of a model without pages
 _SYMBOL = "sequence"
-_ALIKE = frozenset(("dequant_matmul", "cached_attention"))
+_ALIKE = frozenset(("dequant_matmul", "matmul_transposed", "cached_attention"))
 _MOST_ROWS = 8  # texts in one run, for which there are kernels
 LARGEST_CACHE = 1 << 30  # bytes of keys and values of several texts, or of one if its length is not given
 
@@ -94,7 +96,7 @@ class Engine:
             sizes |= {"pages": self._scratch + (self._rows > 1), "page_length": self._page}
         graphs = {"prefill": self._model.graph(sequence=_SYMBOL, **sizes)}
         decode = self._model.graph(sequence=1, **sizes)
-        if self._rows == 1 or _has_equal_rows(decode, self._activations):
+        if self._rows == 1 or _has_equal_rows(decode):
             graphs["decode"] = decode
         if self._rows > 1:
             graphs["batch"] = self._model.graph(sequence=1, batch=self._rows, **sizes)
@@ -289,13 +291,17 @@ def is_recurrent(model: PretrainedModel) -> bool:
     return getattr(model.config, "linear_attention", None) is not None or "pages" not in model.sizes
 
 
-def _has_equal_rows(decode: Graph, activations: str) -> bool:
+def _has_equal_rows(decode: Graph) -> bool:
     """Whether a row of a run with several rows has the bits of the program for one.
 
-    The kernels of products with packed weights compute each row alike, whatever their number. Other products depend on it.
+    Some kernels of products compute each row alike, whatever their number. Other products depend on it.
     """
-    products = [op for op in opview.operations(decode.function.entry_block) if opview.has_trait(op, "product")]
-    return activations == "i8" and {opview.name_of(op) for op in products} <= _ALIKE
+
+    def is_alike(op: mlir.Operation) -> bool:
+        has_kernel = op.name != "rlx.dequant_matmul" or views.DequantMatmul(op).scheme.lower() in FORMATS
+        return has_kernel and opview.name_of(op) in _ALIKE
+
+    return all(is_alike(op) for op in opview.operations(decode.function.entry_block) if opview.has_trait(op, "product"))
 
 
 def cache_bytes(config: DecoderConfig, cache_dtype: str) -> int:

@@ -143,20 +143,34 @@ class ParameterPrefix:
         checkpoint: The source of their values. Without it, parameters are f32 and have no value.
         prefix: The prefix of their names.
         activations: The precision of activations in products with packed weights.
+        reads_in_place: Whether products with other weights are `matmul_transposed`, whose kernels read the weights where
+            they are. Otherwise they are `matmul`, which takes a transposed copy and can be fused with biases and activations.
     """
 
     def __init__(
-        self, g: Any, checkpoint: ModelTensors | None = None, prefix: str = "", activations: str = "f32"
+        self,
+        g: Any,
+        checkpoint: ModelTensors | None = None,
+        prefix: str = "",
+        *,
+        activations: str = "f32",
+        reads_in_place: bool = False,
     ) -> None:
-        self.g, self.checkpoint, self.prefix, self.activations = g, checkpoint, prefix, activations
+        self.g, self.checkpoint, self.prefix = g, checkpoint, prefix
+        self.activations, self.reads_in_place = activations, reads_in_place
+
+    def _like(self, prefix: str, activations: str) -> ParameterPrefix:
+        return ParameterPrefix(
+            self.g, self.checkpoint, prefix, activations=activations, reads_in_place=self.reads_in_place
+        )
 
     def at(self, name: str) -> ParameterPrefix:
         """Return the scope of a part of the model."""
-        return ParameterPrefix(self.g, self.checkpoint, f"{self.prefix}{name}.", self.activations)
+        return self._like(f"{self.prefix}{name}.", self.activations)
 
     def exact(self) -> ParameterPrefix:
         """Return the scope, without rounding of activations in products with packed weights."""
-        return ParameterPrefix(self.g, self.checkpoint, self.prefix)
+        return self._like(self.prefix, "f32")
 
     def has(self, name: str) -> bool:
         """Return whether the checkpoint has a tensor."""
@@ -170,9 +184,7 @@ class ParameterPrefix:
     def param(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Return a parameter as f32. A narrower float and packed blocks are stored as they are, and widened in the graph."""
         tensor, scheme = self.stored(name, shape)
-        if scheme is not None:
-            return self.g.dequantize_packed(tensor, scheme=scheme)
-        return tensor if tensor.dtype is f32 else self.g.cast(tensor, "f32")
+        return widened(self.g, tensor) if scheme is None else self.g.dequantize_packed(tensor, scheme=scheme)
 
     def stored(self, name: str, shape: tuple[int, ...]) -> tuple[Tensor, str | None]:
         """Return a parameter as it is stored, and the format of packed blocks, whose parameter has rows of bytes."""
@@ -204,14 +216,21 @@ class ParameterPrefix:
     def linear(self, x: Tensor, name: str, size_out: int, bias: bool = True) -> Tensor:
         """Return `x·w (+ bias)` over the last axis of `x`."""
         size_in: Any = x.shape.dims[-1]
-        if self.is_packed(name):
-            matrix, scheme = self.stored(f"{name}.weight", (size_out, size_in))
-            product = self.g.dequant_matmul(x, matrix, scheme=scheme, activations=self.activations)
+        if self.reads_in_place or self.is_packed(name):
+            product = self.products(x, *self.stored(f"{name}.weight", (size_out, size_in)))
             product = product + self.param(f"{name}.bias", (size_out,)) if bias else product
         else:
             weights = self.dense(name, size_in, size_out) if bias else (self.matrix(name, size_in, size_out),)
             product = self.g.linear(x, *weights)
         return self.with_updates(product, x, name)
+
+    def products(self, x: Tensor, matrix: Tensor, scheme: str | None) -> Tensor:
+        """Return the products of `x […, in]` with the rows of a matrix as it is stored."""
+        if scheme is not None:
+            return self.g.dequant_matmul(x, matrix, scheme=scheme, activations=self.activations)
+        if self.reads_in_place:
+            return self.g.matmul_transposed(x, matrix)
+        return self.g.matmul(x, self.g.transpose(widened(self.g, matrix)))
 
     def with_updates(self, products: Tensor, x: Tensor, name: str) -> Tensor:
         """Return the products of a layer with `x`, with those of its updates by adapters added."""
@@ -258,17 +277,16 @@ class TokenEmbedding:
         if self.scheme is not None:
             rows = g.dequantize_packed(g.embedding(self.stored, ids), scheme=self.scheme)
         else:
-            rows = g.embedding(self._plain(), ids)
+            rows = widened(g, g.embedding(self.stored, ids))
         for update in self.scope.updates_of(self.name):
             rows = rows + update.rows(g, ids, self.scope.prefix + self.name, self.dims)
         return rows
 
     def products(self, x: Tensor) -> Tensor:
         """Return the products of `x […, size]` with all rows: the logits of a model with tied embeddings."""
-        g = self.scope.g
-        if self.scheme is not None:
-            return g.dequant_matmul(x, self.stored, scheme=self.scheme, activations=self.scope.activations)
-        return g.matmul(x, g.transpose(self._plain()))
+        return self.scope.products(x, self.stored, self.scheme)
 
-    def _plain(self) -> Tensor:
-        return self.stored if self.stored.dtype is f32 else self.scope.g.cast(self.stored, "f32")
+
+def widened(g: Any, stored: Tensor) -> Tensor:
+    """Return a parameter as f32."""
+    return stored if stored.dtype is f32 else g.cast(stored, "f32")

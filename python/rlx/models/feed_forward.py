@@ -14,7 +14,6 @@ from rlx.models.decoder_config import DecoderConfig, ExpertsConfig
 from rlx.models.fields import ACTIVATIONS
 from rlx.ops.contraction.linear_algebra import RowBlocks, row_blocks
 
-_FEED_FORWARD = ("up_proj", "gate_proj", "down_proj")
 _EXCLUDED = -1e30  # below all scores of experts
 
 
@@ -44,10 +43,6 @@ def _dense(part: ParameterPrefix, config: DecoderConfig, x: Tensor, width: int) 
     act = ACTIVATIONS[config.hidden_act]
     if not config.is_gated:
         return part.linear(g.activation(act, part.linear(x, "up_proj", width, has_bias)), "down_proj", e, has_bias)
-    is_plain = not any(part.is_packed(name) or part.updates_of(name) for name in _FEED_FORWARD)
-    if config.hidden_act == "silu" and not has_bias and is_plain:
-        sizes = zip(_FEED_FORWARD, (e, e, width), (width, width, e), strict=True)
-        return g.swiglu_ffn(x, *(part.matrix(*size) for size in sizes))
     gate = g.activation(act, part.linear(x, "gate_proj", width, has_bias))
     return part.linear(gate * part.linear(x, "up_proj", width, has_bias), "down_proj", e, has_bias)
 
@@ -127,9 +122,6 @@ class _GroupedProducts:
             self._blocks = row_blocks(g, self._indices, x.shape.dims[0], self._count)
 
         def product(rows: Tensor, expert: Tensor) -> Tensor:
-            matrix = g.gather(stored, expert, 0)
-            if scheme is not None:
-                return g.dequant_matmul(rows, matrix, scheme=scheme, activations=self._part.activations)
-            return g.matmul(rows, g.transpose(g.cast(matrix, "f32")))
+            return self._part.products(rows, g.gather(stored, expert, 0), scheme)
 
         return self._blocks.products(x, product)

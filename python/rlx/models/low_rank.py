@@ -47,7 +47,7 @@ class LowRankUpdate:
             Error: The shapes do not fit the matrix.
         """
         self._check(name, (size_out, x.shape.dims[-1]), (self.down.shape[1], self.up.shape[0]))
-        return self._scaled(g, g.linear(x, g.transpose(self._param(g, name, "down", self.down))), name)
+        return self._scaled(g, g.matmul_transposed(x, self._param(g, name, "down", self.down)), name)
 
     def rows(self, g: Any, ids: Tensor, name: str, dims: tuple[int, int]) -> Tensor:
         """Return the rows of the update of a table, f32 `[…, size]`.
@@ -72,7 +72,7 @@ class LowRankUpdate:
     def _scaled(self, g: Any, narrow: Tensor, name: str) -> Tensor:
         factor = np.array([self.scale], np.float32)
         scale = g.param(f"{name}.lora{self.number}.scale", (1,), value=factor)
-        return g.linear(narrow * scale, g.transpose(self._param(g, name, "up", self.up)))
+        return g.matmul_transposed(narrow * scale, self._param(g, name, "up", self.up))
 
     def _param(self, g: Any, name: str, part: str, weight: Weight) -> Tensor:
         stored = g.param(f"{name}.lora{self.number}.{part}", weight.shape, weight.dtype, value=weight)

@@ -186,7 +186,8 @@ def load_config(path: str | os.PathLike[str]) -> tuple[ModelFamily, Any]:
 
 def _build(family: ModelFamily, config: Any, checkpoint: ModelTensors, sizes: Mapping[str, Any]) -> Graph:
     graph = Graph(family.model_type.replace("-", "_"), stage="hir")
-    scope = ParameterPrefix(graph, checkpoint, activations=sizes.get("activations", "f32"))
+    activations = sizes.get("activations")
+    scope = ParameterPrefix(graph, checkpoint, activations=activations or "f32", reads_in_place=activations is not None)
     graph.set_outputs(family.build(scope, config, sizes))
     return graph
 

@@ -791,6 +791,9 @@ def margin_ranking_loss(first: TensorLike, second: TensorLike, target: TensorLik
 def matmul(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Matrix product with broadcast batch axes."""
 
+def matmul_transposed(x: TensorLike, w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    """Product with the transpose of a matrix: x·wᵀ."""
+
 def matrix_exp(a: TensorLike) -> Tensor:
     """SciPy's `linalg.expm`: the exponential of the matrices `[…, N, N]`, by scaling and squaring."""
 

@@ -15,7 +15,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord
-from rlx.passes.dtypes.quantization_sites import sites
+from rlx.passes.dtypes.quantization_sites import PREPARATION, sites
 from rlx.passes.simplification.invariants import WeightValues
 from rlx.quantization.observers import METHODS, Observer, finite
 from rlx.report.progress import progress as shown
@@ -58,7 +58,7 @@ def calibrate(
             message names the batch and the tensor.
     """
     check_method(method, percentile)
-    source = run(graph_of(graph, "calibrate"), "rlx-lower-blocks")
+    source = run(graph_of(graph, "calibrate"), PREPARATION)
     known = sites(source.function)
     if not known:
         raise Error(

@@ -17,6 +17,7 @@ from rlx.ir.shape import shape_of
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import QuantizationScheme, SchemeKeywords
+from rlx.passes.dtypes.quantization_sites import PREPARATION
 from rlx.passes.dtypes.quantize_insert import insert
 from rlx.passes.rewrite import erase_dead
 from rlx.passes.simplification.invariants import WeightValues
@@ -68,7 +69,7 @@ def quantize(
         raise Error(f"keep is a list of names, got the string {keep!r:.60}", hint=f"keep=[{keep!r:.60}]")
     source = graph_of(graph, "quantize")
     given = named_values(params or {}, [a.name for a in source.params], "params: ")
-    result = run(source, "rlx-lower-blocks")
+    result = run(source, PREPARATION)
     with mlir.entered():
         done = insert(result.function, scheme, record, keep=tuple(keep))
     if not done and not keep:

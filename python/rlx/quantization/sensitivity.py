@@ -16,7 +16,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import QuantizationScheme, SchemeKeywords
-from rlx.passes.dtypes.quantization_sites import QuantizationSite, sites
+from rlx.passes.dtypes.quantization_sites import PREPARATION, QuantizationSite, sites
 from rlx.passes.dtypes.quantize_insert import insert
 from rlx.quantization.calibrate import Runner, check_batch, runner
 from rlx.report.progress import progress as shown
@@ -127,7 +127,7 @@ def quantization_sensitivity(
     scheme = QuantizationScheme(**options)
     scheme = scheme if record is not None else replace(scheme, smooth=0.0)
     source = graph_of(graph, "quantization_sensitivity")
-    switched = run(source, "rlx-lower-blocks")
+    switched = run(source, PREPARATION)
     places = {site.name: site.place for site in sites(switched.function)}
     if not places:
         raise Error(f"graph '{switched.name}' has no product of activations with weights to quantise")

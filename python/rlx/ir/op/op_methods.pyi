@@ -601,6 +601,9 @@ class TensorMethods(Operators):
     def matmul(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Matrix product with broadcast batch axes."""
 
+    def matmul_transposed(self, w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Product with the transpose of a matrix: x·wᵀ."""
+
     def max(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """The greatest element over axes."""
 
@@ -1774,6 +1777,9 @@ class OpMethods:
 
     def matmul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/contraction.py: Matmul
         """Matrix product with broadcast batch axes."""
+
+    def matmul_transposed(self, x: TensorLike, w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/contraction.py: MatmulTransposed
+        """Product with the transpose of a matrix: x·wᵀ."""
 
     def matrix_exp(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_exp
         """SciPy's `linalg.expm`: the exponential of the matrices `[…, N, N]`, by scaling and squaring."""

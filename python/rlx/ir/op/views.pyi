@@ -483,6 +483,13 @@ class Matmul(View):
     rhs: mlir.Value
     result: mlir.Value
 
+class MatmulTransposed(View):
+    """Product with the transpose of a matrix: x·wᵀ."""
+
+    x: mlir.Value
+    w: mlir.Value
+    result: mlir.Value
+
 class DotGeneral(View):
     """Contraction over any axes with any batch axes."""
 

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, product
-from rlx.ir.dtype import NUMBERS
+from rlx.ir.dtype import NUMBERS, bf16, f16, f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Flags, TensorLike, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import DimLike, Shape
 from rlx.ops import rules
-from rlx.ops.lift import axis_of, broadcast, check_axis, common, same_dtype
+from rlx.ops.lift import axis_of, broadcast, cast, check_axis, common, same_dtype, tensor_like
 from rlx.support.errors import ShapeError
+
+_STORED = f32, f16, bf16  # dtypes of the weights that `matmul_transposed` reads
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,49 @@ def _vector_matmul(b: Builder, lhs: Tensor, rhs: Tensor) -> Tensor:
     if lhs.rank == 1:
         dims.pop(-1 if rhs.rank == 1 else -2)
     return b.reshape(product_, dims)
+
+
+class MatmulTransposed(Card, op="matmul_transposed"):
+    def infer(self, x: Shape, w: Shape) -> Shape:
+        if not x.rank or w.rank != 2 or x.dims[-1] != w.dims[-1]:
+            raise ShapeError(f"expected x […, K] and w [N, K], got {x} and {w}")
+        if w.dtype not in _STORED:
+            raise ShapeError(f"w must be f32, f16 or bf16, got {w}")
+        return x.with_dims((*x.dims[:-1], w.dims[0]))
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return np.matmul(_exact(x), _exact(w).T).astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, w: Tensor) -> Tensor:
+        return b.matmul(x, swap_last_axes(b, cast(b, w, f32)))
+
+    def build(self, b: Builder, x: TensorLike, w: TensorLike) -> Tensor:
+        return b.emit("matmul_transposed", (tensor_like(b, x, f32), tensor_like(b, w, f32)))
+
+    linear = ("x", "w")
+
+    def vjp(self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> rules.Cotangents:
+        (x, w), (dy,) = operands, cotangents
+        rows = tuple(range(x.rank - 1))
+        return (
+            lambda: b.matmul(dy, cast(b, w, f32)),
+            lambda: cast(b, dots(b, dy, x, DotDims(rows, rows)), w.dtype),
+        )
+
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim) -> Tensor:
+        return NotImplemented if batched[1] else b.emit("matmul_transposed", operands)
+
+    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
+        return Cost(2 * results[0].num_elements * operands[0].dims[-1], moved_bytes(operands, results))
+
+    def samples(self) -> Iterable[OpSample]:
+        for dtype in _STORED:
+            yield sample((3, 6), SampleOperand((5, 6), dtype.name), dtypes=("f32",))
+            yield sample(("n", 17), SampleOperand((4, 17), dtype.name), dtypes=("f32",))
+        yield sample((6,), (5, 6), dtypes=("f32",))
+        yield sample((2, 3, 8), (4, 8), dtypes=("f32",))
+        yield sample((2, 8), ("n", 8), dtypes=("f32",))
+        yield sample((3, 0), (2, 0), dtypes=("f32",))
 
 
 class DotGeneral(Card, op="dot_general"):

@@ -18,6 +18,9 @@ from rlx.support.errors import PassError
 from rlx.support.short import join_names
 from rlx.support.suggestions import suggestion
 
+# Passes after which `sites` finds the products of a graph.
+PREPARATION = "rlx-lower-blocks,rlx-decompose{ops=matmul_transposed}"
+
 
 @dataclass(frozen=True)
 class QuantizationSite:
