@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 import rlx
 from rlx.schemes import SCHEMES
-from rlx.weights.mapped import content_of, is_mapped, release_pages
+from rlx.targets.iree import lent_memory
+from rlx.weights.mapped import content_of, file_of, release_pages
 
 
 def _resident(path: Path) -> int:
@@ -28,7 +30,8 @@ def test_pages_are_released_and_read_again(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12" * 50 + values.tobytes())
     content = content_of(tmp_path / "file")
     array = np.frombuffer(content, np.int32, offset=100)
-    assert is_mapped(array) and is_mapped(array[5:]) and is_mapped(np.frombuffer(memoryview(content)[8:], np.uint8))
+    for part in (array, array[5:], np.frombuffer(memoryview(content)[8:], np.uint8)):
+        assert file_of(part) is content
     assert array.sum(dtype=np.int64) == values.sum(dtype=np.int64) and _resident(tmp_path / "file") >= 4096
     release_pages(array)
     assert _resident(tmp_path / "file") < 100
@@ -42,7 +45,7 @@ def test_other_arrays_keep_their_values(tmp_path: Path) -> None:
     copied[:] = 7
     for array in (values.copy(), copied, copied[3:], values[::2]):
         before = array.copy()
-        assert not is_mapped(array)
+        assert file_of(array) is None
         release_pages(array)
         np.testing.assert_array_equal(array, before)
 
@@ -62,3 +65,31 @@ def test_packed_weights_at_any_address(tmp_path: Path, padding: int) -> None:
     program.set_params({"w": stored}, copy=False)
     x = np.random.default_rng(1).standard_normal((1, 1024)).astype(np.float32)
     np.testing.assert_allclose(program.run({"x": x})[0], x @ scheme.decode(packed).T, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_programs_share_copies(tmp_path: Path) -> None:
+    """Weights that cannot be read in place are copied once. Another file at the same address has its own copy."""
+    shape = 2048, 1024
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 1024)).astype(np.float32)
+    for number in range(3):
+        w = rng.standard_normal(shape).astype(np.float32)
+        path = tmp_path / f"file{number}"
+        path.write_bytes(bytes(8) + w.tobytes())
+        stored = np.frombuffer(content_of(path), np.float32, offset=8).reshape(shape)
+        programs = []
+        for columns in (1, 2):
+            g: Any = rlx.Graph("product")
+            product = g.matmul_transposed(g.input("x", (columns, 1024)), g.param("w", shape))
+            g.set_outputs(product)
+            program = rlx.Session("cpu", threads=1).compile(g)
+            program.set_params({"w": stored}, copy=False)
+            programs.append(program)
+            inputs = np.repeat(x, columns, 0)
+            np.testing.assert_allclose(program.run({"x": inputs})[0], inputs @ w.T, rtol=1e-3, atol=1e-3)
+        assert sum(copy() is not None for _, copy in lent_memory._copies.values()) == 1
+        del programs, program, stored
+        gc.collect()
+        lent_memory.reclaim()
+    assert not any(copy() is not None for _, copy in lent_memory._copies.values())

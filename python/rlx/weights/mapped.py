@@ -76,14 +76,9 @@ def check_regular(name: str) -> None:
         raise Error(f"{name} is no file")
 
 
-def is_mapped(array: np.ndarray) -> bool:
-    """Return whether the memory of an array is that of a mapped file."""
-    return _file_of(array) is not None
-
-
 def release_pages(array: np.ndarray) -> None:
     """Remove the pages of an array from this process, if they are of a mapped file. They are read again when used."""
-    file = _file_of(array)
+    file = file_of(array)
     if file is None or not hasattr(mmap, "MADV_DONTNEED") or not array.flags.c_contiguous:
         return
     start = array.__array_interface__["data"][0] - np.frombuffer(file, np.uint8).__array_interface__["data"][0]
@@ -93,7 +88,8 @@ def release_pages(array: np.ndarray) -> None:
         file.madvise(mmap.MADV_DONTNEED, first, stop - first)
 
 
-def _file_of(array: np.ndarray) -> MappedFile | None:
+def file_of(array: np.ndarray) -> MappedFile | None:
+    """Return the mapped file that an array is a part of."""
     owner: object = array
     while isinstance(owner, np.ndarray) or type(owner) is memoryview:
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj

@@ -9,33 +9,50 @@ references to them. Quirk: `parameters-released`.
 from __future__ import annotations
 
 import ctypes
+import weakref
 
 import numpy as np
 
 from rlx.support.locks import holding, make_lock
 from rlx.targets.iree.memory import IMPORT_ALIGNMENT, address, empty_aligned
 from rlx.targets.memory_block import bytes_at
-from rlx.weights.mapped import is_mapped, release_pages
+from rlx.weights.mapped import MappedFile, file_of, release_pages
 
 _lock = make_lock()
 _arrays: dict[int, np.ndarray] = {}  # by the address of the object that IREE has
+# Copies of parts of mapped files, which programs share, with the file: by address and size.
+_copies: dict[tuple[int, int], tuple[weakref.ref[MappedFile], weakref.ref[np.ndarray]]] = {}
 
 
 def lend(array: np.ndarray) -> object:
     """Return an object with the buffer protocol over the memory of a C-contiguous array, for IREE.
 
-    The array is kept until `reclaim` finds that IREE has dropped the object. Packed weights of a mapped file that are not at a
-    multiple of 64 bytes are copied here, and their pages released: IREE would copy all of them before any can be released.
+    The array is kept until `reclaim` finds that IREE has dropped the object. Weights of a mapped file that are not at a
+    multiple of 64 bytes are copied here, once for all programs, and their pages released: IREE would copy all of them for each
+    program, before any can be released.
     """
-    if array.dtype == np.uint8 and address(array) % IMPORT_ALIGNMENT and is_mapped(array):
-        copy = empty_aligned(array.shape, array.dtype)
-        copy[...] = array
-        release_pages(array)
-        array = copy
+    file = file_of(array)
+    if file is not None and array.nbytes and address(array) % IMPORT_ALIGNMENT:
+        array = holding(_lock, _copy_of, array, file)
     block = bytes_at(address(array), array.nbytes, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
     holding(_lock, _arrays.__setitem__, id(block), array)
     return block
+
+
+def _copy_of(array: np.ndarray, file: MappedFile) -> np.ndarray:
+    """Return the copy of a part of a file."""
+    key = address(array), array.nbytes
+    known_file, known = _copies.get(key, (None, None))
+    if known_file is not None and known is not None and known_file() is file and (copy := known()) is not None:
+        return copy
+    for old in [old for old, (_, other) in _copies.items() if other() is None]:
+        del _copies[old]
+    copy = empty_aligned(array.shape, array.dtype)
+    copy[...] = array
+    release_pages(array)
+    _copies[key] = weakref.ref(file), weakref.ref(copy)
+    return copy
 
 
 def reclaim() -> None:
