@@ -23,6 +23,23 @@ def tokens() -> list[str]:
     return [*SPECIAL, *sorted(ByteLevel.alphabet()), *(merge.replace(" ", "") for merge in _MERGES)]
 
 
+def tokenizer_metadata() -> dict[str, Any]:
+    """Return the metadata of the tokenizer, with the template."""
+    names = tokens()
+    kinds = [3] * len(SPECIAL) + [1] * (len(names) - len(SPECIAL))
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": names,
+        "tokenizer.ggml.token_type": np.array(kinds, np.int32),
+        "tokenizer.ggml.merges": list(_MERGES),
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 1,
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.chat_template": TEMPLATE,
+    }
+
+
 def write_model(path: Path, *, seed: int = 0, scheme: str | None = None, rows: int = 0, **changes: Any) -> Path:
     """Write the model.
 
@@ -47,10 +64,9 @@ def write_model(path: Path, *, seed: int = 0, scheme: str | None = None, rows: i
         values = (rng.standard_normal(shape) / np.sqrt(shape[1])).astype(np.float32)
         # Clear differences between logits, so that the likeliest token does not depend on rounding.
         values = values * np.float32(4) if name in ("token_embd", "output") else values
-        tensors[f"{name}.weight"] = values if scheme is None else _packed(f"{name}.weight", values, scheme)
+        tensors[f"{name}.weight"] = values if scheme is None else packed(f"{name}.weight", values, scheme)
     norms = ["output_norm", *(f"blk.{i}.{n}" for i in range(LAYERS) for n in ("attn_norm", "ffn_norm"))]
     tensors |= {f"{name}.weight": np.ones(width, np.float32) for name in norms}
-    kinds = [3] * len(SPECIAL) + [1] * (len(names) - len(SPECIAL))
     pairs: dict[str, Any] = {
         "general.architecture": "llama",
         "llama.block_count": LAYERS,
@@ -60,22 +76,15 @@ def write_model(path: Path, *, seed: int = 0, scheme: str | None = None, rows: i
         "llama.attention.head_count": HEADS,
         "llama.attention.head_count_kv": KV_HEADS,
         "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "gpt-2",
-        "tokenizer.ggml.tokens": names,
-        "tokenizer.ggml.token_type": np.array(kinds, np.int32),
-        "tokenizer.ggml.merges": list(_MERGES),
-        "tokenizer.ggml.bos_token_id": 0,
-        "tokenizer.ggml.eos_token_id": 1,
-        "tokenizer.ggml.add_bos_token": True,
-        "tokenizer.chat_template": TEMPLATE,
+        **tokenizer_metadata(),
     }
     pairs = {key: value for key, value in (pairs | changes).items() if value is not None}
     save_gguf(path, tensors, pairs)
     return path
 
 
-def _packed(name: str, values: np.ndarray, scheme: str) -> Weight:
+def packed(name: str, values: np.ndarray, scheme: str) -> Weight:
+    """Return a tensor in the blocks of a scheme."""
     packing = SCHEMES[scheme]
     assert packing.encode is not None
     stored = packing.encode(values).tobytes()

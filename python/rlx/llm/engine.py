@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +14,10 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview, views
 from rlx.kernels.library.packed_formats import FORMATS
+from rlx.llm.cache import TextCache, is_cache_state
 from rlx.llm.pages import CachedText, PagePool
 from rlx.llm.scheduler import Scheduler, Step
-from rlx.models.decoder_config import DecoderConfig
+from rlx.llm.slots import SlotPool
 from rlx.models.model import PretrainedModel
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
@@ -25,27 +26,30 @@ from rlx.support.errors import Error
 
 _PAGE = 256  # tokens of a page, and so at most of a run for a prompt: an interrupt waits for one run
 _PAGE_STEP = 64  # kernels take pages of a multiple of this number
-_CHUNK = 512  # tokens of a run for a prompt of a model without pages
 _SYMBOL = "sequence"
 _ALIKE = frozenset(("dequant_matmul", "matmul_transposed", "cached_attention"))
 _MOST_ROWS = 8  # texts in one run, for which there are kernels
+_MOST_CHECKPOINTS = 64
 LARGEST_CACHE = 1 << 30  # bytes of keys and values of several texts, or of one if its length is not given
+LARGEST_CHECKPOINTS = 1 << 28  # bytes of the checkpoints of recurrent states
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of a run: tokens of a text, and the position of the first one."""
+    """A row of a run: tokens of a text, the position of the first one, and which of the text's slots it writes."""
 
     text: CachedText
     start: int
     tokens: Sequence[int]
+    written: int = 0
 
 
 class Engine:
     """The programs of a model. All methods are thread-safe.
 
     Programs run in the thread of a scheduler. Tokens that are added to several texts at the same time are rows of one run. A
-    row does not depend on the others, so that a text is the same in any company.
+    row does not depend on the others, so that a text is the same in any company. In a model with recurrent layers that
+    verifies proposed tokens, the rows of a run are consecutive tokens of one text.
 
     Args:
         model: The model.
@@ -53,8 +57,9 @@ class Engine:
         context: The largest number of tokens of a text.
         cache_dtype: The dtype of the cache.
         activations: The precision of activations in products with packed weights.
-        parallel: The number of texts for which the cache has pages, unless they take more than `LARGEST_CACHE`.
+        parallel: The number of texts for which the cache has pages and slots, unless they take more than `LARGEST_CACHE`.
         drafted: The number of proposed tokens that are verified in one run.
+        kept: The number of last tokens that `CachedText.shorten` may remove without forgetting a recurrent state.
     """
 
     def __init__(
@@ -67,24 +72,33 @@ class Engine:
         activations: str,
         parallel: int = 1,
         drafted: int = 0,
+        kept: int = 0,
     ) -> None:
         self.context = context
         self._model, self._session = model, session
         self._cache_dtype, self._activations = cache_dtype, activations
         self._scheduler = Scheduler()
-        self._is_recurrent = is_recurrent(model)
-        # Recurrent states cannot go back to an earlier token, and there is one set of them: no sharing, and one row.
-        self._rows = 1 if self._is_recurrent else min(max(parallel, drafted + 1), _MOST_ROWS)
+        self._is_recurrent = model.config.recurrent_elements > 0
+        self._is_consecutive = self._is_recurrent and drafted > 0
+        self._rows = drafted + 1 if self._is_consecutive else min(max(parallel, drafted + 1), _MOST_ROWS)
         self._page = min(_PAGE, -(-context // _PAGE_STEP) * _PAGE_STEP)
         self._pages_of_text = -(-context // self._page)
-        count = max(self._pages_of_text, min(self._pages_of_text * parallel, self._affordable_pages()))
-        self._scratch = count  # the page of rows of a run without a text
-        self._pool = PagePool(count, self._page) if "pages" in model.sizes else None
-        self._current: CachedText | None = None  # the text whose recurrent states are in the program
+        self._pages = self._slots = self._checkpoints = self._kept = 0
+        if "pages" in model.sizes:
+            affordable = LARGEST_CACHE // (self._page * cache_bytes(model.config, cache_dtype))
+            self._pages = max(self._pages_of_text, min(self._pages_of_text * parallel, affordable))
+        if self._is_recurrent:
+            self._count_slots(parallel, drafted, kept)
 
-    def _affordable_pages(self) -> int:
-        """Return the number of pages in `LARGEST_CACHE`."""
-        return LARGEST_CACHE // (self._page * cache_bytes(self._model.config, self._cache_dtype))
+    def _count_slots(self, parallel: int, drafted: int, kept: int) -> None:
+        """Set the numbers of slots and of checkpoints."""
+        config = self._model.config
+        size = config.recurrent_elements * dtype("f32").itemsize
+        with_logits = size + config.vocab_size * dtype("f32").itemsize
+        own = max(drafted, kept) + 2 if drafted or kept else 1
+        self._kept = kept
+        self._checkpoints = min(LARGEST_CHECKPOINTS // with_logits, _MOST_CHECKPOINTS)
+        self._slots = max(own, min(own * parallel, LARGEST_CACHE // size)) + self._checkpoints
 
     # --- programs ---------------------------------------------------------------------------------
 
@@ -92,17 +106,27 @@ class Engine:
     def _generation(self) -> Program:
         sizes: dict[str, Any] = {"context": self.context, "cache_dtype": self._cache_dtype, "last": True}
         sizes["activations"] = self._activations
-        if self._pool is not None:
-            sizes |= {"pages": self._scratch + (self._rows > 1), "page_length": self._page}
+        # Rows of a run without a text use the last page and the last slot, and so do texts that have no state yet.
+        if self._pages:
+            sizes |= {"pages": self._pages + (self._rows > 1), "page_length": self._page}
+        if self._slots:
+            sizes["slots"] = self._slots + 1
         graphs = {"prefill": self._model.graph(sequence=_SYMBOL, **sizes)}
         decode = self._model.graph(sequence=1, **sizes)
         if self._rows == 1 or _has_equal_rows(decode):
             graphs["decode"] = decode
         if self._rows > 1:
-            graphs["batch"] = self._model.graph(sequence=1, batch=self._rows, **sizes)
-        if not self._is_recurrent:
-            graphs["copy"] = _copy_of_page([a for a in decode.arguments if _is_cache(a.name)])
+            own = {"consecutive": True} if self._is_consecutive else {}
+            graphs["batch"] = self._model.graph(sequence=1, batch=self._rows, **sizes, **own)
+        if self._pages:
+            graphs["copy"] = _copy_of_page([a for a in decode.arguments if is_cache_state(a.name)])
         return self._session.compile(graphs)
+
+    @cached_property
+    def _cache(self) -> TextCache:
+        pages = PagePool(self._pages, self._page) if self._pages else None
+        slots = SlotPool(self._slots, self._kept) if self._slots else None
+        return TextCache(pages, slots, self._generation)
 
     @cached_property
     def _scoring(self) -> Program:
@@ -116,7 +140,7 @@ class Engine:
     @property
     def rows(self) -> int:
         """The largest number of texts in one run."""
-        return self._rows
+        return 1 if self._is_consecutive else self._rows
 
     def logits(self, tokens: Sequence[int]) -> np.ndarray:
         """Return the logits after each token, f32 `[tokens, vocab_size]`."""
@@ -139,9 +163,9 @@ class Engine:
             text: A new text.
             prompt: Its tokens, at least one and at most `context`.
         """
-        _ = self._generation  # it is compiled in this thread, whose interrupt ends that
-        self._scheduler.call(self._share, text, prompt)
-        return self.extend(text, prompt)
+        cache = self._cache  # it is compiled in this thread, whose interrupt ends that
+        logits = self._scheduler.call(cache.share, text, prompt)
+        return self.extend(text, prompt) if logits is None else logits
 
     def extend(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
         """Add the tokens of a prompt to a text that has its first ones, and return the logits after the last."""
@@ -150,29 +174,30 @@ class Engine:
             logits = self._scheduler.call(self._prefill, text, prompt)
         return logits
 
-    def _share(self, text: CachedText, prompt: Sequence[int]) -> None:
-        """Use what the cache has of a prompt."""
-        if self._pool is None or self._is_recurrent:
-            return
-        length, copied = self._pool.share(text, prompt)
-        if copied is not None:
-            source, target = (np.array([page], np.int32) for page in copied)
-            self._generation["copy"].run({"source": source, "target": target})
-            text.tokens, text.reusable = list(prompt[:length]), length
-        text.cached_tokens = length
-
     def _prefill(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
         """Add the next tokens of a prompt: those of one run."""
         begin = len(text.tokens)
-        size = _CHUNK if self._pool is None else self._page - begin % self._page
-        tokens = prompt[begin : begin + size]
+        tokens = prompt[begin : begin + self._page - begin % self._page]
+        end = begin + len(tokens)
         self._check_room(text, len(tokens))
-        self._admit(text, len(tokens), ())
-        self._enter(text)
-        logits = self._run("prefill", [_Row(text, begin, tokens)])
+        self._cache.admit(text, len(tokens))
+        (logits,) = self._run("prefill", [_Row(text, begin, tokens)])
+        self._cache.advance(text, [end])
         text.tokens += tokens
-        text.reusable = len(text.tokens)
-        return logits[0]
+        text.reusable = end
+        if self._is_checkpoint(end, len(prompt)):
+            self._cache.keep(text, logits)
+        return logits
+
+    def _is_checkpoint(self, length: int, prompt_length: int) -> bool:
+        """Whether to make a checkpoint after some tokens of a prompt: at its end and at the ends of pages.
+
+        Of a long prompt, the ends of some pages, so that it replaces at most half of all checkpoints.
+        """
+        if length == prompt_length:
+            return self._checkpoints > 0 and not self._kept
+        most = self._checkpoints // 2
+        return most > 0 and length // self._page % -(-prompt_length // (self._page * most)) == 0
 
     # --- single tokens ----------------------------------------------------------------------------
 
@@ -184,20 +209,19 @@ class Engine:
         """Add a token to each of some texts, and return the logits after them."""
         for text, _ in pairs:
             self._check_room(text, 1)
-        return self._scheduler.run([Step(text, token, self._run_steps, self._rows) for text, token in pairs])
+        return self._scheduler.run([Step(text, token, self._run_steps, self.rows) for text, token in pairs])
 
     def _run_steps(self, steps: Sequence[Step]) -> None:
         """Run as many of some steps as have room in the cache together, and at least one."""
         ready: list[Step] = []
         for step in steps:
-            if not self._admit(step.text, 1, [other.text for other in ready]):
+            if not self._cache.admit(step.text, 1, others=[other.text for other in ready]):
                 break
             ready.append(step)
-        if len(ready) == 1:
-            self._enter(ready[0].text)
         rows = [_Row(step.text, len(step.text.tokens), [step.token]) for step in ready]
         is_alone = len(rows) == 1 and "decode" in self._generation
         for step, logits in zip(ready, self._run("decode" if is_alone else "batch", rows), strict=True):
+            self._cache.advance(step.text, [len(step.text.tokens) + 1])
             step.text.tokens.append(step.token)
             step.finish(logits)
 
@@ -211,11 +235,13 @@ class Engine:
 
     def _verified(self, text: CachedText, tokens: Sequence[int]) -> list[np.ndarray]:
         self._check_room(text, len(tokens))
-        self._admit(text, len(tokens), ())
+        self._cache.admit(text, len(tokens), len(tokens))
         first = len(text.tokens)
-        return self._run("batch", [_Row(text, first + i, [token]) for i, token in enumerate(tokens)])
+        results = self._run("batch", [_Row(text, first + i, [token], i) for i, token in enumerate(tokens)])
+        self._cache.advance(text, range(first + 1, first + 1 + len(tokens)))
+        return results
 
-    # --- the cache --------------------------------------------------------------------------------
+    # --- runs -------------------------------------------------------------------------------------
 
     def _check_room(self, text: CachedText, count: int) -> None:
         if len(text.tokens) + count > self.context:
@@ -226,69 +252,19 @@ class Engine:
         count = self._rows if entry == "batch" else 1
         ids, starts = np.zeros((count, len(rows[0].tokens)), np.int32), np.zeros(count, np.int32)
         inputs: dict[str, np.ndarray] = {"input_ids": ids, "start": starts}
-        if self._pool is not None:
-            inputs["pages"] = np.full((count, self._pages_of_text), self._scratch, np.int32)
+        if self._pages:
+            inputs["pages"] = np.full((count, self._pages_of_text), self._pages, np.int32)
+        if self._slots:
+            inputs |= {name: np.full(count, self._slots, np.int32) for name in ("read_slots", "written_slots")}
         for number, row in enumerate(rows):
             ids[number], starts[number] = row.tokens, row.start
-            if self._pool is not None:
+            if self._pages:
                 inputs["pages"][number, : len(row.text.pages)] = row.text.pages
+            if self._slots:
+                inputs["read_slots"][number] = row.text.slots.get(row.start, self._slots)
+                inputs["written_slots"][number] = row.text.written_slots[row.written]
         (logits,) = self._generation[entry].run(inputs)
         return [logits[number, -1] for number in range(len(rows))]
-
-    def _admit(self, text: CachedText, count: int, others: Collection[CachedText]) -> bool:
-        """Give a text pages for more tokens, and move texts that are not in this run out of the cache if need be.
-
-        Returns False if the others of the run leave no room.
-        """
-        if self._pool is None:
-            return True
-        pinned = {text, *others}
-        while not self._pool.extend(text, len(text.tokens) + count, pinned):
-            victim = next((t for t in self._pool.texts if t not in pinned and t.pages), None)
-            if victim is None:
-                self._move_out(text)
-                return False
-            self._move_out(victim)
-        if text.saved is not None:
-            self._write_pages(text.pages, text.saved)
-            text.saved = None
-        return True
-
-    def _move_out(self, text: CachedText) -> None:
-        """Take the pages of a text, and keep their content."""
-        assert self._pool is not None
-        if text.saved is None and text.tokens and not text.is_done:
-            text.saved = {name: self._generation.state(name)[text.pages] for name in self._caches}
-        self._pool.release(text)
-
-    def _write_pages(self, pages: Sequence[int], saved: Mapping[str, np.ndarray]) -> None:
-        """Write saved pages. The text may need fewer than it had: proposed tokens that were wrong have been forgotten."""
-        for name, content in saved.items():
-            state, count = self._generation.state(name).copy(), min(len(pages), len(content))
-            state[pages[:count]] = content[:count]
-            self._generation.set_state(name, state)
-
-    @property
-    def _caches(self) -> list[str]:
-        return [state.name for state in self._generation.states if _is_cache(state.name)]
-
-    def _enter(self, text: CachedText) -> None:
-        """Put the recurrent states of a text into the program, if those of another one are there."""
-        if not self._is_recurrent or text is self._current:
-            return
-        names = [state.name for state in self._generation.states if not _is_cache(state.name)]
-        before = self._current
-        if before is not None and not before.is_done:
-            before.recurrent = {name: self._generation.state(name).copy() for name in names}
-        self._current = None  # until all is written, if that fails
-        for name, value in (text.recurrent or {}).items():
-            self._generation.set_state(name, value)
-        self._current, text.recurrent = text, None
-
-
-def is_recurrent(model: PretrainedModel) -> bool:
-    """Whether a model has layers with a state that cannot go back to an earlier token."""
-    return getattr(model.config, "linear_attention", None) is not None or "pages" not in model.sizes
 
 
 def _has_equal_rows(decode: Graph) -> bool:
@@ -304,14 +280,10 @@ def _has_equal_rows(decode: Graph) -> bool:
     return all(is_alike(op) for op in opview.operations(decode.function.entry_block) if opview.has_trait(op, "product"))
 
 
-def cache_bytes(config: DecoderConfig, cache_dtype: str) -> int:
-    """Return the bytes of the keys and values of a token."""
-    return config.num_hidden_layers * (config.key_width + config.value_width) * dtype(cache_dtype).itemsize
-
-
-def _is_cache(state: str) -> bool:
-    """Whether a state has a row for each token. The states of recurrent layers have one for all."""
-    return state.startswith(("key_", "value_"))
+def cache_bytes(config: Any, cache_dtype: str) -> int:
+    """Return the bytes of the keys and values of a token; 0 for a model without them."""
+    layers = config.num_cached_layers
+    return layers and layers * (config.key_width + config.value_width) * dtype(cache_dtype).itemsize
 
 
 def _copy_of_page(caches: Sequence[Argument]) -> Graph:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from rlx.llm.draft import DRAFTED, Draft, DraftModel, PromptLookup
-from rlx.llm.engine import LARGEST_CACHE, Engine, cache_bytes, is_recurrent
+from rlx.llm.engine import LARGEST_CACHE, Engine, cache_bytes
 from rlx.llm.language_model import LLM
 from rlx.llm.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
 from rlx.models.adapters import with_adapters
-from rlx.models.decoder import DecoderConfig
+from rlx.models.decoder_config import DecoderConfig
+from rlx.models.mamba import MambaConfig
 from rlx.models.model import PretrainedModel, model_of_gguf
 from rlx.models.model import load as load_model
 from rlx.runtime.session import Session
@@ -91,7 +92,7 @@ def _opened(path: str | os.PathLike[str]) -> tuple[PretrainedModel, Tokenizer, W
     _check_model_path(name, is_folder)
     weights = open_weights(name)
     model = load_model(name) if is_folder else model_of_gguf(weights)
-    if not isinstance(model.config, DecoderConfig) or not model.config.head:
+    if not isinstance(model.config, (DecoderConfig, MambaConfig)) or not model.config.head:
         raise UnsupportedError(f"{name} has a model of type {model.model_type}, which does not generate text")
     tokenizer = tokenizer_from_folder(name) if is_folder else tokenizer_from_gguf(weights.metadata, name)
     if tokenizer.vocab_size > model.config.vocab_size:
@@ -111,22 +112,15 @@ def _draft(
     """Return the origin of proposals for a model.
 
     Raises:
-        UnsupportedError: One of the two models has recurrent layers.
         Error: The models have different tokens.
     """
-    proposing, own = (None, None) if isinstance(draft, PromptLookup) else _opened(draft)[:2]
-    for each in (model, proposing):
-        if each is not None and is_recurrent(each):
-            raise UnsupportedError(
-                f"draft: a {each.model_type} has recurrent layers, whose states cannot go back to an earlier token"
-            )
-    if proposing is None or own is None:
-        assert isinstance(draft, PromptLookup)
+    if isinstance(draft, PromptLookup):
         return draft
+    proposing, own, _ = _opened(draft)
     if own.vocabulary.tokens != tokenizer.vocabulary.tokens:
         raise Error(f"draft: {own!r} has other tokens than {tokenizer!r}")
     length = min(context, proposing.config.max_position_embeddings)
-    return DraftModel(Engine(proposing, session, context=length, **options))
+    return DraftModel(Engine(proposing, session, context=length, kept=DRAFTED, **options))
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
@@ -164,8 +158,8 @@ def _context(context: int | None, model: PretrainedModel, cache: str) -> int:
     config = model.config
     most = config.max_position_embeddings
     if context is None:
-        affordable = max(LARGEST_CACHE // cache_bytes(config, cache) // _CONTEXT_STEP, 1) * _CONTEXT_STEP
-        return min(most, affordable)
+        own = cache_bytes(config, cache)
+        return min(most, max(LARGEST_CACHE // own // _CONTEXT_STEP, 1) * _CONTEXT_STEP if own else most)
     if isinstance(context, bool) or not isinstance(context, (int, np.integer)) or not 1 <= context <= most:
         raise Error(f"context must be an integer from 1 to {most}, got {short_repr(context)}")
     return int(context)

@@ -21,7 +21,11 @@ class CachedText:
             for single tokens rounds differently, and a result must not depend on earlier texts.
         pages: The pages of the tokens, in order.
         saved: Pages by the name of the state, while they are not in the cache.
-        recurrent: States of recurrent layers by name, while those of another text are in the program.
+        slots: The slots of the states of recurrent layers, by the number of tokens after which they are. They are replaced and
+            not changed, since other threads read them.
+        written_slots: The slots that the next run writes.
+        state_lengths: The keys of `slots`, or of `saved_states`; None for models without recurrent layers.
+        saved_states: The states by number of tokens and by name, while they are not in the cache.
         is_done: Whether the text is complete.
     """
 
@@ -30,11 +34,21 @@ class CachedText:
         self.cached_tokens = self.reusable = 0
         self.pages: list[int] = []
         self.saved: dict[str, np.ndarray] | None = None
-        self.recurrent: dict[str, np.ndarray] | None = None
+        self.slots: dict[int, int] = {}
+        self.written_slots: list[int] = []
+        self.state_lengths: tuple[int, ...] | None = None
+        self.saved_states: dict[int, dict[str, np.ndarray]] | None = None
         self.is_done = False
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether other texts have taken the place of this one in the cache."""
+        return self.saved is not None or self.saved_states is not None
+
     def shorten(self, length: int) -> None:
-        """Forget the tokens after the first ones."""
+        """Forget the tokens after the first ones, and after the last one before these whose recurrent state is known."""
+        if self.state_lengths is not None:
+            length = max((known for known in self.state_lengths if known <= length), default=0)
         del self.tokens[length:]
         self.reusable = min(self.reusable, length)
 

@@ -204,7 +204,7 @@ class _Loop:
                 step.finish(np.zeros(0, np.float32))
         waiting = [step for step in self._steps if not step.is_finished]
         # Texts outside of the cache come last: they would push out others, which would push them out in the next run.
-        waiting.sort(key=lambda step: step.text.saved is not None)
+        waiting.sort(key=lambda step: step.text.is_outside)
         if waiting:
             first, *others = waiting
             first.run_with(others[: first.most - 1])

@@ -33,6 +33,8 @@ SIZES: Mapping[str, int | bool | str] = {
     "context": 0,
     "pages": 0,
     "page_length": 256,
+    "slots": 0,
+    "consecutive": False,
     "cache": False,
     "cache_dtype": "f32",
     "attention_mask": False,
@@ -63,7 +65,8 @@ def decoder_family(
       i32: the position of the first token of `input_ids`, which is the number of tokens before it.
     - `pages` other than 0 divides these states into pages of `page_length` tokens, `[pages, page_length, …]`, which texts
       use in any order, and adds an input `pages` `[batch, ⌈context / page_length⌉]` i32: the pages of each text. The
-      tokens of one run must belong to one page. States of recurrent layers have no pages.
+      tokens of one run must belong to one page.
+    - `slots` and `consecutive` are options for the states of recurrent layers: see `RecurrentStates`.
     - `last=True` computes the logits of only the last token.
     - `activations` is the precision of activations in products with packed weights: see the op `dequant_matmul`.
 
@@ -175,6 +178,8 @@ class _DecoderLayers:
         self.states: RecurrentStates | None = None
         if config.linear_attention is not None:
             self.states = RecurrentStates(self.g, self.batch, sizes, self.start if self.context else None)
+        elif sizes["slots"] or sizes["consecutive"]:
+            raise Error("graph: 'slots' and 'consecutive' are options of models with recurrent layers")
 
     def positions(self) -> Tensor:
         """Return the rows of the table of positions, `[S, E]` or `[B, S, E]`."""

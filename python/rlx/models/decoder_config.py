@@ -101,6 +101,11 @@ class LinearAttentionConfig:
     lanes: int
     kernel: int
 
+    @property
+    def channels(self) -> int:
+        """The number of channels of the convolution: those of queries, keys and values."""
+        return (2 * self.key_heads + self.value_heads) * self.lanes
+
 
 @dataclass(frozen=True)
 class DecoderConfig:
@@ -184,6 +189,21 @@ class DecoderConfig:
     def value_width(self) -> int:
         """The width of the values of a token."""
         return self.num_key_value_heads * (self.head_dim if self.latent is None else self.latent.kv_rank)
+
+    @property
+    def num_cached_layers(self) -> int:
+        """The number of layers with keys and values."""
+        return self.num_hidden_layers - (0 if self.linear_attention is None else len(self.linear_attention.layers))
+
+    @property
+    def recurrent_elements(self) -> int:
+        """The number of elements of the recurrent states of a text; 0 without recurrent layers."""
+        linear = self.linear_attention
+        if linear is None:
+            return 0
+        return len(linear.layers) * (
+            linear.value_heads * linear.lanes * linear.lanes + (linear.kernel - 1) * linear.channels
+        )
 
     @classmethod
     def read(

@@ -25,6 +25,7 @@ def linear_attention(
 ) -> Tensor:
     """Return the result of a layer for tokens `x [B, S, E]`."""
     g, lanes, heads = part.g, linear.lanes, linear.value_heads
+    x = states.in_sequence(x)
     batch, length, _ = x.shape.dims
     widths = {"q": linear.key_heads * lanes, "k": linear.key_heads * lanes, "v": heads * lanes}
     joined = g.concat([part.linear(x, f"{n}_proj", width, bias=False) for n, width in widths.items()], 2)
@@ -38,13 +39,16 @@ def linear_attention(
     else:
         decay = -steps * g.exp(part.param("A_log.weight", (heads,)))
     beta = g.sigmoid(part.linear(x, "b_proj", heads, bias=False))
-    state = states.previous(f"state_{layer}", (heads, lanes, lanes))
-    attended, state = g.gated_delta_net_carry(q, k, v, decay, beta, state)
-    states.store(f"state_{layer}", state)
+
+    def scan(state: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        attended, state = g.gated_delta_net_carry(*inputs, state)
+        return attended, state
+
+    attended = states.scanned(f"state_{layer}", (heads, lanes, lanes), scan, q, k, v, decay, beta)
     gate = g.reshape(part.linear(x, "z_proj", heads * lanes, bias=False), (batch, length, heads, lanes))
     normal = g.rms_norm(attended, part.param("norm.weight", (lanes,)), eps=config.norm_eps)
     result = g.reshape(normal * g.activation("silu", gate), (batch, length, heads * lanes))
-    return part.linear(result, "out_proj", config.hidden_size, bias=False)
+    return states.in_rows(part.linear(result, "out_proj", config.hidden_size, bias=False))
 
 
 def _of_heads(x: Tensor, linear: LinearAttentionConfig, part: ParameterPrefix) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
@@ -20,6 +20,8 @@ SIZES: Mapping[str, int | bool | str] = {
     "batch": 1,
     "sequence": 128,
     "context": 0,
+    "slots": 0,
+    "consecutive": False,
     "cache_dtype": "f32",
     "last": False,
     "activations": "f32",
@@ -40,6 +42,7 @@ class MambaConfig:
     Attributes:
         intermediate_size: The number of channels of the state.
         time_step_rank: For Mamba, the width of the vector for time steps.
+        num_cached_layers: The number of layers with keys and values.
         num_heads: For Mamba-2, the number of heads, which share their time steps; 0 for Mamba.
         n_groups: For Mamba-2, the number of groups of heads that share the vectors for reading and writing.
         biases: The parts with biases: `"proj"`, `"conv"`.
@@ -62,6 +65,19 @@ class MambaConfig:
     tie_word_embeddings: bool = True
     max_position_embeddings: int = 1 << 20
     head: bool = True
+    num_cached_layers: ClassVar[int] = 0
+
+    @property
+    def channels(self) -> int:
+        """The number of channels of the convolution."""
+        return self.intermediate_size + (2 * self.n_groups * self.state_size if self.num_heads else 0)
+
+    @property
+    def recurrent_elements(self) -> int:
+        """The number of elements of the recurrent states of a text."""
+        return self.num_hidden_layers * (
+            self.intermediate_size * self.state_size + (self.conv_kernel - 1) * self.channels
+        )
 
 
 def _read(fields: Fields, model_type: str, **more: Any) -> MambaConfig:
@@ -139,8 +155,8 @@ def _build(scope: ParameterPrefix, config: MambaConfig, sizes: Mapping[str, Any]
         with g.named(f"layer{i}"):
             layer = scope.at(f"layers.{i}")
             mixer = _Mixer(layer.at("mixer"), config, states, i)
-            normal = _norm(layer, "norm", x, config.norm_eps)
-            x = x + (mixer.second(normal) if config.num_heads else mixer.first(normal))
+            normal = states.in_sequence(_norm(layer, "norm", x, config.norm_eps))
+            x = x + states.in_rows(mixer.second(normal) if config.num_heads else mixer.first(normal))
     if sizes["last"]:
         x = g.narrow(x, 1, length - 1, 1)
     x = _norm(scope, "norm", x, config.norm_eps)
@@ -181,6 +197,16 @@ class _Mixer:
     def _projected(self, x: Tensor, name: str, size: int) -> Tensor:
         return self.part.linear(x, name, size, "proj" in self.config.biases)
 
+    def _scanned(self, shape: tuple[int, ...], step: Any, *sequences: Tensor) -> Tensor:
+        """Return the results of the steps of a recurrence, `[B, S, …]`."""
+        g = self.g
+
+        def scan(state: Tensor, *own: Tensor) -> tuple[Tensor, Tensor]:
+            state, y = g.scan(step, state, tuple(time_first(g, t) for t in own))
+            return time_first(g, y), state
+
+        return self.states.scanned(self.state_name, shape, scan, *sequences)
+
     def first(self, x: Tensor) -> Tensor:
         """Return the result of Mamba."""
         g, config, part = self.g, self.config, self.part
@@ -199,10 +225,8 @@ class _Mixer:
             state = g.exp(wide * decay) * state + added
             return state, g.sum(state * g.reshape(read, (batch, 1, n)), -1)
 
-        state = self.states.previous(self.state_name, (inner, n))
-        state, y = g.scan(step, state, tuple(time_first(g, t) for t in (steps, u, writes, reads)))
-        self.states.store(self.state_name, state)
-        y = time_first(g, y) + u * part.param("D.weight", (inner,))
+        y = self._scanned((inner, n), step, steps, u, writes, reads)
+        y = y + u * part.param("D.weight", (inner,))
         return self._projected(y * g.activation(ACTIVATIONS[config.hidden_act], gate), "out_proj", config.hidden_size)
 
     def second(self, x: Tensor) -> Tensor:
@@ -211,7 +235,7 @@ class _Mixer:
         inner, n, heads, groups = config.intermediate_size, config.state_size, config.num_heads, config.n_groups
         lanes, own = inner // heads, heads // groups
         batch, length, _ = x.shape.dims
-        mixed = inner + 2 * groups * n
+        mixed = config.channels
         joined = self._projected(x, "in_proj", inner + mixed + heads)
         u = self._convolved(g.narrow(joined, 2, inner, mixed), mixed)
         steps = g.softplus(g.narrow(joined, 2, inner + mixed, heads) + part.param("dt_bias.weight", (heads,)))
@@ -227,10 +251,8 @@ class _Mixer:
             state = state + value * g.reshape(write, (batch, groups, 1, 1, n))
             return state, g.sum(state * g.reshape(read, (batch, groups, 1, 1, n)), -1)
 
-        state = self.states.previous(self.state_name, (groups, own, lanes, n))
-        state, y = g.scan(step, state, tuple(time_first(g, t) for t in (decay, added, writes, reads)))
-        self.states.store(self.state_name, state)
-        y = g.reshape(time_first(g, y), (batch, length, heads, lanes))
+        y = self._scanned((groups, own, lanes, n), step, decay, added, writes, reads)
+        y = g.reshape(y, (batch, length, heads, lanes))
         y = y + values * g.reshape(part.param("D.weight", (heads,)), (heads, 1))
         gate = g.activation(ACTIVATIONS[config.hidden_act], g.narrow(joined, 2, 0, inner))
         return self._projected(
