@@ -92,7 +92,7 @@ class DraftModel:
     """Proposes the likeliest tokens of a smaller model.
 
     Args:
-        engine: The programs of the model, which is not recurrent.
+        engine: The programs of the model, which may have recurrent layers: it keeps the states of the last tokens.
     """
 
     def __init__(self, engine: Engine):
