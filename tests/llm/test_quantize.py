@@ -99,6 +99,7 @@ def test_type_names() -> None:
         ("Q4_K_N", "did you mean 'Q4_K_S'"),
         ("iq1_s", "are read only"),
         ("q8_k", "are read only"),
+        ("int4_block64", "GGUF files have no format int4_block64"),
     ):
         with pytest.raises(rlx.Error, match=message):
             find_file_type(name)

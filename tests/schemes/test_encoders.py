@@ -23,13 +23,28 @@ _OWN = {
     **{"iq4_nl": 0.0755, "q2_0": 0.73, "tq1_0": 0.82, "tq2_0": 0.82},
     **{"iq2_xxs": 0.333, "iq2_xs": 0.29, "iq2_s": 0.243, "iq3_xxs": 0.18, "iq3_s": 0.1325},
 }
+# Those of layouts with blocks of 32, 64 and 128.
+_OF_LAYOUTS = {
+    **{"int4_block{}": (0.087, 0.096, 0.1045), "int4_block{}_asym": (0.082, 0.0925, 0.102)},
+    **{"int8_block{}": (0.0055, 0.0061, 0.0066), "int8_block{}_asym": (0.0049, 0.0055, 0.006)},
+    **{"affine2_block{}": (0.4, 0.455, 0.51), "affine3_block{}": (0.17, 0.195, 0.217)},
+    **{"affine4_block{}": (0.079, 0.091, 0.101), "affine5_block{}": (0.0385, 0.044, 0.049)},
+    **{"affine6_block{}": (0.019, 0.0216, 0.0241), "affine8_block{}": (0.0047, 0.0054, 0.006)},
+    **{"fp8_e4m3_block{}": (0.0243, 0.0253, 0.026), "fp8_e5m2_block{}": (0.0485, 0.0506, 0.052)},
+}
+_LAYOUTS = {
+    pattern.format(block): error
+    for pattern, errors in _OF_LAYOUTS.items()
+    for block, error in zip((32, 64, 128), errors, strict=True)
+}
+_OWN |= _LAYOUTS
 # With an importance of ones. That of Q4_0 is ggml's.
 _SEARCHED = {
     **{"q4_0": 0.0817, "q4_1": 0.071, "q5_0": 0.041, "q5_1": 0.0345, "q2_0": 0.365},
     **{"mxfp4": 0.1125, "nvfp4": 0.0845},
 }
 # Formats that ignore the importance.
-_FIXED = {"q8_0", "q8_1", "q8_k", "tq1_0", "tq2_0"}
+_FIXED = {"q8_0", "q8_1", "q8_k", "tq1_0", "tq2_0", *_LAYOUTS}
 # Formats that choose groups of 4 or 8 elements together.
 _CODEBOOKS = {"iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"}
 
@@ -164,7 +179,7 @@ def test_tiny_numbers(name: str, size: float, seed: int) -> None:
 def test_huge_numbers(name: str, size: float, seed: int) -> None:
     scheme, x = SCHEMES[name], np.float32(size) * np.clip(normal(seed, 4, 512), -3, 3)
     for importance in (None, np.ones(512)):
-        if name in ("mxfp4", "q8_k"):
+        if name in ("mxfp4", "q8_k") or name.startswith("fp8"):
             assert relative_error(x, approximated(scheme, x, importance)) < 0.13
         else:
             with pytest.raises(Error, match=r"scale"):

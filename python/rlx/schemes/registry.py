@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlx.schemes import i_quants, k_quants, microscaling, simple, ternary
+from rlx.schemes import grouped, i_quants, k_quants, microscaling, simple, ternary
 from rlx.schemes.scheme import Scheme
 from rlx.support.errors import Error
 
-_MODULES = (simple, k_quants, i_quants, ternary, microscaling)
+_MODULES = (simple, k_quants, i_quants, ternary, microscaling, grouped)
 
 
 class SchemeTable(Mapping[str, Scheme]):
-    """Packed formats by name. Names are in lower case, and are found in any case."""
+    """Packed formats by name. Names are in lower case, and are found in any case.
+
+    Formats with scales in another dtype are found, and not listed: `affine4_block64_bf16`.
+    """
 
     def __init__(self, schemes: Mapping[str, Scheme]):
         self._schemes = dict(schemes)
@@ -20,7 +23,10 @@ class SchemeTable(Mapping[str, Scheme]):
     def __getitem__(self, name: object) -> Scheme:
         if not isinstance(name, str):
             raise KeyError(name)
-        return self._schemes[name.lower()]
+        own = self._schemes.get(name.lower()) or grouped.scheme_of_layout(name.lower())
+        if own is None:
+            raise KeyError(name)
+        return own
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._schemes)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlx.schemes.blocks import Blocks, NumpyBlocks
+from rlx.schemes.layouts import BlockLayout
 from rlx.support.errors import Error
 
 # Elements. The temporary arrays of decoders stay small, and those of encoders, which make many passes, stay in a cache.
@@ -49,6 +50,7 @@ class Scheme:
         decoder: Returns the elements of blocks, f32 `[…, block]`.
         encoder: Returns the bytes of blocks that are near to f32 `[n, block]` with an importance `[n, block]` or None, u8
             `[n, nbytes]`; None if the format is only read.
+        layout: The fields of a block; None for the formats of GGUF files.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Scheme:
     ggml_type: int | None
     decoder: Callable[[Blocks[Any]], Any] = field(repr=False)
     encoder: Callable[[np.ndarray, np.ndarray | None], np.ndarray] | None = field(default=None, repr=False)
+    layout: BlockLayout | None = field(default=None, repr=False)
 
     @property
     def bits_per_element(self) -> float:

@@ -101,7 +101,11 @@ def find_file_type(name: object) -> FileType:
 
 TENSOR_FORMATS: Mapping[str, Scheme] = {
     **PLAIN,
-    **{s.name: s for s in SCHEMES.values() if s.encode is not None and s.name not in _NOT_STORED},
+    **{
+        s.name: s
+        for s in SCHEMES.values()
+        if s.encode is not None and s.ggml_type is not None and s.name not in _NOT_STORED
+    },
 }
 
 
@@ -122,4 +126,6 @@ def find_tensor_format(name: object) -> Scheme:
 
 
 def _not_written(name: str) -> Error:
+    if SCHEMES[name].ggml_type is None:
+        return Error(f"GGUF files have no format {name.lower()}")
     return Error(f"tensors of the format {name.lower()} are read only; RLX cannot quantise to it")
