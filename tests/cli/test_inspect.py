@@ -16,6 +16,7 @@ from rlx.ir.graph.listing_diff import inspect_diff
 from rlx.targets.compilation import Compilation
 from rlx.targets.registry import target_of
 from tests.cli.calling import Command
+from tests.models.quantized_files import folder_pair
 from tests.models.tiny_bert import encoder
 from tests.report.pages import Page
 from tests.report.test_graph_svg import boxes
@@ -169,3 +170,22 @@ def test_html(command: Command, hello: Path, tmp_path: Path) -> None:
     command.output("inspect", hello, f"--html={tmp_path / 'hello.html'}", "--input", "x=1x4xf32=1")
     assert "Measured time" in Page((tmp_path / "hello.html").read_text()).text
     assert "need --html" in command.error("inspect", hello, "--measure")
+
+
+def test_quantised_folders_are_listed_with_packed_formats(command: Command, tmp_path: Path) -> None:
+    quantised, plain = folder_pair(tmp_path, "mlx_4")
+    listed = command.output("inspect", quantised).splitlines()
+    row = next(line for line in listed if line.startswith("model.layers.0.mlp.up_proj.weight "))
+    assert row.split() == [
+        "model.layers.0.mlp.up_proj.weight",
+        "float32",
+        "[256,",
+        "64]",
+        "10",
+        "KiB",
+        "affine4_block32",
+    ]
+    assert not any("scales" in line for line in listed)
+    assert "plain" in command.output("inspect", plain)
+    (quantised / "config.json").write_text('{"quantization_config": {"quant_method": "hqq"}}')
+    assert "weights of the 'quant_method' 'hqq' are not supported" in command.error("inspect", quantised)

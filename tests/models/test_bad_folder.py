@@ -57,8 +57,10 @@ def test_no_folder(tmp_path: Path) -> None:
     assert "config.json" in refusal(tmp_path)
 
 
-def test_quantised_weights(tmp_path: Path) -> None:
-    assert "weights are quantised" in refusal(folder_of(tmp_path, quantization_config={"quant_method": "gptq"}))
+def test_weights_of_an_unknown_method(tmp_path: Path) -> None:
+    assert "'quant_method' 'hqq' are not supported" in refusal(
+        folder_of(tmp_path, quantization_config={"quant_method": "hqq"})
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli.files import output_file
@@ -68,9 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.weights.formats import holds_weights
 
     if holds_weights(arguments.file):
-        from rlx.weights import open as open_weights
-
-        say(_weights_text(open_weights(arguments.file)))
+        say(_weights_text(_opened_weights(arguments.file)))
         return 0
     if (arguments.measure or arguments.input) and arguments.html is None:
         raise Error("--measure and --input need --html=OUT.html; `rlx profile` prints times")
@@ -214,6 +213,14 @@ def _fact(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value)) or "none"
     return "none" if value is None else str(value)
+
+
+def _opened_weights(path: str) -> Weights:
+    """Return the tensors of a file. Those of a model's folder have packed formats where another tool has quantised them."""
+    from rlx.models.quantized import open_folder
+    from rlx.weights import open as open_weights
+
+    return open_folder(path) if Path(path, "config.json").is_file() else open_weights(path)
 
 
 def _weights_text(weights: Weights) -> str:

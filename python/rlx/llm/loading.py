@@ -18,6 +18,7 @@ from rlx.models.decoder_config import DecoderConfig
 from rlx.models.mamba import MambaConfig
 from rlx.models.model import PretrainedModel, model_of_gguf
 from rlx.models.model import load as load_model
+from rlx.models.quantized import open_folder
 from rlx.runtime.session import Session
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
@@ -90,7 +91,7 @@ def _opened(path: str | os.PathLike[str]) -> tuple[PretrainedModel, Tokenizer, W
     name = file_name(path, "a model")
     is_folder = Path(name).is_dir()
     _check_model_path(name, is_folder)
-    weights = open_weights(name)
+    weights = open_folder(name) if is_folder else open_weights(name)
     model = load_model(name) if is_folder else model_of_gguf(weights)
     if not isinstance(model.config, (DecoderConfig, MambaConfig)) or not model.config.head:
         raise UnsupportedError(f"{name} has a model of type {model.model_type}, which does not generate text")

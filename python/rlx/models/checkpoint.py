@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rlx.ir.dtype import DTYPES, f32, u8
+import numpy as np
+
+from rlx.ir.dtype import DTYPES, f32, i32, u8
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.models.low_rank import LowRankUpdate
+from rlx.ops.contraction.contraction import READ_IN_PLACE
 from rlx.support.errors import Error
-from rlx.weights import PackedBlocks, Weight
+from rlx.weights import PackedBlocks, PermutedBlocks, Weight
 
 _NAMED = 10  # the largest number of problems in a message
 # Dtypes whose values f32 can represent. A quantised model has integers with scales, which are not supported here.
@@ -183,19 +186,23 @@ class ParameterPrefix:
 
     def param(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Return a parameter as f32. A narrower float and packed blocks are stored as they are, and widened in the graph."""
-        tensor, scheme = self.stored(name, shape)
-        return widened(self.g, tensor) if scheme is None else self.g.dequantize_packed(tensor, scheme=scheme)
+        return self.stored(name, shape).widened(self.g)
 
-    def stored(self, name: str, shape: tuple[int, ...]) -> tuple[Tensor, str | None]:
-        """Return a parameter as it is stored, and the format of packed blocks, whose parameter has rows of bytes."""
+    def stored(self, name: str, shape: tuple[int, ...]) -> StoredParameter:
+        """Return a parameter as it is stored."""
         full_name = self.prefix + name
         weight = None if self.checkpoint is None else self.checkpoint.take(full_name, Shape(shape, "f32"))
         if weight is None:
-            return self.g.param(full_name, shape), None
-        if isinstance(weight.encoding, PackedBlocks):
-            rows = weight.of_dtype(u8)
-            return self.g.param(full_name, rows.shape, u8, value=rows), weight.encoding.name
-        return self.g.param(full_name, shape, weight.dtype, value=weight), None
+            return StoredParameter(self.g.param(full_name, shape))
+        encoding, order = weight.encoding, None
+        if isinstance(encoding, PermutedBlocks):
+            columns = np.array(encoding.order, np.int32)
+            order = self.g.param(f"{full_name}.order", columns.shape, i32, value=columns)
+            encoding = encoding.blocks
+        if isinstance(encoding, PackedBlocks):
+            rows = replace(weight, encoding=encoding).of_dtype(u8)
+            return StoredParameter(self.g.param(full_name, rows.shape, u8, value=rows), encoding.scheme.name, order)
+        return StoredParameter(self.g.param(full_name, shape, weight.dtype, value=weight))
 
     def table(self, name: str, rows: int, size: int) -> Tensor:
         """Return the table of an embedding."""
@@ -203,7 +210,7 @@ class ParameterPrefix:
 
     def tokens(self, name: str, rows: int, size: int) -> TokenEmbedding:
         """Return the embedding of tokens, whose table is large: only the rows of the tokens are widened."""
-        return TokenEmbedding(self, name, (rows, size), *self.stored(f"{name}.weight", (rows, size)))
+        return TokenEmbedding(self, name, (rows, size), self.stored(f"{name}.weight", (rows, size)))
 
     def matrix(self, name: str, size_in: int, size_out: int) -> Tensor:
         """Return the weight of a linear layer, `[in, out]`; it is stored as `[out, in]`."""
@@ -217,20 +224,23 @@ class ParameterPrefix:
         """Return `x·w (+ bias)` over the last axis of `x`."""
         size_in: Any = x.shape.dims[-1]
         if self.reads_in_place or self.is_packed(name):
-            product = self.products(x, *self.stored(f"{name}.weight", (size_out, size_in)))
+            product = self.products(x, self.stored(f"{name}.weight", (size_out, size_in)))
             product = product + self.param(f"{name}.bias", (size_out,)) if bias else product
         else:
             weights = self.dense(name, size_in, size_out) if bias else (self.matrix(name, size_in, size_out),)
             product = self.g.linear(x, *weights)
         return self.with_updates(product, x, name)
 
-    def products(self, x: Tensor, matrix: Tensor, scheme: str | None) -> Tensor:
-        """Return the products of `x […, in]` with the rows of a matrix as it is stored."""
-        if scheme is not None:
-            return self.g.dequant_matmul(x, matrix, scheme=scheme, activations=self.activations)
+    def products(self, x: Tensor, stored: StoredParameter) -> Tensor:
+        """Return the products of `x […, in]` with the rows of a matrix."""
+        g = self.g
+        if stored.scheme is not None:
+            rows = stored.sorted(g, x)
+            return g.dequant_matmul(rows, stored.tensor, scheme=stored.scheme, activations=self.activations)
         if self.reads_in_place:
-            return self.g.matmul_transposed(x, matrix)
-        return self.g.matmul(x, self.g.transpose(widened(self.g, matrix)))
+            is_read = stored.tensor.dtype in READ_IN_PLACE
+            return g.matmul_transposed(x, stored.tensor if is_read else stored.widened(g))
+        return g.matmul(x, g.transpose(stored.widened(g)))
 
     def with_updates(self, products: Tensor, x: Tensor, name: str) -> Tensor:
         """Return the products of a layer with `x`, with those of its updates by adapters added."""
@@ -246,11 +256,37 @@ class ParameterPrefix:
     def is_packed(self, name: str) -> bool:
         """Return whether the weight of a layer is stored in packed blocks."""
         weight = None if self.checkpoint is None else self.checkpoint.find(f"{self.prefix}{name}.weight")
-        return weight is not None and isinstance(weight.encoding, PackedBlocks)
+        return weight is not None and isinstance(weight.encoding, (PackedBlocks, PermutedBlocks))
 
     def norm(self, name: str, size: int) -> tuple[Tensor, Tensor]:
         """Return scale and bias of a norm."""
         return self.param(f"{name}.weight", (size,)), self.param(f"{name}.bias", (size,))
+
+
+@dataclass(frozen=True)
+class StoredParameter:
+    """A parameter of a graph as a file stores it.
+
+    Attributes:
+        tensor: The parameter: numbers, or rows of bytes.
+        scheme: The format of packed blocks, or None for numbers.
+        order: The column of the matrix for each stored column, i32 `[in]`; None if they are in order.
+    """
+
+    tensor: Tensor
+    scheme: str | None = None
+    order: Tensor | None = None
+
+    def widened(self, g: Any) -> Tensor:
+        """Return the parameter as f32."""
+        if self.scheme is None:
+            return self.tensor if self.tensor.dtype is f32 else g.cast(self.tensor, "f32")
+        values = g.dequantize_packed(self.tensor, scheme=self.scheme)
+        return values if self.order is None else g.gather(values, g.argsort(self.order), axis=-1)
+
+    def sorted(self, g: Any, x: Tensor) -> Tensor:
+        """Return the columns of `x […, in]` in the order of the stored columns of a matrix."""
+        return x if self.order is None else g.gather(x, self.order, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -262,31 +298,21 @@ class TokenEmbedding:
         name: Its name there, without `.weight`.
         dims: The sizes of the table.
         stored: The parameter.
-        scheme: The format of packed blocks, or None.
     """
 
     scope: ParameterPrefix
     name: str
     dims: tuple[int, int]
-    stored: Tensor
-    scheme: str | None
+    stored: StoredParameter
 
     def rows(self, ids: Tensor) -> Tensor:
         """Return the rows of tokens, f32 `[…, size]`. Only these are widened."""
-        g = self.scope.g
-        if self.scheme is not None:
-            rows = g.dequantize_packed(g.embedding(self.stored, ids), scheme=self.scheme)
-        else:
-            rows = widened(g, g.embedding(self.stored, ids))
+        g, stored = self.scope.g, self.stored
+        rows = replace(stored, tensor=g.embedding(stored.tensor, ids)).widened(g)
         for update in self.scope.updates_of(self.name):
             rows = rows + update.rows(g, ids, self.scope.prefix + self.name, self.dims)
         return rows
 
     def products(self, x: Tensor) -> Tensor:
         """Return the products of `x […, size]` with all rows: the logits of a model with tied embeddings."""
-        return self.scope.products(x, self.stored, self.scheme)
-
-
-def widened(g: Any, stored: Tensor) -> Tensor:
-    """Return a parameter as f32."""
-    return stored if stored.dtype is f32 else g.cast(stored, "f32")
+        return self.scope.products(x, self.stored)

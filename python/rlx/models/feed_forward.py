@@ -6,6 +6,7 @@ DeepSeek-V3 (2024), §2.1.2, for groups of experts and the bias that chooses the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rlx.ir.graph.builder import Tensor
@@ -115,13 +116,13 @@ class _GroupedProducts:
         """Return the products of `x [rows, in]`."""
         g, size_in = self._g, x.shape.dims[1]
         assert type(size_in) is int
-        stored, scheme = self._part.stored(f"{name}.weight", (self._count, size_out, size_in))
-        if scheme is None and stored.dtype.name == "f32":
-            return g.grouped_matmul(x, g.transpose(stored, (0, 2, 1)), self._indices)
+        stored = self._part.stored(f"{name}.weight", (self._count, size_out, size_in))
+        if stored.scheme is None and stored.tensor.dtype.name == "f32":
+            return g.grouped_matmul(x, g.transpose(stored.tensor, (0, 2, 1)), self._indices)
         if self._blocks is None:
             self._blocks = row_blocks(g, self._indices, x.shape.dims[0], self._count)
 
         def product(rows: Tensor, expert: Tensor) -> Tensor:
-            return self._part.products(rows, g.gather(stored, expert, 0), scheme)
+            return self._part.products(rows, replace(stored, tensor=g.gather(stored.tensor, expert, 0)))
 
         return self._blocks.products(x, product)

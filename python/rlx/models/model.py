@@ -35,6 +35,7 @@ from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
 from rlx.models.gguf import GgufNames, read_gguf
 from rlx.models.low_rank import LowRankUpdate
+from rlx.models.quantized import open_folder
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
 from rlx.weights import Weight, Weights
@@ -114,8 +115,8 @@ def load(folder: str | os.PathLike[str]) -> PretrainedModel:
 
     Raises:
         Error: A file is missing or damaged, `config.json` has an unsupported value, or weights do not fit it.
-        UnsupportedError: The family of the model is not known, or the model is quantised. The message lists the known
-            families.
+        UnsupportedError: The family of the model is not known, or its weights are quantised in a way that is not supported.
+            The message lists the known families or methods.
     """
     path = Path(file_name(folder, "a folder"))
     try:
@@ -128,7 +129,7 @@ def load(folder: str | os.PathLike[str]) -> PretrainedModel:
         hint = "give a folder of this machine with config.json and model.safetensors; names on a hub are not looked up"
         raise Error(f"no such directory: {path!s:.200}", hint=hint)
     family, config = load_config(path / "config.json")
-    tensors = open_weights(path)
+    tensors = open_folder(path)
     if family.adapted is None:
         return _checked(family, config, ModelTensors(tensors, tensors.origin, family.prefixes))
     return _checked(family, config, ModelTensors(family.adapted(tensors, config), tensors.origin, ()))
@@ -168,18 +169,13 @@ def load_config(path: str | os.PathLike[str]) -> tuple[ModelFamily, Any]:
 
     Raises:
         Error: The file is missing, is not JSON, lacks a size, or has an unsupported value.
-        UnsupportedError: The family is not known, or the weights are quantised.
+        UnsupportedError: The family is not known.
     """
     fields = Fields.load(path)
     model_type = fields.data.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedError(f"{fields.file} describes a model of type {model_type!r:.80}; known are {known}")
-    if fields.has("quantization_config"):
-        raise UnsupportedError(
-            f"{fields.file}: 'quantization_config' says that the weights are quantised",
-            hint="load the model in f32, f16 or bf16, and quantise it with rlx.quantize",
-        )
     family = FAMILIES[model_type]
     return family, family.config(fields)
 

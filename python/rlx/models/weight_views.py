@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from rlx.support.errors import Error
-from rlx.weights import PackedBlocks, Weight
+from rlx.weights import PackedBlocks, PermutedBlocks, Weight
 from rlx.weights.encoding import Plain
 
 
@@ -28,14 +28,14 @@ def _rows_of(weight: Weight) -> np.ndarray:
 
 def _check_rows(weight: Weight) -> None:
     is_plain = isinstance(weight.encoding, Plain) and weight.encoding.order == "C"
-    if not is_plain and not isinstance(weight.encoding, PackedBlocks):
+    if not is_plain and not isinstance(weight.encoding, (PackedBlocks, PermutedBlocks)):
         raise Error(f"tensor '{weight.name}' of {weight.origin} is stored as '{weight.encoding.name}', and has no rows")
 
 
 def _view(weight: Weight, shape: tuple[int, ...], select: Callable[[np.ndarray], np.ndarray]) -> Weight:
     _check_rows(weight)
     nbytes = weight.nbytes // max(prod(weight.shape), 1) * prod(shape)
-    if isinstance(weight.encoding, PackedBlocks):
+    if isinstance(weight.encoding, (PackedBlocks, PermutedBlocks)):
         nbytes = weight.encoding.nbytes(shape)
     return replace(
         weight, shape=shape, nbytes=nbytes, read=lambda: np.ascontiguousarray(select(_rows_of(weight))).reshape(-1)

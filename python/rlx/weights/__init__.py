@@ -7,7 +7,7 @@ formats, and each format has its own file. The `Encoding` of a tensor defines ho
 from __future__ import annotations
 
 from rlx.schemes import SCHEMES as schemes
-from rlx.weights.encoding import Encoding, PackedBlocks, Plain, Unreadable, Untyped
+from rlx.weights.encoding import Encoding, PackedBlocks, PermutedBlocks, Plain, Unreadable, Untyped
 from rlx.weights.formats import open, open_parameters
 from rlx.weights.gguf_writer import save_gguf
 from rlx.weights.weight import Weight, Weights
@@ -15,6 +15,7 @@ from rlx.weights.weight import Weight, Weights
 __all__ = [
     "Encoding",
     "PackedBlocks",
+    "PermutedBlocks",
     "Plain",
     "Unreadable",
     "Untyped",

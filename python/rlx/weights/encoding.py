@@ -159,6 +159,40 @@ class PackedBlocks(Encoding):
 
 
 @dataclass(frozen=True)
+class PermutedBlocks(Encoding):
+    """Rows of blocks whose columns have been sorted, so that those with one scale are in one block.
+
+    Attributes:
+        scheme: The format.
+        order: The column of the tensor for each stored column.
+    """
+
+    scheme: Scheme
+    order: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.scheme.name} with columns in another order"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32)
+
+    @property
+    def blocks(self) -> PackedBlocks:
+        """The encoding of the sorted columns."""
+        return PackedBlocks(self.scheme)
+
+    def nbytes(self, shape: tuple[int, ...]) -> int:
+        return self.blocks.nbytes(shape)
+
+    def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        result = np.empty(shape, np.float32)
+        result[..., list(self.order)] = self.blocks.values(stored, shape)
+        return result
+
+
+@dataclass(frozen=True)
 class Unpacked(Plain):
     """Elements of less than 8 bits, each in the low bits of its own byte. Signed integers may be sign-extended."""
 

@@ -18,7 +18,7 @@ from rlx.ops import rules
 from rlx.ops.lift import axis_of, broadcast, cast, check_axis, common, same_dtype, tensor_like
 from rlx.support.errors import ShapeError
 
-_STORED = f32, f16, bf16  # dtypes of the weights that `matmul_transposed` reads
+READ_IN_PLACE = f32, f16, bf16  # dtypes of the weights that `matmul_transposed` reads
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class MatmulTransposed(Card, op="matmul_transposed"):
     def infer(self, x: Shape, w: Shape) -> Shape:
         if not x.rank or w.rank != 2 or x.dims[-1] != w.dims[-1]:
             raise ShapeError(f"expected x […, K] and w [N, K], got {x} and {w}")
-        if w.dtype not in _STORED:
+        if w.dtype not in READ_IN_PLACE:
             raise ShapeError(f"w must be f32, f16 or bf16, got {w}")
         return x.with_dims((*x.dims[:-1], w.dims[0]))
 
@@ -150,7 +150,7 @@ class MatmulTransposed(Card, op="matmul_transposed"):
         return Cost(2 * results[0].num_elements * operands[0].dims[-1], moved_bytes(operands, results))
 
     def samples(self) -> Iterable[OpSample]:
-        for dtype in _STORED:
+        for dtype in READ_IN_PLACE:
             yield sample((3, 6), SampleOperand((5, 6), dtype.name), dtypes=("f32",))
             yield sample(("n", 17), SampleOperand((4, 17), dtype.name), dtypes=("f32",))
         yield sample((6,), (5, 6), dtypes=("f32",))

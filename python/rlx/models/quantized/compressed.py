@@ -1,0 +1,213 @@
+"""Matrices of compressed-tensors, and FP8 folders as DeepSeek, Qwen and fbgemm have them.
+
+A matrix `[out, in]` has `weight`, 8-bit floats or i8 `[out, in]`, or `weight_packed` i32 `[out, in·bits/32]` with
+`weight_shape`: integers from 0, the first in the lowest bits of a word. Its `weight_scale` is one number, `[out, 1]`,
+`[out, groups]`, or a number for each rectangle, whose size is in the configuration. Matrices of DeepSeek and Qwen call it
+`weight_scale_inv`; it is a factor all the same. `weight_zero_point` has the shape of the scale; for packed matrices it is
+packed along the first axis. Scales for activations are not used: products are computed with unrounded activations, or
+with those that `activations` asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from rlx.models.fields import Fields
+from rlx.models.quantized.matrix import (
+    SCALE_DTYPES,
+    WORDS,
+    MatrixRows,
+    QuantizedMatrix,
+    integer_scheme,
+    part_of,
+    stored_steps,
+    unpacked_words,
+)
+from rlx.support.errors import Error, UnsupportedError
+from rlx.weights import Weight
+
+_FORMATS = ("pack-quantized", "float-quantized", "int-quantized", "naive-quantized", "mixed-precision", "dense")
+_FLOATS = {"float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
+_SCALES = ("weight_scale_inv", "weight_scale")
+_PARTS = (*_SCALES, "weight_zero_point", "weight_shape", "weight_g_idx")
+# Scales of activations and of keys and values.
+_UNUSED = ("input_scale", "output_scale", "input_zero_point", "activation_scale", "k_scale", "v_scale", "q_scale")
+_BITS = (4, 8)
+
+
+def compressed_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Weight]:
+    """Return the tensors of a folder of compressed-tensors with the parts of each matrix joined.
+
+    Raises:
+        Error: A part is missing, or does not fit the others.
+        UnsupportedError: The configuration has another format, or groups that cannot be packed.
+    """
+    rectangle = (0, 0)
+    for own in (fields, *_groups(fields)):
+        form = own.data.get("format") or "dense"
+        if form not in _FORMATS:
+            known = ", ".join(_FORMATS)
+            raise UnsupportedError(
+                f"{own.file}: the format {form!r:.60} of compressed-tensors is not supported; supported are {known}"
+            )
+        weights = own.within("weights")
+        if weights is not None and weights.has("block_structure"):
+            rectangle = _rectangle(weights, "block_structure")
+    sparsity = fields.within("sparsity_config")
+    if sparsity is not None and sparsity.data.get("format", "dense") != "dense":
+        raise UnsupportedError(f"{fields.file}: sparse weights of compressed-tensors are not supported")
+    return _joined(tensors, rectangle)
+
+
+def _groups(fields: Fields) -> list[Fields]:
+    """Return the options of the groups of matrices."""
+    groups = fields.within("config_groups")
+    if groups is None:
+        return []
+    return [own for name in groups.data if (own := groups.within(name)) is not None]
+
+
+def fp8_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Weight]:
+    """Return the tensors of an FP8 folder with the parts of each matrix joined.
+
+    Raises:
+        Error: A part is missing, or does not fit the others.
+        UnsupportedError: Groups cannot be packed.
+    """
+    has_size = fields.has("weight_block_size")
+    return _joined(tensors, _rectangle(fields, "weight_block_size") if has_size else (0, 0))
+
+
+def _rectangle(fields: Fields, name: str) -> tuple[int, int]:
+    """Return the rows and columns with one scale."""
+    value = fields.data.get(name)
+    if isinstance(value, str):  # "128x128"
+        value = [int(part) if part.isdecimal() and len(part) < 9 else part for part in value.split("x")]
+    rows, columns = Fields({name: value}, fields.file, fields.place).numbers(name, 2, least=1)
+    return int(rows), int(columns)
+
+
+def _joined(tensors: Mapping[str, Weight], rectangle: tuple[int, int]) -> dict[str, Weight]:
+    result: dict[str, Weight] = {}
+    for name, weight in tensors.items():
+        stem, _, suffix = name.rpartition(".")
+        is_scaled = any(f"{stem}.{scale}" in tensors for scale in _SCALES)
+        if suffix == "weight_packed":
+            result[f"{stem}.weight"] = _packed(stem, tensors).weight()
+        elif suffix == "weight" and is_scaled:
+            result[name] = _unpacked(stem, tensors, rectangle).weight()
+        elif suffix == "weight" and weight.dtype.name in _FLOATS:
+            raise Error(
+                f"tensor '{name}' of {weight.origin} is {weight.dtype.name}, and '{stem}.weight_scale' is missing"
+            )
+        elif suffix not in _UNUSED and not (suffix in _PARTS and is_scaled):
+            result[name] = weight
+    return result
+
+
+def _scale_of(stem: str, tensors: Mapping[str, Weight]) -> Weight:
+    name = next((f"{stem}.{scale}" for scale in _SCALES if f"{stem}.{scale}" in tensors), f"{stem}.{_SCALES[-1]}")
+    weight = tensors.get(name)
+    return part_of(tensors, name, SCALE_DTYPES, () if weight is None else (None,) * len(weight.shape))
+
+
+def _unpacked(stem: str, tensors: Mapping[str, Weight], rectangle: tuple[int, int]) -> QuantizedMatrix:
+    """Return a matrix whose elements have a byte each."""
+    codes = part_of(tensors, f"{stem}.weight", (*_FLOATS, "int8"), (None, None))
+    scale, shape = _scale_of(stem, tensors), (codes.shape[0], codes.shape[1])
+    group, numbers_of = _grouped(scale, shape, rectangle)
+    zero_name = f"{stem}.weight_zero_point"
+    if codes.dtype.name in _FLOATS:
+        if zero_name in tensors:
+            raise UnsupportedError(f"tensor '{zero_name}' of {codes.origin}: 8-bit floats have no zero-points")
+
+        def floats(part: slice) -> MatrixRows:
+            return MatrixRows(codes.numpy()[part].view(np.uint8), numbers_of(scale, part))
+
+        name = _FLOATS[codes.dtype.name]
+        return QuantizedMatrix(stem, codes.origin, shape, group, lambda block: f"{name}_block{block}", floats)
+    zero = part_of(tensors, zero_name, ("int8",), scale.shape) if zero_name in tensors else None
+
+    def integers(part: slice) -> MatrixRows:
+        zeros = None if zero is None else numbers_of(zero, part).astype(np.int32)
+        return MatrixRows(codes.numpy()[part], numbers_of(scale, part), zeros)
+
+    kind = "symmetric" if zero is None else "asymmetric"
+    return QuantizedMatrix(stem, codes.origin, shape, group, integer_scheme(kind, 8, scale), integers)
+
+
+def _grouped(
+    scale: Weight, shape: tuple[int, int], rectangle: tuple[int, int]
+) -> tuple[int, Callable[[Weight, slice], np.ndarray]]:
+    """Return the number of columns with one scale, and the function that returns those of some rows, `[n, groups]`.
+
+    Raises:
+        Error: The scales do not have the shape of the matrix, of its rows, or of its rectangles.
+    """
+    (out, columns), sizes = shape, scale.shape
+    if sizes in ((), (1,), (1, 1)):
+        return max(columns, 1), lambda numbers, part: np.broadcast_to(
+            numbers.numpy().reshape(1, 1), (part.stop - part.start, 1)
+        )
+    if sizes in ((out,), (out, 1)):
+        return max(columns, 1), lambda numbers, part: numbers.numpy().reshape(out, 1)[part]
+    height, width = rectangle
+    if height and sizes == (-(-out // height), -(-columns // width)):
+        return width, lambda numbers, part: numbers.numpy()[np.arange(part.start, part.stop) // height]
+    if len(sizes) == 2 and sizes[0] == out and sizes[1] and columns % sizes[1] == 0:
+        return columns // sizes[1], lambda numbers, part: numbers.numpy()[part]
+    expected = f"[{out}, 1] or [1]" + (f", or a number for each {height}×{width}" if height else "")
+    raise Error(
+        f"tensor '{scale.name}' of {scale.origin} is {scale.dtype}{list(sizes)}, and the matrix [{out}, {columns}] needs "
+        f"{expected}"
+    )
+
+
+def _packed(stem: str, tensors: Mapping[str, Weight]) -> QuantizedMatrix:
+    """Return a matrix whose elements are packed in words."""
+    words = part_of(tensors, f"{stem}.weight_packed", WORDS, (None, None))
+    sizes = part_of(tensors, f"{stem}.weight_shape", ("int64", "int32"), (2,)).numpy()
+    out, columns = int(sizes[0]), int(sizes[1])
+    bits = next((bits for bits in _BITS if words.shape == (out, -(-columns * bits // 32))), 0)
+    if not bits or out < 1 or columns < 1:
+        raise Error(
+            f"tensor '{words.name}' of {words.origin} is {words.dtype}{list(words.shape)}, which is not a matrix "
+            f"{[out, columns]} of 4 or 8 bits"
+        )
+    order_name, zero_name = f"{stem}.weight_g_idx", f"{stem}.weight_zero_point"
+    scale = _scale_of(stem, tensors)
+    group, numbers_of = _grouped(scale, (out, columns), (0, 0))
+    if order_name in tensors:
+        _check_order(part_of(tensors, order_name, WORDS, (columns,)), group)
+    zero = tensors.get(zero_name)
+    groups = -(-columns // group)
+    if zero is not None and len(scale.shape) != 2:
+        raise Error(f"tensor '{scale.name}' of {scale.origin} must have two axes, as it has zero-points")
+    is_plain = zero is not None and zero.dtype.name == "int8"
+    if zero is not None:
+        rows_of_words = out if is_plain else -(-out * bits // 32)
+        zero = part_of(tensors, zero_name, ("int8",) if is_plain else WORDS, (rows_of_words, groups))
+    kind = "symmetric" if zero is None else "asymmetric"
+    start = 128 if bits == 8 else 0
+
+    def rows(part: slice) -> MatrixRows:
+        steps = unpacked_words(words.numpy()[part], bits)[:, :columns]
+        zeros = None
+        if zero is not None:
+            # Zero-points that are not packed are counted from the middle.
+            stored = zero.numpy() + np.int32(1 << bits - 1) if is_plain else unpacked_words(zero.numpy().T, bits).T
+            zeros = stored[part].astype(np.int32) - start
+        return MatrixRows(stored_steps(steps, bits, kind), numbers_of(scale, part), zeros)
+
+    return QuantizedMatrix(stem, words.origin, (out, columns), group, integer_scheme(kind, bits, scale), rows)
+
+
+def _check_order(indices: Weight, group: int) -> None:
+    numbers = indices.numpy()
+    # Files without an order have -1 in all columns.
+    if not ((numbers == np.arange(len(numbers)) // group) | (numbers == -1)).all():
+        raise UnsupportedError(
+            f"tensor '{indices.name}' of {indices.origin}: columns of packed matrices must be in the order of their groups"
+        )

@@ -1,0 +1,186 @@
+"""`QuantizedMatrix`: integers or 8-bit floats with scales for groups of columns, converted to a packed format when read."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from rlx.ir.dtype import dtype
+from rlx.schemes import find_scheme
+from rlx.schemes.grouped import integer_name
+from rlx.schemes.layouts import BLOCKS, FloatLayout
+from rlx.support.errors import Error, UnsupportedError
+from rlx.weights import Encoding, PackedBlocks, PermutedBlocks, Weight
+
+_AT_ONCE = 1 << 22  # elements that are converted at a time
+_ROWS = 8  # rows in a word of AWQ: a multiple of them is converted at a time
+
+
+class MatrixRows(NamedTuple):
+    """Some rows of a matrix, as a file has them.
+
+    Attributes:
+        steps: The integers as the packed format stores them, u8 or i8, or the codes of 8-bit floats, u8 `[n, in]`.
+        scales: `[n, groups]`.
+        seconds: The zero-points or biases, `[n, groups]`; None if there are none.
+    """
+
+    steps: np.ndarray
+    scales: np.ndarray
+    seconds: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class QuantizedMatrix:
+    """A quantised matrix in a file.
+
+    Attributes:
+        name: The name of the matrix, without the suffix of a part.
+        origin: The file, for messages.
+        shape: `(out, in)`.
+        group: The number of columns with one scale.
+        scheme: Returns the name of the packed format with blocks of a size.
+        rows: Returns some rows.
+        order: The columns in the order of groups, if groups are not consecutive columns. `rows` returns them in this order.
+    """
+
+    name: str
+    origin: str
+    shape: tuple[int, int]
+    group: int
+    scheme: Callable[[int], str]
+    rows: Callable[[slice], MatrixRows] = field(repr=False)
+    order: tuple[int, ...] | None = field(default=None, repr=False)
+
+    def weight(self) -> Weight:
+        """Return the matrix in a packed format.
+
+        Raises:
+            UnsupportedError: Rows or groups do not divide into blocks of 32 elements.
+        """
+        out, columns = self.shape
+        block = next((b for b in BLOCKS if columns % b == 0 and (self.group % b == 0 or self.group >= columns)), None)
+        if block is None or not columns:
+            raise UnsupportedError(
+                f"{self.origin}: '{self.name}' has rows of {columns} elements with scales for {min(self.group, columns)} "
+                f"each; both must be multiples of {BLOCKS[-1]}"
+            )
+        packed = PackedBlocks(find_scheme(self.scheme(block)))
+        encoding: Encoding = packed if self.order is None else PermutedBlocks(packed.scheme, self.order)
+        nbytes = packed.nbytes((out, columns))
+        return Weight(f"{self.name}.weight", self.shape, encoding, nbytes, self.origin, _MatrixConversion(self, packed))
+
+
+class _MatrixConversion:
+    """The function that converts a matrix. While its last result is used somewhere, it is returned again."""
+
+    def __init__(self, matrix: QuantizedMatrix, encoding: PackedBlocks):
+        self._matrix, self._encoding = matrix, encoding
+        self._last: weakref.ref[np.ndarray] | None = None
+
+    def __call__(self) -> np.ndarray:
+        last = None if self._last is None else self._last()
+        if last is None:
+            last = self._converted()
+            self._last = weakref.ref(last)
+        return last
+
+    def _converted(self) -> np.ndarray:
+        """Return the packed rows.
+
+        Raises:
+            Error: A scale is not finite.
+        """
+        matrix, layout = self._matrix, self._encoding.scheme.layout
+        assert layout is not None
+        (out, columns), block = matrix.shape, layout.block
+        result = np.empty(self._encoding.stored_shape(matrix.shape), np.uint8)
+        group_of_block = np.arange(0, columns, block) // matrix.group
+        step = max(_AT_ONCE // columns // _ROWS, 1) * _ROWS
+        for start in range(0, out, step):
+            part = slice(start, min(start + step, out))
+            steps, scales, seconds = matrix.rows(part)
+            for numbers in (scales, seconds):
+                if numbers is not None and not np.isfinite(numbers.astype(np.float32)).all():
+                    raise Error("has scales or zero-points that are not finite")
+            blocks = steps.reshape(len(steps), -1, block)
+            scales = scales[:, group_of_block]
+            if isinstance(layout, FloatLayout):
+                packed = layout.pack(blocks, scales)
+            else:
+                packed = layout.pack(blocks, scales, None if seconds is None else seconds[:, group_of_block])
+            result[part] = packed.reshape(len(steps), -1)
+        result.flags.writeable = False
+        return result.reshape(-1)
+
+
+def integer_scheme(kind: str, bits: int, scale: Weight) -> Callable[[int], str]:
+    """Return the name of a packed format of integers by the size of blocks.
+
+    Args:
+        kind: The formula: see `rlx.schemes.layouts.IntegerLayout`.
+        bits: The bits of an integer.
+        scale: The tensor of scales, whose dtype the format has.
+    """
+    return lambda block: integer_name(kind, bits, block, dtype(scale.dtype).name)
+
+
+def part_of(
+    tensors: Mapping[str, Weight],
+    name: str,
+    dtypes: Sequence[str],
+    shape: Sequence[int | None],
+) -> Weight:
+    """Return a part of a quantised matrix. A size of None may be any.
+
+    Raises:
+        Error: It is missing, or has another dtype or shape.
+    """
+    weight = tensors.get(name)
+    if weight is None:
+        origin = next((w.origin for w in tensors.values()), "the folder")
+        raise Error(f"{origin} has no tensor '{name}', which belongs to a quantised matrix")
+    fits = len(weight.shape) == len(shape) and all(b in (None, a) for a, b in zip(weight.shape, shape, strict=True))
+    if not fits or weight.dtype.name not in dtypes:
+        sizes = ", ".join("any" if size is None else str(size) for size in shape)
+        described = f"tensor '{name}' of {weight.origin} is {weight.dtype}{list(weight.shape)}"
+        raise Error(f"{described}, expected {' or '.join(dtypes)} [{sizes}]")
+    return weight
+
+
+SCALE_DTYPES = ("float16", "bfloat16", "float32")
+WORDS = ("int32", "uint32")
+
+
+def unpacked_words(words: np.ndarray, bits: int) -> np.ndarray:
+    """Return the integers in rows of words of 32 bits, u8 `[n, words·32/bits]`: a stream of bits, the lowest first."""
+    stored = np.ascontiguousarray(words, words.dtype.newbyteorder("<")).view(np.uint8)
+    if bits == 8:
+        return stored
+    if bits in (2, 4):
+        count = 8 // bits
+        result = np.empty((*stored.shape, count), np.uint8)
+        for i in range(count):
+            result[..., i] = stored >> np.uint8(bits * i) & np.uint8((1 << bits) - 1)
+        return result.reshape(len(words), -1)
+    nbytes = bits if bits % 2 else bits // 2  # of a whole number of integers
+    count = nbytes * 8 // bits
+    units = stored.reshape(len(words), -1, nbytes)
+    total = np.zeros(units.shape[:2], np.uint64)
+    for i in range(nbytes):
+        total |= units[..., i].astype(np.uint64) << np.uint64(8 * i)
+    result = np.empty((*total.shape, count), np.uint8)
+    for i in range(count):
+        result[..., i] = total >> np.uint64(bits * i) & np.uint64((1 << bits) - 1)
+    return result.reshape(len(words), -1)
+
+
+def stored_steps(steps: np.ndarray, bits: int, kind: str) -> np.ndarray:
+    """Return integers from 0 as a packed format stores them: those of 8 bits minus 128, except affine ones."""
+    if bits == 8 and kind != "affine":
+        return (steps ^ np.uint8(128)).view(np.int8)
+    return steps
