@@ -2,13 +2,17 @@
 
     python examples/char_transformer.py
 
-The text is the language reference that comes with Python. The example writes the weights and a plot of the loss to --output.
-Needs `pip install 'rlx[examples]'`.
+The text is the language reference that comes with Python. The layers are those of Llama, so that the trained model is also
+written as GGUF files, with weights in f32, Q8_0 and Q4_K. The example generates text from them, with llama.cpp too if
+llama-cpp-python is installed, and measures the loss of the weights that it reads back from them. It writes the weights, the
+GGUF files and a plot of the loss to --output. Needs `pip install 'rlx[examples,llm]'`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,16 +23,21 @@ import numpy as np
 import rlx
 from rlx.cli.display import Steps
 
-LAYERS, HEADS, HEAD_DIM, HIDDEN = 2, 4, 32, 256
+# Q4_K packs blocks of 256 weights, so EMBED and HIDDEN are multiples of 256.
+LAYERS, HEADS, HEAD_DIM, HIDDEN = 2, 4, 64, 256
 EMBED = HEADS * HEAD_DIM
-# Characters are ASCII codes; all others become a question mark.
-CODES = 128
+EPSILON, THETA = 1e-5, 10000.0
+# Tokens are bytes, and one that ends a text. The text is ASCII; other characters become a question mark.
+END_OF_TEXT = 256
+CODES = 257
 # The context length in characters, and the number of sequences in a batch.
 SPAN, BATCH = 64, 16
 VALIDATION_SHARE = 0.1
 EVALUATIONS = 10
 PROMPT = "The "
 TEMPERATURE = 0.7
+CHECKPOINT = "char_transformer.safetensors"
+FORMATS = ("F32", "Q8_0", "Q4_K")
 
 Arrays = dict[str, np.ndarray]
 History = list[dict[str, Any]]
@@ -39,18 +48,19 @@ History = list[dict[str, Any]]
 
 def layers(g: rlx.Graph, characters: rlx.Tensor) -> rlx.Tensor:
     """Apply the decoder layers to `[batch, SPAN]` characters; returns `[batch, SPAN, EMBED]`."""
-    positions = np.arange(SPAN)[:, None] / 10000 ** (np.arange(0, HEAD_DIM, 2) / HEAD_DIM)
+    positions = np.arange(SPAN)[:, None] / THETA ** (np.arange(0, HEAD_DIM, 2) / HEAD_DIM)
     cos, sin = (g.constant(f(positions).astype(np.float32)) for f in (np.cos, np.sin))
     square, wide = (EMBED, EMBED), (EMBED, HIDDEN)
-    shapes = {"ln1_scale": (EMBED,), "ln1_bias": (EMBED,), "wq": square, "wk": square, "wv": square, "wo": square}
-    shapes |= {"ln2_scale": (EMBED,), "ln2_bias": (EMBED,), "gate": wide, "up": wide, "down": (HIDDEN, EMBED)}
+    shapes = {"ln1_scale": (EMBED,), "wq": square, "wk": square, "wv": square, "wo": square}
+    shapes |= {"ln2_scale": (EMBED,), "gate": wide, "up": wide, "down": (HIDDEN, EMBED)}
+    no_bias = g.constant(np.zeros(EMBED, np.float32))
+    sizes = {"num_heads": HEADS, "num_kv_heads": HEADS, "head_dim": HEAD_DIM}
     h = g.embedding(g.param("embedding", (CODES, EMBED)), characters)
     for i in range(LAYERS):
-        weights = [g.param(f"layer{i}_{name}", shape) for name, shape in shapes.items()]
-        h = g.llama_decoder_block(
-            h, *weights, cos=cos, sin=sin, num_heads=HEADS, num_kv_heads=HEADS, head_dim=HEAD_DIM, mask_kind="causal"
-        )
-    return g.rms_norm(h, g.param("norm_scale", (EMBED,)), g.param("norm_bias", (EMBED,)))
+        weights = {name: g.param(f"layer{i}_{name}", shape) for name, shape in shapes.items()}
+        weights |= {"ln1_bias": no_bias, "ln2_bias": no_bias, "cos": cos, "sin": sin}
+        h = g.llama_decoder_block(h, **weights, **sizes, mask_kind="causal", eps=EPSILON)
+    return g.rms_norm(h, g.param("norm_scale", (EMBED,)), no_bias, eps=EPSILON)
 
 
 def model() -> rlx.Graph:
@@ -133,7 +143,7 @@ def write(program: rlx.Program, prompt: str, length: int) -> str:
             {"characters": characters, "position": np.array([len(seen) - 1], np.int32), "seed": np.int32(seed)}
         )
         text.append(following.item())
-    return bytes(text).decode("ascii")
+    return bytes(c for c in text if c != END_OF_TEXT).decode("ascii", "replace")
 
 
 def new_figure() -> Any:
@@ -173,7 +183,7 @@ def train(device: str, steps: int, output: Path, length: int) -> tuple[History, 
     random = np.random.default_rng(0)
     training, validation = reference()
     tests = pieces(validation, np.arange(0, len(validation) - SPAN, SPAN))
-    checkpoint = output / "char_transformer.safetensors"
+    checkpoint = output / CHECKPOINT
     graph, show, session = model(), Steps(), rlx.Session(device)
     params = initial(graph, random)
     optimizer = rlx.train.AdamW(rlx.train.cosine(4e-3, steps, warmup_steps=steps // 15), b2=0.99, weight_decay=0.01)
@@ -196,20 +206,150 @@ def train(device: str, steps: int, output: Path, length: int) -> tuple[History, 
     return history, write(program, PROMPT, length)
 
 
+# --- GGUF files -----------------------------------------------------------------------------------
+
+
+def metadata() -> dict[str, Any]:
+    """Return the metadata of the model for GGUF files."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    # Byte-level tokenizers write each byte as a printable character: printable bytes as themselves, others from U+0100.
+    printable = {ord(c) for c in ByteLevel.alphabet() if ord(c) < 256}
+    others = iter(range(256, 512))
+    return {
+        "general.architecture": "llama",
+        "general.name": "Characters of Python's language reference",
+        "llama.block_count": LAYERS,
+        "llama.context_length": SPAN,
+        "llama.embedding_length": EMBED,
+        "llama.feed_forward_length": HIDDEN,
+        "llama.attention.head_count": HEADS,
+        "llama.attention.head_count_kv": HEADS,
+        "llama.attention.layer_norm_rms_epsilon": EPSILON,
+        "llama.rope.dimension_count": HEAD_DIM,
+        "llama.rope.freq_base": THETA,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": [chr(b if b in printable else next(others)) for b in range(256)] + ["<|endoftext|>"],
+        "tokenizer.ggml.token_type": [1] * 256 + [3],  # normal tokens, and a control token
+        "tokenizer.ggml.merges": [],
+        "tokenizer.ggml.bos_token_id": END_OF_TEXT,
+        "tokenizer.ggml.eos_token_id": END_OF_TEXT,
+        "tokenizer.ggml.add_bos_token": False,
+    }
+
+
+def file_names() -> dict[str, str]:
+    """Return the names of the weights in GGUF files, by those in the graph."""
+    parts = {"ln1_scale": "attn_norm", "wq": "attn_q", "wk": "attn_k", "wv": "attn_v", "wo": "attn_output"}
+    parts |= {"ln2_scale": "ffn_norm", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"}
+    names = {f"layer{i}_{name}": f"blk.{i}.{part}.weight" for i in range(LAYERS) for name, part in parts.items()}
+    return names | {"embedding": "token_embd.weight", "norm_scale": "output_norm.weight", "head": "output.weight"}
+
+
+def to_file(name: str, value: np.ndarray) -> np.ndarray:
+    """Return a weight of the graph as GGUF files have it: `[out, in]`, with the lanes of a rotation next to each other."""
+    if name == "embedding" or value.ndim < 2:
+        return value
+    if name.endswith(("wq", "wk")):
+        value = value.reshape(EMBED, HEADS, 2, HEAD_DIM // 2).swapaxes(2, 3).reshape(EMBED, EMBED)
+    return np.ascontiguousarray(value.T)
+
+
+def from_file(name: str, value: np.ndarray) -> np.ndarray:
+    """Return a weight of a GGUF file as the graph has it. It is the inverse of `to_file`."""
+    if name == "embedding" or value.ndim < 2:
+        return value
+    value = value.T
+    if name.endswith(("wq", "wk")):
+        value = value.reshape(EMBED, HEADS, HEAD_DIM // 2, 2).swapaxes(2, 3).reshape(EMBED, EMBED)
+    return np.ascontiguousarray(value)
+
+
+def export(checkpoint: Path, output: Path) -> dict[str, Path]:
+    """Write the weights of a checkpoint as GGUF files; returns their paths by format."""
+    stored = rlx.weights.open(checkpoint)
+    files = {name: output / f"char_transformer.{name}.gguf" for name in FORMATS}
+    tensors = {gguf: to_file(name, stored[name].numpy()) for name, gguf in file_names().items()}
+    rlx.weights.save_gguf(files["F32"], tensors, metadata())
+    for name in FORMATS[1:]:
+        rlx.llm.quantize(files["F32"], files[name], name)
+    return files
+
+
+def read_back(file: Path) -> Arrays:
+    """Return the weights in a GGUF file, unpacked, as the graph has them."""
+    stored = rlx.weights.open(file)
+    return {name: from_file(name, stored[gguf].numpy()) for name, gguf in file_names().items()}
+
+
+def losses(files: dict[str, Path], device: str) -> dict[str, float]:
+    """Return the bits per character of the validation text, for the weights of each file."""
+    _, validation = reference()
+    tests = pieces(validation, np.arange(0, len(validation) - SPAN, SPAN))
+    tester = rlx.Session(device).compile(model(), bind={"batch": len(tests["characters"])})
+    result = {}
+    for name, file in files.items():
+        tester.set_params(read_back(file))
+        result[name] = float(tester.run(tests)[0])
+    return result
+
+
+def continued(file: Path, length: int) -> str:
+    """Return the likeliest text after the prompt, by the model in a GGUF file."""
+    with rlx.llm.load(file) as loaded:
+        return str(loaded.generate(PROMPT, max_tokens=length))
+
+
+def continued_by_llama_cpp(file: Path, length: int) -> str | None:
+    """Return the same by llama.cpp; None if llama-cpp-python is not installed."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        return None
+    loaded = importlib.import_module("llama_cpp").Llama(str(file), n_ctx=SPAN, verbose=False)
+    completion = loaded.create_completion(PROMPT, max_tokens=length, temperature=0)
+    return completion["choices"][0]["text"]
+
+
+def compared(file: Path, text: str, other: str) -> str:
+    """Return whether two texts are equal, or where they part and how close the two likeliest characters are there.
+
+    Both programs round the factors of packed weights to 8 bits, in different ways. Where two characters are almost equally
+    likely, either can be the likelier one.
+    """
+    if text == other:
+        return "the same text"
+    same = next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
+    with rlx.llm.load(file) as loaded:
+        second, first = np.sort(loaded.logits(PROMPT + text[:same])[-1])[-2:]
+    place = f"after {same} characters, where the two largest logits differ by {first - second:.2f}"
+    return f"another text {place}: {other!r}"
+
+
+def show_files(files: dict[str, Path], device: str) -> None:
+    """Print the size of each file, the loss of its weights, and the text that RLX and llama.cpp continue with it."""
+    length = SPAN - len(PROMPT)
+    for name, bits in losses(files, device).items():
+        text, other = continued(files[name], length), continued_by_llama_cpp(files[name], length)
+        print(f"{name}: {files[name].stat().st_size} bytes, {bits:.3f} bits per character")
+        print(f"  rlx        {PROMPT + text!r}")
+        print(f"  llama.cpp  {'is not installed' if other is None else compared(files[name], text, other)}")
+
+
 def main() -> None:
     """Run the example."""
     parser = argparse.ArgumentParser(description="Train a small transformer to continue English text.")
-    parser.add_argument("--steps", type=int, default=1000, help="training steps (1000)")
+    parser.add_argument("--steps", type=int, default=600, help="training steps (600)")
     parser.add_argument("--device", default="cpu", help="cpu, xla, cuda, … (cpu)")
     parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="output folder")
     parser.add_argument("--length", type=int, default=500, help="characters to write (500)")
     options = parser.parse_args()
     try:
         history, text = train(**vars(options))
+        print(f"\n{history[-1]['validation_bits']:.3f} bits per character of text that it has not seen\n\n{text}\n")
+        show_files(export(options.output / CHECKPOINT, options.output), options.device)
     except rlx.Error as error:
         sys.exit(f"error: {error}")
-    print(f"\n{history[-1]['validation_bits']:.3f} bits per character of text that it has not seen\n\n{text}\n")
-    print(f"the weights and a picture of the loss are in {options.output}")
+    print(f"\nthe weights, the GGUF files and a picture of the loss are in {options.output}")
 
 
 if __name__ == "__main__":

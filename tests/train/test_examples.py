@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import rlx
 from examples import char_transformer, digits_cnn, mlperf_tiny, tinyconv
@@ -47,7 +49,8 @@ def test_shapes_of_mlperf_tiny(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"LAYERS": 1, "HEADS": 2, "EMBED": 64, "HIDDEN": 128}.items():
+    sizes = {"LAYERS": 1, "HEADS": 1, "EMBED": 64, "HIDDEN": 128, "FORMATS": ("F32", "Q8_0")}
+    for name, value in sizes.items():
         monkeypatch.setattr(char_transformer, name, value)
     history, text = char_transformer.train("xla", 150, tmp_path, length=80)
     assert history[0]["loss"] > 6 and history[-1]["validation_bits"] < 0.5 * history[0]["loss"]
@@ -55,6 +58,47 @@ def test_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Random characters would rarely be letters and blanks.
     assert np.mean([c.islower() or c in " \n" for c in text]) > 0.7
     assert (tmp_path / "char_transformer.png").read_bytes().startswith(PNG)
+    files = char_transformer.export(tmp_path / char_transformer.CHECKPOINT, tmp_path)
+    losses = char_transformer.losses(files, "xla")
+    assert losses["F32"] == pytest.approx(history[-1]["validation_bits"], abs=1e-5)
+    assert losses["Q8_0"] == pytest.approx(losses["F32"], abs=0.01)
+
+
+@pytest.fixture
+def char_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """The files of an untrained model with one layer, of the width that Q4_K packs."""
+    monkeypatch.setattr(char_transformer, "LAYERS", 1)
+    weights = char_transformer.initial(char_transformer.model(), np.random.default_rng(0))
+    weights["head"][:, 128:] = 0  # only ASCII is likely, so that bytes of texts are whole characters
+    save_file(weights, tmp_path / char_transformer.CHECKPOINT)
+    return char_transformer.export(tmp_path / char_transformer.CHECKPOINT, tmp_path)
+
+
+def test_characters_of_gguf_files(char_files: dict[str, Path], tmp_path: Path) -> None:
+    """The file has the weights of the graph, and the language model of the file computes the logits of the graph."""
+    read = char_transformer.read_back(char_files["F32"])
+    stored = rlx.weights.open(tmp_path / char_transformer.CHECKPOINT)
+    assert all((read[name] == stored[name].numpy()).all() for name in stored) and read.keys() == stored.keys()
+    g = rlx.Graph("logits", stage="hir")
+    hidden = char_transformer.layers(g, g.input("characters", (1, char_transformer.SPAN), "i32"))
+    g.set_outputs({"logits": hidden @ g.param("head", (char_transformer.EMBED, char_transformer.CODES))})
+    text = char_transformer.pieces(char_transformer.reference()[0], np.array([0]))["characters"]
+    (expected,) = rlx.Session("numpy").compile(g, params=read).run({"characters": text})
+    with rlx.llm.load(char_files["F32"]) as model:
+        assert np.abs(model.logits(text[0].tolist()) - expected[0]).max() < 1e-3
+    formats = {name: rlx.weights.open(file)["blk.0.attn_q.weight"].encoding.name for name, file in char_files.items()}
+    assert formats == {"F32": "plain", "Q8_0": "q8_0", "Q4_K": "q4_k"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is None, reason="llama-cpp-python is not installed")
+@pytest.mark.parametrize("format", ["Q8_0", "Q4_K"])
+def test_characters_by_llama_cpp(format: str, char_files: dict[str, Path]) -> None:
+    file = char_files[format]
+    text = char_transformer.continued(file, 24)
+    other = char_transformer.continued_by_llama_cpp(file, 24)
+    assert other is not None
+    result = char_transformer.compared(file, text, other)
+    assert result == "the same text" or float(result.split("differ by ")[1].split(":")[0]) < 0.1, result
 
 
 def test_the_parts_of_the_text_do_not_overlap() -> None:
