@@ -99,6 +99,19 @@ def test_adapters(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str])
     assert texts[3] == _expected(path, max_tokens=3, ignore_eos=True).tokens
 
 
+def test_merged_adapters(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, width = rlx.weights.open(path)["output.weight"].shape
+    shapes = {"a": (1, width), "b": (rows, 1)}
+    tensors = {f"output.weight.lora_{part}": np.ones(shape, np.float32) for part, shape in shapes.items()}
+    adapter = write_adapter_gguf(tmp_path / "a=b.gguf", "llama", 1, tensors)
+    out = tmp_path / "out.gguf"
+    assert main(["quantize", path, "-o", str(out), "--type", "F32", "--lora", f"{adapter}=2"]) == 0
+    before, after = (rlx.weights.open(file)["output.weight"].numpy() for file in (path, out))
+    np.testing.assert_allclose(after, before + 2, atol=1e-6)
+    assert main(["quantize", path, "-o", str(out), "--lora", "a=x"]) == 1
+    assert "--lora must be PATH or PATH=SCALE" in capsys.readouterr().err
+
+
 def test_chat(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with rlx.llm.load(path) as model:
         system = {"role": "system", "content": "be"}

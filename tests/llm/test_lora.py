@@ -116,6 +116,26 @@ def test_rounded_activations(tmp_path: Path, seed: int) -> None:
     assert 0 < np.abs(got - expected).max() / np.abs(expected).max() < 0.1
 
 
+def test_merged_files(tmp_path: Path, model_path: Path, seed: int) -> None:
+    """Adapters of both formats are added to the weights of a file before they are packed."""
+    factors = _factors(model_path, seed)
+    expected = rlx.weights.open(_merged(model_path, tmp_path / "m.gguf", factors, 1.0))
+    lora = [(_gguf(tmp_path / "a.gguf", factors), 0.75), (_peft(tmp_path / "b", factors), -0.25)]
+    rlx.llm.quantize(model_path, tmp_path / "f32.gguf", "F32", lora=lora)
+    for name, weight in rlx.weights.open(tmp_path / "f32.gguf").items():
+        np.testing.assert_allclose(weight.numpy(), expected[name].numpy(), atol=1e-6, err_msg=name)
+    rlx.llm.quantize(model_path, tmp_path / "q8_0.gguf", "Q8_0", lora=lora)
+    name = "blk.0.attn_q.weight"
+    packed = rlx.weights.open(tmp_path / "q8_0.gguf")[name]
+    exact = expected[name].numpy()
+    assert packed.encoding.name == "q8_0"
+    assert np.linalg.norm(packed.numpy() - exact) < 0.01 * np.linalg.norm(exact)
+    with pytest.raises(rlx.Error, match="is also an input"):
+        rlx.llm.quantize(model_path, tmp_path / "a.gguf", "F32", lora=tmp_path / "a.gguf")
+    with pytest.raises(rlx.Error, match="lora must be"):
+        rlx.llm.quantize(model_path, tmp_path / "c.gguf", lora=5)
+
+
 def test_refused(tmp_path: Path, model_path: Path) -> None:
     for lora, message in ((5, "lora must be"), (tmp_path / "none", "no such"), (model_path, "is not an adapter")):
         with pytest.raises(rlx.Error, match=message):

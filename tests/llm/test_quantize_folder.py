@@ -17,6 +17,7 @@ from rlx.llm.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_g
 from rlx.models import load
 from tests.llm.tokenizer import samples
 from tests.models import gguf_files
+from tests.models.adapter_samples import SampleAdapter
 from tests.models.references import NAMES, arrays, reference, weights, write_model
 
 # A model of SentencePiece as `tokenizer.json`, of few tokens: the models of the references have small vocabularies.
@@ -61,6 +62,22 @@ def _logits(path: Path, name: str) -> np.ndarray:
     graph = load(path).graph(batch=batch, sequence=length, **content["options"])
     (logits,) = rlx.evaluate(graph, {a.name: inputs[a.name] for a in graph.inputs})
     return np.asarray(logits)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "phi3"])
+def test_merged_adapters(tmp_path: Path, name: str, seed: int) -> None:
+    """The file is that of the merged model, also where it joins tensors or has rows in another order."""
+    content = reference(name)
+    adapter = SampleAdapter.drawn(content["config"], weights(content["tensors"]), seed)
+    peft = adapter.write_peft(tmp_path / "adapter", fan_in_fan_out=adapter.is_transposed)
+    quantize(_folder(tmp_path, name), tmp_path / "a.gguf", "F32", lora=(peft, 0.5), remark=lambda line: None)
+    merged = write_model(tmp_path / "m", content["config"], adapter.merged(weights(content["tensors"]), 0.5))
+    (merged / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    quantize(merged, tmp_path / "b.gguf", "F32", remark=lambda line: None)
+    got, expected = (rlx.weights.open(tmp_path / f"{n}.gguf") for n in "ab")
+    assert {*got} == {*expected}
+    for key, weight in expected.items():
+        np.testing.assert_allclose(got[key].numpy(), weight.numpy(), atol=1e-6, err_msg=key)
 
 
 @pytest.mark.parametrize("name", CONVERTED)

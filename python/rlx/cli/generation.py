@@ -24,18 +24,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "-c", "--context", type=int, metavar="N", help="the largest number of tokens (default: the model's)"
     )
     parser.add_argument("-t", "--threads", type=int, metavar="N", help="the number of threads (default: all cores)")
-    parser.add_argument(
-        "--lora",
-        action="append",
-        default=[],
-        metavar="PATH[=SCALE]",
-        help="an adapter: a GGUF file, or a folder of PEFT",
-    )
+    add_lora_option(parser, "an adapter: a GGUF file, or a folder of PEFT")
     drafts = parser.add_mutually_exclusive_group()
     drafts.add_argument("--draft", metavar="MODEL", help="a smaller model with the same tokens, which proposes tokens")
     drafts.add_argument(
         "--lookup", action="store_true", help="propose what followed the last tokens earlier in the text"
     )
+
+
+def add_lora_option(parser: Any, description: str) -> None:
+    """Declare the option for adapters, of a parser or a group of one."""
+    parser.add_argument("--lora", action="append", default=[], metavar="PATH[=SCALE]", help=description)
 
 
 def add_generation_options(parser: argparse.ArgumentParser) -> None:
@@ -152,9 +151,17 @@ def load_model(arguments: argparse.Namespace, *, parallel: int = 1) -> LLM:
     from rlx.llm import PromptLookup, load
 
     draft = PromptLookup() if arguments.lookup else arguments.draft
-    lora = [_adapter(text) for text in arguments.lora] or None
-    context, threads = arguments.context, arguments.threads
+    context, threads, lora = arguments.context, arguments.threads, adapters(arguments)
     return load(arguments.model, context=context, threads=threads, lora=lora, draft=draft, parallel=parallel)
+
+
+def adapters(arguments: argparse.Namespace) -> list[tuple[str, float]] | None:
+    """Return the adapters of the command line: paths and factors.
+
+    Raises:
+        Error: A factor is not a number.
+    """
+    return [_adapter(text) for text in arguments.lora] or None
 
 
 def _adapter(text: str) -> tuple[str, float]:

@@ -7,12 +7,13 @@ import contextlib
 import os
 import sys
 
+from rlx.cli.generation import adapters, add_lora_option
 from rlx.cli.streams import say
 
 _GGUF = b"GGUF"
 _PROGRESS_WIDTH = 70
 _PROGRESS_LINES = 20
-_MODEL_OPTIONS = ("type", "tensor_type", "pure", "imatrix", "threads")
+_MODEL_OPTIONS = ("type", "tensor_type", "pure", "imatrix", "lora", "threads")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     model.add_argument("--pure", action="store_true", help="give all matrices the format of the type")
     model.add_argument("--imatrix", metavar="FILE", help="a file with an importance matrix of llama.cpp")
+    add_lora_option(model, "an adapter to merge: a GGUF file, or a folder of PEFT")
     model.add_argument("-t", "--threads", type=int, metavar="N", help="the number of threads (default: all cores)")
 
 
@@ -82,6 +84,7 @@ def run_model(arguments: argparse.Namespace) -> int:
         overrides=_overrides(arguments.tensor_type),
         imatrix=arguments.imatrix,
         pure=arguments.pure,
+        lora=adapters(arguments),
         progress=_print_progress,
         remark=lambda line: say(f"remark: {line}", stream=sys.stderr),
     )

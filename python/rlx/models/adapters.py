@@ -41,7 +41,7 @@ def with_adapters(model: PretrainedModel, lora: Any) -> PretrainedModel:
     """
     updates: dict[str, list[LowRankUpdate]] = {}
     unused: dict[str, list[LowRankUpdate]] = {}
-    for number, (path, factor) in enumerate(_paths(lora)):
+    for number, (path, factor) in enumerate(adapter_paths(lora)):
         for layer, update in _updates(model, read_adapter(path), factor, number).items():
             (updates if factor else unused).setdefault(layer, []).append(update)
     if unused:
@@ -49,8 +49,12 @@ def with_adapters(model: PretrainedModel, lora: Any) -> PretrainedModel:
     return model.with_updates(updates) if updates else model
 
 
-def _paths(lora: Any) -> list[tuple[str, float]]:
-    """Return paths and factors."""
+def adapter_paths(lora: Any) -> list[tuple[str, float]]:
+    """Return the paths and factors of adapters.
+
+    Raises:
+        Error: The argument has another form.
+    """
     if isinstance(lora, Mapping):
         pairs: list[Any] = list(lora.items())
     elif isinstance(lora, (list, tuple)) and not (len(lora) == 2 and isinstance(lora[1], (int, float))):
@@ -105,12 +109,34 @@ def _updates(model: PretrainedModel, file: AdapterFile, factor: float, number: i
     return result
 
 
+def gguf_names_of(model: PretrainedModel, file: str) -> GgufNames:
+    """Return the names that GGUF files have for a model from a folder.
+
+    Raises:
+        UnsupportedError: GGUF files are not known for its family.
+    """
+    name = _architecture(model.model_type)
+    if name is None or not isinstance(model.config, DecoderConfig):
+        raise UnsupportedError(f"{file}: GGUF files of a {model.model_type} are not known", hint="write a folder")
+    return GgufNames.of(name, ARCHITECTURES[name])
+
+
+def rows_of_file(layer: str, up: Weight, config: Any, names: GgufNames) -> Weight:
+    """Return the rows of the factor `up` in the order of GGUF files, for a layer of a model from a folder."""
+    return _permuted(layer, up, config, True) if names.is_permuted else up
+
+
+def _architecture(model_type: str) -> str | None:
+    """Return the architecture of the GGUF files of a family; None if there is none."""
+    known = (name for name, own in ARCHITECTURES.items() if own.family.model_type == model_type)
+    return _ARCHITECTURES.get(model_type) or next(known, None)
+
+
 def _names_of(model: PretrainedModel, file: AdapterFile) -> GgufNames:
     """Return the names in an adapter's GGUF file, after a check of its architecture."""
     architecture, names = file.architecture, model.gguf_names
     if names is None:  # the model is from a folder
-        own = _ARCHITECTURES.get(model.model_type)
-        own = own or next((n for n, a in ARCHITECTURES.items() if a.family.model_type == model.model_type), None)
+        own = _architecture(model.model_type)
         if architecture == own and own is not None:
             return GgufNames.of(own, ARCHITECTURES[own])
         raise UnsupportedError(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,18 +55,31 @@ class GgufNames:
         architecture: The name of the architecture.
         tensors: The names.
         is_permuted: Whether the rows of queries and keys are in another order than in a folder.
+        parts: Returns the names of the parts of a layer in files, by those of graphs.
     """
 
     architecture: str
     tensors: TensorNames
     is_permuted: bool
+    parts: Callable[[DecoderConfig], Mapping[str, str]]
 
     @classmethod
     def of(cls, name: str, architecture: GgufArchitecture) -> GgufNames:
         """Return the names of an architecture."""
         # The pairs of lanes are adjacent in folders of DeepSeek, too.
         is_permuted = architecture.rope_style == "gptj" and not architecture.family.model_type.startswith("deepseek")
-        return cls(name, TensorNames(MODEL_NAMES, architecture.names, "blk."), is_permuted)
+        return cls(name, TensorNames(MODEL_NAMES, architecture.names, "blk."), is_permuted, architecture.file_names)
+
+    def in_file(self, name: str, config: DecoderConfig) -> str:
+        """Return the name in files of a tensor or layer that graphs call `name`, both without `.weight`.
+
+        Names that files do not have stay as they are.
+        """
+        if name.startswith("layers."):
+            _, number, part = name.split(".", 2)
+            parts = self.parts(config)
+            return f"blk.{number}.{parts[part]}" if part in parts else name
+        return next((gguf for gguf, graph in MODEL_NAMES.items() if graph == name), name)
 
 
 def read_gguf(weights: Weights) -> GgufModel:

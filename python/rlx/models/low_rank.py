@@ -5,7 +5,7 @@ Source: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (2021), §
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import Error
 from rlx.weights import Weight
+from rlx.weights.encoding import Plain
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,30 @@ class LowRankUpdate:
         self._check(name, dims, (self.up.shape[0], self.down.shape[0]))
         return self._scaled(g, g.embedding(self._param(g, name, "down", self.down), ids), name)
 
-    def _check(self, name: str, dims: tuple[Any, Any], own: tuple[int, int]) -> None:
+    def added_to(self, weight: Weight) -> Weight:
+        """Return the matrix with the update added, f32. It is computed when it is read.
+
+        Args:
+            weight: The matrix `[out, in]`, or the table of an embedding `[rows, size]`.
+
+        Raises:
+            Error: The shapes do not fit the matrix.
+        """
+        rows, columns = (
+            (self.down.shape[0], self.up.shape[0]) if self.is_table else (self.up.shape[0], self.down.shape[1])
+        )
+        self._check(weight.name, weight.shape, (columns, rows))
+
+        def read() -> np.ndarray:
+            down, up = (factor.numpy().astype(np.float32) for factor in (self.down, self.up))
+            update = down @ up.T if self.is_table else up @ down
+            values = weight.numpy().astype(np.float32) + np.float32(self.scale) * update
+            return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+        encoding = Plain(f32.numpy)
+        return replace(weight, encoding=encoding, nbytes=encoding.nbytes(weight.shape), read=read)
+
+    def _check(self, name: str, dims: tuple[Any, ...], own: tuple[int, int]) -> None:
         if (own[1], own[0]) != dims:
             shapes = " and ".join(f"'{w.name}' {w.dtype}{list(w.shape)}" for w in (self.down, self.up))
             raise Error(f"{self.up.origin}: {shapes} do not fit '{name}' of the model, f32{list(dims)}")

@@ -104,6 +104,26 @@ class PretrainedModel:
                 )
         return replace(self, _checkpoint=checkpoint)
 
+    def merged_weights(self) -> dict[str, Weight]:
+        """Return the matrices that low-rank updates change, with the updates added, by the names of graphs. They are f32.
+
+        Raises:
+            UnsupportedError: A matrix has two uses, and the update belongs to one of them.
+        """
+        result: dict[str, Weight] = {}
+        is_tied = getattr(self.config, "tie_word_embeddings", False)
+        for layer, updates in self._checkpoint.updates.items():
+            weight = self.weights.get(f"{layer}.weight")
+            if weight is None or (is_tied and any(update.is_table for update in updates)):
+                raise UnsupportedError(
+                    f"{updates[0].up.origin}: '{layer}' cannot be merged, because embedding and logits share a table",
+                    hint="load the adapter with the model: rlx.llm.load(model, lora=…)",
+                )
+            for update in updates:
+                weight = update.added_to(weight)
+            result[f"{layer}.weight"] = weight
+        return result
+
 
 def load(folder: str | os.PathLike[str]) -> PretrainedModel:
     """Return a model from a folder with `config.json` and `model.safetensors` (or the index of several files), or a GGUF file.

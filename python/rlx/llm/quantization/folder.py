@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from rlx.llm.quantization.folder_tokenizer import tokenizer_pairs
 from rlx.llm.quantization.mixture import is_quantised
 from rlx.llm.quantization.packing import converted
 from rlx.llm.quantization.source import SourceModel
+from rlx.models.adapters import adapter_paths, with_adapters
 from rlx.models.decoder_config import DecoderConfig
 from rlx.models.gguf_architectures import ARCHITECTURES, MODEL_NAMES, GgufArchitecture
 from rlx.models.mixtral import FAMILIES as MIXTRAL
@@ -30,15 +32,17 @@ from rlx.weights import Weight
 from rlx.weights.encoding import Plain
 
 
-def folder_source(path: str) -> SourceModel:
-    """Return the model in a folder.
+def folder_source(path: str, lora: Any = None) -> SourceModel:
+    """Return the model in a folder, with the updates of adapters added to its weights.
 
     Raises:
-        Error: A file is missing or damaged, or GGUF files cannot represent the model.
-        UnsupportedError: The family or the tokenizer is not known.
+        Error: A file is missing or damaged, GGUF files cannot represent the model, or an adapter does not fit it.
+        UnsupportedError: The family or the tokenizer is not known, or an adapter cannot be merged.
     """
     model = load_model(path)
-    config = model.config
+    weights, config = dict(model.weights), model.config
+    if lora is not None:
+        weights |= with_adapters(model, lora).merged_weights()
     name = architecture_of_folder(model.model_type, config, path)
     assert isinstance(config, DecoderConfig)
     has_head = "lm_head.weight" in model.weights or config.tie_word_embeddings
@@ -47,7 +51,7 @@ def folder_source(path: str) -> SourceModel:
     architecture = ARCHITECTURES[name]
     if config.experts is not None and name == "llama":
         architecture = replace(architecture, family=MIXTRAL[0], names=ARCHITECTURES["qwen3moe"].names)
-    tensors = dict(_named(model.weights, config, architecture, name))
+    tensors = dict(_named(weights, config, architecture, name))
     remarks: list[str] = []
     metadata = model_pairs(config, name, os.path.basename(os.path.abspath(path)), remarks)
     tokens = tokenizer_pairs(Path(path), config.vocab_size, remarks)
@@ -57,6 +61,7 @@ def folder_source(path: str) -> SourceModel:
     }
     # Everything but earlier results: stacked weights do not name all of their files.
     files = {os.path.join(path, file) for file in os.listdir(path) if not file.endswith(".gguf")}
+    files |= set() if lora is None else {adapter for adapter, _ in adapter_paths(lora)}
     return SourceModel(path, tensors, {**metadata, **tokens}, frozenset(files), tuple(remarks))
 
 
@@ -64,7 +69,7 @@ def _named(
     weights: Mapping[str, Weight], config: DecoderConfig, architecture: GgufArchitecture, name: str
 ) -> Iterator[tuple[str, Weight]]:
     """Yield the tensors by the names of GGUF."""
-    parts = _layer_names(architecture.names, config)
+    parts = architecture.file_names(config)
     if name == "falcon" and config.norm_places == "parallel":
         parts |= {"input_layernorm": "attn_norm_2", "post_attention_layernorm": "attn_norm"}
     model = {graph: gguf for gguf, graph in MODEL_NAMES.items()}
@@ -83,18 +88,6 @@ def _named(
             key = f"blk.{number}.{parts[part]}.{suffix}"
         yield key, replace(changed, name=key)
     yield from _rope_tensors(config, next(iter(weights.values())).origin)
-
-
-def _layer_names(names: Mapping[str, str], config: DecoderConfig) -> dict[str, str]:
-    """Return the names of GGUF by those of graphs. Models whose norms are after each part have no `ffn_norm`."""
-    parts: dict[str, str] = {}
-    for gguf, graph in names.items():
-        is_other = gguf == "ffn_norm" and config.norm_places == "after"
-        if "N" not in gguf.split(".") and not is_other:
-            parts.setdefault(graph, gguf)  # the first is the one of newer files
-    if config.norm_places not in ("after", "around"):
-        parts["post_attention_layernorm"] = "ffn_norm"
-    return parts
 
 
 def _changed(weight: Weight, stem: str, config: DecoderConfig, is_reordered: bool) -> Weight:

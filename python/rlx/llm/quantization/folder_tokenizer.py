@@ -96,7 +96,7 @@ def tokenizer_pairs(folder: Path, rows: int, remarks: list[str]) -> dict[str, An
         "pre": tokens.pre,
         "tokens": [*texts, *(f"[PAD{i}]" for i in missing)],
         "token_type": np.array(kinds, np.int32),
-        "merges": tokens.merges or None,
+        "merges": tokens.merges,
     }
     if tokens.scores is not None:
         pairs["scores"] = np.array([*tokens.scores, *(_PADDING_SCORE for _ in missing)], np.float32)

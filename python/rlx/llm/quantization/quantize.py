@@ -67,6 +67,7 @@ def quantize(
     overrides: Mapping[str, str] | None = None,
     imatrix: str | os.PathLike[str] | ImportanceMatrix | None = None,
     pure: bool = False,
+    lora: Any = None,
     progress: Progress | None = None,
     remark: Callable[[str], None] | None = None,
 ) -> QuantizedFile:
@@ -82,6 +83,7 @@ def quantize(
             first that matches decides.
         imatrix: An importance matrix of llama.cpp, or its file.
         pure: Give all matrices the format of the type. `overrides` still apply.
+        lora: LoRA adapters that are merged: their updates are added to the weights. As `rlx.llm.load` takes them.
         progress: Is called after each tensor with the number of converted tensors, the number of all, and the name.
         remark: Is called before the work with each line of the result's `remarks`; None warns.
 
@@ -96,7 +98,7 @@ def quantize(
     count = _threads(threads)
     check_writable(name)
     matrix = imatrix if imatrix is None or isinstance(imatrix, ImportanceMatrix) else read_importance(imatrix)
-    source = open_source(src)
+    source = open_source(src, lora)
     source.check_output(name, () if matrix is None else (matrix.origin,))
     mixture = Mixture(ModelFacts.of(source.metadata), file_type, pure, patterns, matrix is not None)
     plan = plan_quantization(source, mixture, matrix)
