@@ -180,6 +180,47 @@ def test_byte_level_tokenizers(tmp_path: Path, pre: str) -> None:
     assert file.chat_template == folder.chat_template == "{{ x }}"
 
 
+@pytest.mark.parametrize("flag", [None, True, False])
+@pytest.mark.parametrize("named", ["<s>", None])
+@pytest.mark.parametrize("configured", [{}, {"bos_token_id": 0, "eos_token_id": 1}])
+def test_tokens_around_a_text(tmp_path: Path, flag: bool | None, named: str | None, configured: dict[str, int]) -> None:
+    """A folder and its GGUF file add the same tokens, whatever files name them. `config.json` alone adds none."""
+    tokenizers = pytest.importorskip("tokenizers")
+    processors = tokenizers.processors
+    starts = processors.TemplateProcessing("<s> $A", None, [("<s>", 0)])
+    both = processors.TemplateProcessing("<s> $A </s>", None, [("<s>", 0), ("</s>", 1)])
+    config = {"bos_token": named, "eos_token": "</s>", "add_bos_token": flag, "add_eos_token": flag}
+    config = {key: value for key, value in config.items() if value is not None}
+    seen: set[tuple[int, ...]] = set()
+    for pre in ("gpt-2", "llama-bpe"):
+        for processor in (None, processors.ByteLevel(), starts, both):
+            tokenizer = samples.byte_level(pre)
+            data = json.loads(tokenizer.to_str())
+            data["post_processor"] = None
+            if processor is not None:
+                tokenizer.post_processor = processor
+                data = json.loads(tokenizer.to_str())
+            folder, file = _of_folder(tmp_path, config=configured, tokenizer=data, tokenizer_config=config)
+            assert file.encode("ab") == folder.encode("ab"), (pre, processor)
+            seen.add(tuple(folder.encode("ab")))
+    assert len(seen) >= 2 or flag is not None
+
+
+@pytest.mark.parametrize("flags", [{}, {"add_bos_token": False}, {"add_bos_token": True, "add_eos_token": True}])
+def test_tokens_around_a_text_of_sentencepiece(tmp_path: Path, flags: dict[str, bool]) -> None:
+    pytest.importorskip("sentencepiece")
+    from tests.llm.tokenizer.test_score_merges import model
+
+    (tmp_path / "tokenizer.model").write_bytes(model("bpe", "identity", True, False))
+    for configured in ({}, {"bos_token_id": 5, "eos_token_id": 6}):
+        folder, file = _of_folder(tmp_path, 3000, config=configured, tokenizer_config=flags)
+        assert file.encode("ab") == folder.encode("ab")
+        assert (file.bos_token_id, file.encode("ab")[0] == file.bos_token_id) == (
+            folder.bos_token_id,
+            flags.get("add_bos_token", True),
+        )
+
+
 @pytest.mark.parametrize("adds_space", [True, False])
 def test_sentencepiece(tmp_path: Path, adds_space: bool) -> None:
     pytest.importorskip("sentencepiece")

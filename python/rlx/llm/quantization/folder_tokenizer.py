@@ -41,7 +41,9 @@ class TokenList:
         scores: The score of each token, for models that use scores.
         merges: The merges, for models that use them.
         starts_with_space: A space is put in front of texts; None if the file does not say so.
-        affixes: Whether the tokens of the beginning and of the end are added, by `"bos"` and `"eos"`.
+        prefix: The tokens that are put in front of texts.
+        suffix: The tokens that are put after texts.
+        named: The tokens `"bos"` and `"eos"` that a model of SentencePiece names.
     """
 
     model: str
@@ -51,7 +53,9 @@ class TokenList:
     scores: list[float] | None = None
     merges: list[str] | None = None
     starts_with_space: bool | None = None
-    affixes: dict[str, bool] = field(default_factory=dict[str, bool])
+    prefix: list[str] = field(default_factory=list[str])
+    suffix: list[str] = field(default_factory=list[str])
+    named: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, token_id: int, text: str, is_control: bool) -> None:
         """Add a token, or change the kind of one."""
@@ -100,7 +104,7 @@ def tokenizer_pairs(folder: Path, rows: int, remarks: list[str]) -> dict[str, An
     }
     if tokens.scores is not None:
         pairs["scores"] = np.array([*tokens.scores, *(_PADDING_SCORE for _ in missing)], np.float32)
-    pairs |= _special(folder, settings, texts, tokens.affixes, remarks)
+    pairs |= _special(folder, settings, texts, tokens, remarks)
     if tokens.starts_with_space is not None:
         pairs["add_space_prefix"] = tokens.starts_with_space
     result = {f"tokenizer.ggml.{key}": value for key, value in pairs.items() if value is not None}
@@ -122,7 +126,7 @@ def _tokens(folder: Path, remarks: list[str]) -> TokenList:
             if not text.is_file():
                 raise
         else:
-            return _of_sentencepiece(model, str(binary))
+            return _of_sentencepiece(model, str(binary), text)
     if not text.is_file():
         raise Error(f"{folder} has no tokenizer: expected tokenizer.json or tokenizer.model")
     data = read_json(text)
@@ -141,13 +145,20 @@ def _tokens(folder: Path, remarks: list[str]) -> TokenList:
         ):
             raise Error(f"{text}: 'added_tokens' must have objects with 'id' and 'content', got {short_repr(added)}")
         tokens.add(token_id, content, added.get("special") is True)
-    tokens.affixes = _affixes(data.get("post_processor"))
+    tokens.prefix, tokens.suffix = _affixes(data.get("post_processor"))
     return tokens
 
 
-def _of_sentencepiece(model: SentencePieceModel, origin: str) -> TokenList:
+def _of_sentencepiece(model: SentencePieceModel, origin: str, text: Path) -> TokenList:
+    """Return the tokens of a model. Where a folder has `tokenizer.json` too, the tokens around texts are those of that file."""
     if model.model_type != BPE:
         raise UnsupportedError(f"{origin} is a unigram model of SentencePiece, and BPE models are known")
+    special = {"bos": model.bos, "eos": model.eos}
+    named = {name: model.tokens[i] for name, i in special.items() if 0 <= i < len(model.tokens)}
+    prefix, suffix = [named["bos"]] if "bos" in named else list[str](), list[str]()
+    if text.is_file() and isinstance(data := read_json(text), dict):
+        named = {}
+        prefix, suffix = _affixes(data.get("post_processor"))
     return TokenList(
         "llama",
         "default",
@@ -155,6 +166,9 @@ def _of_sentencepiece(model: SentencePieceModel, origin: str) -> TokenList:
         list(model.kinds),
         scores=list(model.scores),
         starts_with_space=None if model.adds_space else False,
+        prefix=prefix,
+        suffix=suffix,
+        named=named,
     )
 
 
@@ -227,23 +241,35 @@ def _steps(step: object, key: str) -> Iterator[dict[str, Any]]:
         yield from (part for part in parts if isinstance(part, dict)) if isinstance(parts, list) else ()
 
 
-def _affixes(processor: object) -> dict[str, bool]:
-    """Return whether a post-processor adds tokens at the beginning and at the end. Without one, this is not known."""
-    result: dict[str, bool] = {}
+def _affixes(processor: object) -> tuple[list[str], list[str]]:
+    """Return the tokens that a post-processor puts in front of a text and after it."""
+    prefix: list[str] = []
+    suffix: list[str] = []
     for step in _steps(processor, "processors"):
-        if step.get("type") == "ByteLevel":
-            result = {"bos": False, "eos": False} | result
-        elif step.get("type") == "TemplateProcessing" and isinstance(step.get("single"), list):
-            single = step["single"]
-            result["bos"] = bool(single) and "SpecialToken" in single[0]
-            result["eos"] = bool(single) and "SpecialToken" in single[-1]
-    return result
+        kind, single = step.get("type"), step.get("single")
+        if kind == "TemplateProcessing" and isinstance(single, list):
+            has_text = False
+            for piece in single:
+                token = piece.get("SpecialToken") if isinstance(piece, dict) else None
+                if isinstance(token, dict) and isinstance(token.get("id"), str):
+                    (suffix if has_text else prefix).append(token["id"])
+                has_text = has_text or (isinstance(piece, dict) and "Sequence" in piece)
+        elif kind in ("BertProcessing", "RobertaProcessing"):
+            for name, tokens in (("cls", prefix), ("sep", suffix)):
+                pair = step.get(name)
+                if isinstance(pair, list) and pair and isinstance(pair[0], str):
+                    tokens.append(pair[0])
+    return prefix, suffix
 
 
 def _special(
-    folder: Path, settings: FolderSettings, texts: list[str], affixes: Mapping[str, bool], remarks: list[str]
+    folder: Path, settings: FolderSettings, texts: list[str], tokens: TokenList, remarks: list[str]
 ) -> dict[str, Any]:
-    """Return the ids of special tokens, and whether they are added. Those in no file of the tokenizer are in `config.json`."""
+    """Return the ids of special tokens, and whether they are added. Those in no file of the tokenizer are in `config.json`.
+
+    Whether the tokens are added is decided as for the folder itself: by the flag in `tokenizer_config.json`, and without one
+    by the post-processor in `tokenizer.json`. `config.json` does not decide.
+    """
     config, files = read_json(folder / "config.json"), folder / "tokenizer_config.json"
     named = read_json(files) if files.is_file() else {}
     ids = {text: i for i, text in enumerate(texts)}
@@ -259,10 +285,18 @@ def _special(
             token_id = stored[0] if isinstance(stored, list) and stored else stored
         if type(token_id) is int and 0 <= token_id < len(texts):
             pairs[f"{key}_token_id"] = token_id
-    for name, adds in (("bos", settings.adds_bos), ("eos", settings.adds_eos)):
-        value = affixes.get(name, adds)
-        if value is not None and f"{name}_token_id" in pairs:
-            pairs[f"add_{name}_token"] = value
+    around = (
+        ("bos", tokens.prefix, settings.bos, settings.adds_bos),
+        ("eos", tokens.suffix, settings.eos, settings.adds_eos),
+    )
+    for name, added, text, flag in around:
+        own = tokens.named.get(name) if text is None else text
+        adds = bool(added) if flag is None or own is None or added not in ([], [own]) else flag
+        if text is None and (used := own or next(iter(added), None)) in ids:
+            pairs[f"{name}_token_id"] = ids[used]
+        if len(added) > 1 or (added and own is not None and added != [own]):
+            remarks.append(f"GGUF files have one {name}_token for texts, and the tokenizer adds {join_names(added)}")
+        pairs[f"add_{name}_token"] = adds and f"{name}_token_id" in pairs
     return pairs | _ends(settings, texts, pairs.get("eos_token_id"), remarks)
 
 
