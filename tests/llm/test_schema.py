@@ -178,7 +178,7 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "misspelt": ({"type": "object", "propertis": {}}, "did you mean 'properties'"),
     "nested": ({"anyOf": [{"items": {"not": {}}}]}, "#/anyOf/0/items: the keyword 'not'"),
     "nested id": ({"items": {"$id": "http://a"}}, r"'\$id' cannot be enforced"),
-    "format": ({"type": "string", "format": "no such"}, "Unknown format"),
+    "format": ({"type": "string", "format": "no such"}, "#/format: the format .no such. is not known"),
     "exclusive choice": ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
     "count": ({"type": "object", "minProperties": 2}, "minProperties"),
     "zero": ({"type": "number", "exclusiveMinimum": 0, "maximum": 0.1}, "nearer than 1"),
@@ -187,8 +187,8 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "file": ({"$ref": "file:///etc/passwd"}, "a reference into the schema itself"),
     "missing": ({"$ref": "#/$defs/a"}, "the schema has no"),
     "reference to data": ({"$ref": "#/enum/0", "enum": [{}]}, "is not a schema"),
-    "type": ({"type": "objekt"}, "Invalid type"),
-    "value": ({"minimum": "a"}, "not valid"),
+    "type": ({"type": "objekt"}, "#/type: expected a type of JSON"),
+    "value": ({"minimum": "a"}, '#/minimum: expected a number, got "a"'),
     "properties": ({"properties": []}, "expected an object of schemas"),
     "list": ({"anyOf": {}}, "expected a list of schemas"),
     "names": ({"required": "a"}, "expected a list of names"),
@@ -210,12 +210,31 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "deep text": ('{"items":' * 9000 + "true" + "}" * 9000, "levels|not valid JSON"),
     "large": ({"enum": ["x" * 300_000]}, "at most 262144"),
     "chain": (_chain(60, 50), "too complex"),
-    "patterns": ({"type": "string", "allOf": [{"pattern": f"a{i}"} for i in range(60)]}, "too complex|not valid"),
+    "patterns": (
+        {"type": "string", "allOf": [{"pattern": f"a{i}"} for i in range(60)]},
+        "too complex|no value is valid",
+    ),
     "exponential": (
         {"type": "object", "allOf": [{"anyOf": [{"required": [f"a{i}"]}, {"required": [f"b{i}"]}]} for i in range(20)]},
         "too large",
     ),
-    "lookahead": ({"type": "string", "pattern": "(?!a)b"}, "look-around"),
+    "lookahead": (
+        {"type": "string", "pattern": "(?!a)b"},
+        "#/pattern: '.*' is not a regular expression that can be enforced: look-around",
+    ),
+    "nested pattern": ({"items": {"properties": {"a/b": {"pattern": "("}}}}, "#/items/properties/a~1b/pattern: "),
+    "pattern of names": ({"patternProperties": {"[b-a]": {}}}, r"#/patternProperties/\[b-a\]: "),
+    "crossed lengths": (
+        {"type": "string", "minLength": 5, "maxLength": 2},
+        "#/minLength: no value is valid: minLength is 5, and maxLength is 2",
+    ),
+    "required property": (
+        {"type": "object", "properties": {"a": {"enum": []}}, "required": ["a"]},
+        "#/required: no value of the required property 'a' is valid",
+    ),
+    "negative length": ({"minLength": -1}, "#/minLength: expected a positive integer, got -1"),
+    "empty list": ({"enum": []}, "#/enum: no value is valid: the list is empty"),
+    "contradiction": ({"type": "string", "const": 3}, "schema #: no value is valid: the conditions on its type"),
 }
 
 

@@ -175,8 +175,11 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     result = dict(pairs)
     if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"'{next(name for name in names if names.count(name) > 1)}' occurs twice")
+        found: set[str] = set()
+        for name, _ in pairs:
+            if name in found:
+                raise ValueError(f"{name[:200]!r} occurs twice")
+            found.add(name)
     return result
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.llm.grammar.isolation import LIMITS, llguidance
+from rlx.llm.grammar.library_messages import grammar_reason
 from rlx.llm.tokenizer import Tokenizer
 from rlx.llm.tokenizer.library import converted
 from rlx.llm.tokenizer.vocabulary import HIDDEN, Vocabulary
@@ -89,7 +90,7 @@ class GrammarConstraint:
                     "the vocabulary has no token that continues a text of the grammar",
                     hint="the vocabulary lacks a character, or no text is complete: the grammar contradicts itself",
                 )
-            raise Error(f"the grammar cannot be followed: {message}")
+            raise Error(f"the grammar cannot be followed: {grammar_reason(message)}")
 
 
 class LibraryVocabulary:

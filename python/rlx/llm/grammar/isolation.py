@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rlx.llm.grammar.library_messages import library_error
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.packages import import_package
 
@@ -31,12 +32,13 @@ def llguidance() -> Any:
     return import_package("llguidance", "a grammar or a schema")
 
 
-def check_isolated(source: str, name: str) -> None:
+def check_isolated(source: str, name: str, *, has_places: bool) -> None:
     """Check that a grammar is valid, and that it compiles within limits.
 
     Args:
         source: The grammar in Lark.
         name: The option that it is from, for messages.
+        has_places: Whether the lines of the grammar are those of the option.
 
     Raises:
         Error: The grammar is not valid, or it takes too much time or memory.
@@ -57,4 +59,4 @@ def check_isolated(source: str, name: str) -> None:
     if result.returncode:
         raise Error(f"{name} is too complex: it exhausts the stack, the time or the memory of a compilation")
     if message := result.stdout.decode("utf-8", "replace").strip():
-        raise Error(f"{name} is not valid: {message}")
+        raise library_error(message, source, name, has_places=has_places)

@@ -11,6 +11,7 @@ from rlx.llm.grammar.gbnf_lark import lark_of_gbnf
 from rlx.llm.grammar.isolation import check_isolated
 from rlx.llm.grammar.schema import checked_schema
 from rlx.support.errors import Error, UnsupportedError
+from rlx.support.files import unique_names
 from rlx.support.short import short_repr
 
 _LARGEST = 1 << 16
@@ -50,7 +51,7 @@ def constraint_source(schema: Any, grammar: str | None) -> str | None:
         grammar.encode()
     except UnicodeEncodeError as problem:
         raise Error(f"grammar is not valid Unicode: {problem}") from None
-    return _checked(_lark(grammar), "grammar")
+    return _checked(_lark(grammar), "grammar", not _GBNF_RULE.search(grammar))
 
 
 def _lark(grammar: str) -> str:
@@ -76,7 +77,7 @@ def _with_checked_schemas(grammar: str) -> str:
         if start.start() < at:
             continue
         try:
-            schema, end = json.JSONDecoder().raw_decode(grammar, start.end())
+            schema, end = json.JSONDecoder(object_pairs_hook=unique_names).raw_decode(grammar, start.end())
         except (ValueError, RecursionError) as problem:
             raise Error(f"a schema after %json in the grammar is not valid JSON: {problem}") from None
         parts += [grammar[at : start.end()], checked_schema(schema)]
@@ -85,6 +86,6 @@ def _with_checked_schemas(grammar: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _checked(source: str, name: str) -> str:
-    check_isolated(source + _SETTINGS, name)
+def _checked(source: str, name: str, has_places: bool = False) -> str:
+    check_isolated(source + _SETTINGS, name, has_places=has_places)
     return source + _SETTINGS
