@@ -194,7 +194,7 @@ def _set(**values: Any) -> Change:
         ),
         ("llama", {"llama.attention.head_count": 0}, "'llama.attention.head_count' must be a positive integer, got 0"),
         ("llama", {"llama.attention.head_count": [4, 2]}, "'llama.attention.head_count' must be a positive integer"),
-        ("llama", {"llama.block_count": 3}, "'layers.2.input_layernorm.weight' (f32[32]) is missing"),
+        ("llama", {"llama.block_count": 3}, "'blk.2.attn_norm.weight' (f32[32]) is missing"),
         ("llama", {"llama.block_count": 1 << 20}, "num_hidden_layers is 1048576"),
         ("llama", {"llama.attention.value_length": 16}, "'llama.attention.value_length' must be that of"),
         ("llama", {"llama.attention.causal": False}, "'llama.attention.causal' is false"),

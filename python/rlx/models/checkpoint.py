@@ -8,7 +8,7 @@ Graphs always use the names of the base model.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ class ModelTensors:
         tensors: The tensors by name.
         name: The name of the file or folder, for messages.
         prefixes: Prefixes that the tensors of the base model may have.
+        shown: Returns the name of a tensor for messages, from that in graphs.
 
     Attributes:
         taken: The tensors that graphs have used, by their names in graphs.
@@ -44,8 +45,10 @@ class ModelTensors:
         updated: The layers whose updates graphs have used.
     """
 
-    def __init__(self, tensors: Mapping[str, Weight], name: str, prefixes: Sequence[str]):
-        self.tensors, self.name = tensors, name
+    def __init__(
+        self, tensors: Mapping[str, Weight], name: str, prefixes: Sequence[str], shown: Callable[[str], str] = str
+    ):
+        self.tensors, self.name, self._shown = tensors, name, shown
         self.prefix = next((p for p in prefixes if any(tensor.startswith(p) for tensor in tensors)), "")
         self.taken: dict[str, Weight] = {}
         self.updates: Mapping[str, Sequence[LowRankUpdate]] = {}
@@ -71,7 +74,7 @@ class ModelTensors:
         """Return the tensor for a parameter. If it is missing, or its shape or dtype is wrong, `check` reports it."""
         key = self._key(name)
         if key is None:
-            self._problems.append(f"'{name}' ({shape}) is missing")
+            self._problems.append(f"'{self._shown(name)}' ({shape}) is missing")
             return None
         weight = self.tensors[key]
         self._files_names.add(key)
@@ -83,7 +86,7 @@ class ModelTensors:
 
     def with_updates(self, updates: Mapping[str, Sequence[LowRankUpdate]]) -> ModelTensors:
         """Return the same tensors, with updates of matrices by adapters, by the name of the layer in graphs."""
-        result = ModelTensors(self.tensors, self.name, (self.prefix,))
+        result = ModelTensors(self.tensors, self.name, (self.prefix,), self._shown)
         result.updates = updates
         return result
 
@@ -122,7 +125,7 @@ class ModelTensors:
         beyond = sorted({i for i in layer_of.values() if i >= num_layers})
         problems = [
             *self._problems,
-            *(f"there is a layer '{layers}{i}', but num_hidden_layers is {num_layers}" for i in beyond),
+            *(f"there is a layer '{self._shown(f'{layers}{i}')}', but there are {num_layers} layers" for i in beyond),
             *(f"'{self.tensors[n].name}' is no tensor of this model" for n in own if layer_of.get(n, -1) < num_layers),
         ]
         if problems:

@@ -61,7 +61,7 @@ class GgufNames:
     architecture: str
     tensors: TensorNames
     is_permuted: bool
-    parts: Callable[[DecoderConfig], Mapping[str, str]]
+    parts: Callable[[DecoderConfig | MambaConfig], Mapping[str, str]]
 
     @classmethod
     def of(cls, name: str, architecture: GgufArchitecture) -> GgufNames:
@@ -70,16 +70,28 @@ class GgufNames:
         is_permuted = architecture.rope_style == "gptj" and not architecture.family.model_type.startswith("deepseek")
         return cls(name, TensorNames(MODEL_NAMES, architecture.names, "blk."), is_permuted, architecture.file_names)
 
-    def in_file(self, name: str, config: DecoderConfig) -> str:
-        """Return the name in files of a tensor or layer that graphs call `name`, both without `.weight`.
+    def in_file(self, name: str, config: DecoderConfig | MambaConfig) -> str:
+        """Return the name in files of a tensor that graphs call `name`, both without `.weight`.
 
         Names that files do not have stay as they are.
         """
         if name.startswith("layers."):
-            _, number, part = name.split(".", 2)
-            parts = self.parts(config)
-            return f"blk.{number}.{parts[part]}" if part in parts else name
+            _, number, *part = name.split(".", 2)
+            parts = {**self.parts(config), "": ""}
+            own = parts.get("".join(part))
+            return name if own is None else f"blk.{number}.{own}".rstrip(".")
         return next((gguf for gguf, graph in MODEL_NAMES.items() if graph == name), name)
+
+    def shown(self, config: DecoderConfig | MambaConfig) -> Callable[[str], str]:
+        """Return a function that returns the name in files of a tensor or a layer, for messages."""
+
+        def shown(name: str) -> str:
+            stem, dot, suffix = name.rpartition(".")
+            if suffix in ("weight", "bias"):
+                return f"{self.in_file(stem, config)}{dot}{suffix}"
+            return self.in_file(name, config)
+
+        return shown
 
 
 def read_gguf(weights: Weights) -> GgufModel:
@@ -102,14 +114,16 @@ def read_gguf(weights: Weights) -> GgufModel:
     fields = _fields(values, weights, name, tensors, architecture)
     config = architecture.family.config(fields)
     if isinstance(config, MambaConfig):
-        return GgufModel(architecture.family, config, ModelTensors(shaped(tensors, config), file, ()), names)
+        return GgufModel(
+            architecture.family, config, ModelTensors(shaped(tensors, config), file, (), names.shown(config)), names
+        )
     assert isinstance(config, DecoderConfig)
     config = architecture.adapted(replace(config, rope_style=architecture.rope_style))
     if config.rope is not None:
         config = replace(config, rope=_with_tensors(config.rope, weights, fields, values, name))
     tensors = architecture.split(split_fused(tensors, config), config)
     config = replace(config, biases=_biases(tensors), head=True)
-    return GgufModel(architecture.family, config, ModelTensors(tensors, file, ()), names)
+    return GgufModel(architecture.family, config, ModelTensors(tensors, file, (), names.shown(config)), names)
 
 
 def _is_computed(name: str) -> bool:

@@ -171,17 +171,18 @@ class GgufArchitecture:
     adapted: Callable[[DecoderConfig], DecoderConfig] = lambda config: config
     split: Callable[[Tensors, DecoderConfig], Tensors] = lambda tensors, config: tensors
 
-    def file_names(self, config: DecoderConfig) -> dict[str, str]:
+    def file_names(self, config: DecoderConfig | mamba.MambaConfig) -> dict[str, str]:
         """Return the names of the parts of a layer in files, by those of graphs. Names of single experts are left out.
 
         Models whose norms are after each part have no `ffn_norm`.
         """
+        places = config.norm_places if isinstance(config, DecoderConfig) else "after"
         parts: dict[str, str] = {}
         for gguf, graph in self.names.items():
-            is_other = gguf == "ffn_norm" and config.norm_places == "after"
+            is_other = gguf == "ffn_norm" and places == "after"
             if "N" not in gguf.split(".") and not is_other:
                 parts.setdefault(graph, gguf)  # the first is the one of newer files
-        if config.norm_places not in ("after", "around"):
+        if places not in ("after", "around"):
             parts["post_attention_layernorm"] = "ffn_norm"
         return parts
 
