@@ -53,6 +53,21 @@ def test_texts_are_those_of_the_model_alone(model: rlx.llm.LLM, drafted: rlx.llm
         assert [token for chunk in streamed for token in chunk.tokens] == expected.tokens
 
 
+def test_acceptance(model: rlx.llm.LLM, model_path: Path) -> None:
+    """The draft is the model itself: it is right, except where the roundings of several rows change a token."""
+    options: dict[str, Any] = {"max_tokens": 21, "ignore_eos": True}
+    assert model.generate("a", **options).proposed_tokens == 0
+    with rlx.llm.load(model_path, cache="f32", threads=1, draft=model_path) as drafted:
+        found = drafted.generate("a", **options)
+        assert (found.proposed_tokens, found.accepted_tokens) == (15, 15)  # 20 tokens after the first, 3 of each 4
+        last = [*drafted.stream("a", **options)][-1]
+        assert (last.proposed_tokens, last.accepted_tokens) == (15, 15)
+        sampled = drafted.generate("a", temperature=3.0, seed=1, **options)
+        assert 0 <= sampled.accepted_tokens < sampled.proposed_tokens
+        # Each run has the tokens of one proposal, the right ones and one more.
+        assert sampled.accepted_tokens <= 20
+
+
 def test_a_list_of_prompts_and_texts_interleaved(model: rlx.llm.LLM, drafted: rlx.llm.LLM) -> None:
     options: dict[str, Any] = {"max_tokens": 20, "ignore_eos": True}
     expected = [c.text for c in model.generate(_PROMPTS, **options)]

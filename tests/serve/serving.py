@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -110,7 +111,44 @@ class SharedModel(LLM):
         self.tokenizer = tokenizer or model.tokenizer
 
 
-class ScriptedModel(SharedModel):
+class SequentialGroup(Iterator[tuple[int, Chunk]]):
+    """Texts that are generated one after the other, in place of a `TextGroup`."""
+
+    def __init__(self, streams: Iterator[TextStream]):
+        self._ended: set[int] = set()
+        self._pairs = self._generated(streams)
+
+    def __next__(self) -> tuple[int, Chunk]:
+        return next(self._pairs)
+
+    def _generated(self, streams: Iterator[TextStream]) -> Generator[tuple[int, Chunk]]:
+        for number, stream in enumerate(streams):
+            with closing(stream):
+                for chunk in stream:
+                    yield number, chunk
+                    if number in self._ended:
+                        break
+
+    def end(self, number: int) -> None:
+        """End one text."""
+        self._ended.add(number)
+
+    def close(self) -> None:
+        """End all texts."""
+        self._pairs.close()
+
+    def cancel(self) -> None:
+        """Nothing: parts do not take long."""
+
+
+class SequentialModel(SharedModel):
+    """A model whose method `stream` makes up its texts."""
+
+    def stream_together(self, requests: Any) -> Any:
+        return SequentialGroup(self.stream(prompt, **options) for prompt, options in requests)
+
+
+class ScriptedModel(SequentialModel):
     """A model that gives a fixed text, some characters at a time.
 
     Args:
@@ -135,7 +173,7 @@ class ScriptedModel(SharedModel):
         yield Chunk("", [], "stop")
 
 
-class GatedModel(SharedModel):
+class GatedModel(SequentialModel):
     """A model whose generations wait, until the test opens the gate. Each then gives the text "0 1 2 …" without an end."""
 
     def __init__(self, model: LLM):
@@ -166,7 +204,7 @@ class GatedModel(SharedModel):
                 self.ended += 1
 
 
-class FailingModel(SharedModel):
+class FailingModel(SequentialModel):
     """A model whose generations fail after the first part."""
 
     def stream(self, prompt: Any, **options: Any) -> TextStream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_defaults_are_those_of_openai(client: openai.OpenAI, model: rlx.llm.LLM)
     ("names", "options"),
     [
         ({"top_p": 0.7, "seed": 3}, {"top_p": 0.7, "seed": 3}),
-        ({"seed": -1}, {"seed": 2**64 - 1}),
+        ({"seed": 2**64 - 1}, {"seed": 2**64 - 1}),
         ({"presence_penalty": 1.5, "frequency_penalty": -1, "seed": 1}, None),
         ({"extra_body": {"top_k": 3, "min_p": 0.1, "repetition_penalty": 1.3, "ignore_eos": True}, "seed": 2}, None),
         ({"extra_body": {"top_k": -1, "repeat_penalty": 1.3}, "seed": 2}, {"repetition_penalty": 1.3, "seed": 2}),
@@ -125,6 +126,25 @@ def test_echo(client: openai.OpenAI, model: rlx.llm.LLM) -> None:
     expected = scores[np.arange(len(ids) - 2), ids[2:]]
     np.testing.assert_allclose(np.array(found.token_logprobs[1:], float), expected, atol=1e-5)
     assert [PROMPT[i : i + len(t)] for i, t in zip(found.text_offset, found.tokens, strict=True)] == found.tokens
+
+
+def test_choices_are_rows_of_the_same_runs(model: rlx.llm.LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choices of all prompts are computed together, as far as there are rows, and their events alternate."""
+    counts: list[int] = []
+    prompts = [PROMPT, "and the", "a"]
+    options: dict[str, Any] = {"max_tokens": 6, "seed": 4, "n": 2, "ignore_eos": True}
+    with rlx.llm.load(model.weights.origin, cache="f32", threads=1, parallel=3) as several:
+        expected = [c.text for p in prompts for c in several.generate(p, temperature=1.0, **options)]
+        steps = several.engine.steps
+        monkeypatch.setattr(several.engine, "steps", lambda pairs: counts.append(len(pairs)) or steps(pairs))
+        with RunningServer(several, alias="small") as running:
+            answer = running.post("completions", {"model": "small", "prompt": prompts, **options}).json()
+            assert [choice["text"] for choice in answer["choices"]] == expected
+            assert max(counts) == several.engine.rows == 3 and len(counts) < 2 * 6 + 6
+            body = {"model": "small", "prompt": PROMPT, "stream": True, **options}
+            events = running.post("completions", body).text.split("data: ")[1:-1]
+    numbers = [json.loads(event)["choices"][0]["index"] for event in events]
+    assert numbers != sorted(numbers) and {*numbers} == {0, 1}
 
 
 def test_stream(client: openai.OpenAI, model: rlx.llm.LLM) -> None:

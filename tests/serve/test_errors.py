@@ -45,6 +45,7 @@ WRONG_COMPLETIONS = [
     ({"n": 0}, "n", "integer_below_min_value"),
     ({"n": 1000}, "n", "integer_above_max_value"),
     ({"seed": 2**70}, "seed", "integer_above_max_value"),
+    ({"seed": -1}, "seed", "integer_below_min_value"),
     ({"seed": "1"}, "seed", "invalid_type"),
     ({"stop": ""}, "stop", "empty_string"),
     ({"stop": ["a", ""]}, "stop[1]", "empty_string"),

@@ -52,6 +52,10 @@ BAD_BODIES = [
     (b'{"a": ' + b'{"a": ' * DEEP + b"1" + b"}" * DEEP + b"}", "inside each other"),
     (b"[" * 50_000, "inside each other"),
     (b'{"a": "\x00"}', "could not parse"),
+    (b'{"model": "small", "prompt": "a", "prompt": "b"}', "'prompt' occurs twice"),
+    (b'{"a": [{"b": 1, "b": 1}]}', "'b' occurs twice"),
+    (b'{"\\udc00": 1, "\\udc00": 2}', "occurs twice"),
+    (b"{" + b",".join(b'"%d": 1' % i for i in range(8000)) + b', "7999": 1}', "'7999' occurs twice"),
 ]
 
 

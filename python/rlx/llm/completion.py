@@ -17,6 +17,8 @@ class Completion:
         prompt_tokens: The number of tokens of the prompt.
         cached_tokens: The number of tokens of the prompt that were still in the cache.
         logprobs: For each of `tokens`, log-probabilities by id, in descending order; None if they were not asked for.
+        proposed_tokens: The number of tokens that `draft=` proposed and the model verified; 0 without a draft.
+        accepted_tokens: The number of these that were right. `accepted_tokens / proposed_tokens` is the acceptance rate.
     """
 
     text: str
@@ -25,6 +27,8 @@ class Completion:
     prompt_tokens: int
     cached_tokens: int
     logprobs: list[dict[int, float]] | None = field(default=None, repr=False)
+    proposed_tokens: int = field(default=0, repr=False)
+    accepted_tokens: int = field(default=0, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -40,6 +44,8 @@ class Chunk:
         finish_reason: None, or for the last chunk the reason as in `Completion`.
         logprobs: Log-probabilities of `tokens`, as in `Completion`.
         cached_tokens: As in `Completion`.
+        proposed_tokens: As in `Completion`, since the beginning of the text.
+        accepted_tokens: As in `Completion`, since the beginning of the text.
     """
 
     text: str
@@ -47,6 +53,8 @@ class Chunk:
     finish_reason: str | None = None
     logprobs: list[dict[int, float]] | None = field(default=None, repr=False)
     cached_tokens: int = field(default=0, repr=False)
+    proposed_tokens: int = field(default=0, repr=False)
+    accepted_tokens: int = field(default=0, repr=False)
 
     def __str__(self) -> str:
         return self.text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -57,6 +58,7 @@ class Generation:
         self._left = room if options.max_tokens is None else min(options.max_tokens, room)
         self._tokens: list[int] = []  # that no chunk has had yet
         self._logprobs: list[dict[int, float]] = []
+        self._proposed = self._accepted = 0
 
     @property
     def has_draft(self) -> bool:
@@ -130,9 +132,12 @@ class Generation:
                     chunk = None if self.text.is_done else self.advance(logits)
                     continue
                 fed = [self.token, *proposed]
-                for token, logits in zip(fed, engine.verify(self.text, fed), strict=True):
+                verified = engine.verify(self.text, fed)
+                self._proposed += len(proposed)
+                for number, (token, logits) in enumerate(zip(fed, verified, strict=True)):
                     if token != self.token:  # the proposal is wrong
                         break
+                    self._accepted += number > 0
                     self.text.tokens.append(token)
                     if chunk is not None:
                         yield chunk
@@ -155,7 +160,7 @@ class Generation:
         tokens, logprobs = self._tokens, self._logprobs
         self._tokens, self._logprobs = [], []
         own = None if self._options.logprobs is None else logprobs
-        return Chunk(text, tokens, finish_reason, own, self.text.cached_tokens)
+        return Chunk(text, tokens, finish_reason, own, self.text.cached_tokens, self._proposed, self._accepted)
 
 
 class TextStream(Iterator[Chunk]):
@@ -182,36 +187,86 @@ class TextStream(Iterator[Chunk]):
         self._cancel()
 
 
+class TextGroup(Iterator[tuple[int, Chunk]]):
+    """The parts of several texts that are generated together, as far as the programs have rows for them.
+
+    An iterator of pairs: the number of a text, and its next part. Parts of different texts alternate.
+
+    Args:
+        engine: The programs of the model.
+        generations: The texts. Each is taken when there is a row for it.
+    """
+
+    def __init__(self, engine: Engine, generations: Iterable[Generation]):
+        self._engine, self._waiting = engine, enumerate(generations)
+        self._running: dict[int, Generation] = {}
+        self._is_cancelled = False
+        self._pairs = self._generated()
+
+    def __next__(self) -> tuple[int, Chunk]:
+        return next(self._pairs)
+
+    def end(self, number: int) -> None:
+        """End one text. It has no more parts."""
+        if number in self._running:
+            self._running[number].cancel()
+
+    def close(self) -> None:
+        """End all texts. No other thread may be waiting for a part; see `cancel`."""
+        self._pairs.close()
+
+    def cancel(self) -> None:
+        """End all texts, from any thread. One that waits for a part has no more, after at most a run of the model."""
+        self._is_cancelled = True
+        for generation in list(self._running.values()):
+            generation.cancel()
+
+    def _generated(self) -> Generator[tuple[int, Chunk]]:
+        try:
+            while True:
+                while len(self._running) < self._engine.rows and (started := self._next()) is not None:
+                    number, generation = started
+                    if generation.has_draft:
+                        yield from ((number, chunk) for chunk in generation.chunks())
+                        self._running.pop(number, None)
+                    else:
+                        yield from self._advanced(number, generation.begin())
+                if not self._running:
+                    return
+                numbers = list(self._running)
+                steps = [(g.text, g.token) for g in self._running.values() if g.token is not None]
+                for number, logits in zip(numbers, self._engine.steps(steps), strict=True):
+                    yield from self._advanced(number, logits)
+        finally:
+            for generation in self._running.values():
+                generation.cancel()
+
+    def _next(self) -> tuple[int, Generation] | None:
+        """Return the next text that waits, which then runs."""
+        pair = None if self._is_cancelled else next(self._waiting, None)
+        if pair is not None:
+            number, self._running[number] = pair
+            if self._is_cancelled:  # by another thread, which has not seen this text
+                pair[1].cancel()
+        return pair
+
+    def _advanced(self, number: int, logits: np.ndarray | None) -> Iterator[tuple[int, Chunk]]:
+        """Yield the next part of a text, if there is one, and forget a text that is complete."""
+        generation = self._running[number]
+        chunk = None if generation.text.is_done else generation.advance(logits)
+        if generation.text.is_done or generation.token is None:
+            generation.cancel()
+            del self._running[number]
+        if chunk is not None:
+            yield number, chunk
+
+
 def generated(engine: Engine, generations: Sequence[Generation]) -> list[list[Chunk]]:
     """Return the parts of some texts, which are generated together as far as the programs have rows for them."""
-    if any(generation.has_draft for generation in generations):
-        return [list(generation.chunks()) for generation in generations]
     results: list[list[Chunk]] = [[] for _ in generations]
-    waiting, running = list(enumerate(generations))[::-1], dict[int, Generation]()
-
-    def advance(number: int, logits: np.ndarray | None) -> None:
-        generation = generations[number]
-        chunk = generation.advance(logits)
-        if chunk is not None:
+    with closing(TextGroup(engine, generations)) as group:
+        for number, chunk in group:
             results[number].append(chunk)
-        if generation.token is None:
-            running.pop(number, None)
-            generation.text.is_done = True
-        else:
-            running[number] = generation
-
-    try:
-        while waiting or running:
-            while waiting and len(running) < engine.rows:
-                number, generation = waiting.pop()
-                advance(number, generation.begin())
-            numbers = list(running)
-            pairs = [(g.text, g.token) for g in running.values() if g.token is not None]
-            for number, logits in zip(numbers, engine.steps(pairs), strict=True):
-                advance(number, logits)
-    finally:
-        for generation in generations:
-            generation.text.is_done = True
     return results
 
 
@@ -222,4 +277,5 @@ def completion(chunks: Sequence[Chunk], prompt_tokens: int) -> Completion:
     logprobs = None if chunks[-1].logprobs is None else [p for chunk in chunks for p in chunk.logprobs or ()]
     tokens = [token for chunk in chunks for token in chunk.tokens]
     text = "".join(chunk.text for chunk in chunks)
-    return Completion(text, tokens, reason, prompt_tokens, chunks[-1].cached_tokens, logprobs)
+    proposals = (chunks[-1].proposed_tokens, chunks[-1].accepted_tokens)
+    return Completion(text, tokens, reason, prompt_tokens, chunks[-1].cached_tokens, logprobs, *proposals)

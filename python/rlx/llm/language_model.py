@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -12,7 +12,7 @@ import numpy as np
 
 from rlx.llm.draft import Draft
 from rlx.llm.engine import Engine
-from rlx.llm.generation import Generation, TextStream, completion, generated
+from rlx.llm.generation import Generation, TextGroup, TextStream, completion, generated
 from rlx.llm.options import GenerationKeywords, GenerationOptions, checked_options
 from rlx.llm.tokenizer import Tokenizer
 from rlx.llm.tokenizer.tokenizer import RESERVED_VARIABLES
@@ -105,6 +105,25 @@ class LLM:
             Error: As for `generate`, or `n` is not 1.
         """
         return self._streamed(self._tokens(prompt), _single(checked_options(options)))
+
+    def stream_together(self, requests: Iterable[tuple[Prompt, Mapping[str, Any]]]) -> TextGroup:
+        """Continue several texts at the same time, as far as the model was opened with `parallel=`.
+
+        Args:
+            requests: For each text its prompt and the keywords of `stream`. They are read when their texts begin.
+
+        Returns:
+            An iterator of pairs: the number of a text, and its next `Chunk`. Its method `end` ends one text, and `close` and
+            `cancel` end all.
+
+        Raises:
+            Error: As for `stream`, when a text begins.
+        """
+        return TextGroup(self.engine, self._requested(requests))
+
+    def _requested(self, requests: Iterable[tuple[Prompt, Mapping[str, Any]]]) -> Iterator[Generation]:
+        for prompt, options in requests:
+            yield from self._generations(self._tokens(prompt), _single(checked_options(options)))
 
     @takes_options(GenerationOptions)
     def chat(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -180,42 +179,65 @@ def _tokens(request: ChatRequest, service: ModelService) -> list[int]:
 def _parts(
     request: ChatRequest, service: ModelService, job: Job, tokens: list[int], usage: TokenUsage
 ) -> Iterator[ChatPart]:
-    """Yield the parts of all choices, one choice after the other."""
-    for index, options in enumerate(request.sampling.keywords()):
-        with closing(service.chunks(job, tokens, usage, options)) as chunks:  # a call of a tool may end it early
-            first = next(chunks)
-            if index == 0:
-                service.count_prompt(usage, len(tokens), first.cached_tokens)
-            yield from _choice_parts(request, service, index, chain([first], chunks))
+    """Yield the parts of all choices. Those of choices that are computed together alternate."""
+    group = service.start(job, [tokens], request.sampling)
+    choices = [_ChatChoice(request, service, index) for index in range(request.sampling.choices)]
+    is_counted = False
+    for index, chunk in service.chunks(job, group, usage, request.sampling):
+        if not is_counted:
+            service.count_prompt(usage, len(tokens), chunk.cached_tokens)
+            is_counted = True
+        yield from choices[index].parts(chunk)
+        if choices[index].is_ended:  # by a call of a tool
+            group.end(index)
 
 
-def _choice_parts(
-    request: ChatRequest, service: ModelService, index: int, chunks: Iterator[Chunk]
-) -> Iterator[ChatPart]:
-    tools = request.tools
-    parser = None if tools is None else ToolCallParser(tools.format, tools.names)
-    marker = None if tools is None else service.model.tokenizer.vocabulary.ids.get(tools.format.begin)
-    pending: list[dict[str, Any]] = []
-    reason = "stop"
-    for chunk in chunks:
-        if chunk.logprobs is not None and request.logprobs is not None:
-            pending += chat_logprobs(service.model.tokenizer, chunk.tokens, chunk.logprobs, request.logprobs)
+class _ChatChoice:
+    """Divides one text into parts: content and calls of tools.
+
+    Args:
+        request: The request.
+        service: The model.
+        index: The number of the choice.
+
+    Attributes:
+        is_ended: Whether the answer is complete.
+    """
+
+    def __init__(self, request: ChatRequest, service: ModelService, index: int):
+        tools = request.tools
+        self._request, self._tokenizer, self._index = request, service.model.tokenizer, index
+        self._parser = None if tools is None else ToolCallParser(tools.format, tools.names)
+        self._marker = None if tools is None else self._tokenizer.vocabulary.ids.get(tools.format.begin)
+        self._pending: list[dict[str, Any]] = []
+        self.is_ended = False
+
+    def parts(self, chunk: Chunk) -> Iterator[ChatPart]:
+        """Yield the parts that are complete with the next part of the text."""
+        most, tools = self._request.logprobs, self._request.tools
+        if chunk.logprobs is not None and most is not None:
+            self._pending += chat_logprobs(self._tokenizer, chunk.tokens, chunk.logprobs, most)
         text = chunk.text
-        if tools is not None and marker in chunk.tokens and tools.format.begin not in text:
+        if tools is not None and self._marker in chunk.tokens and tools.format.begin not in text:
             text = tools.format.begin + text  # a control token, which has no text
-        for content in [text] if parser is None else parser.push(text):
+        for content in [text] if self._parser is None else self._parser.push(text):
             if content:
-                yield ChatPart(index, content, pending if request.logprobs is not None else None)
-                pending = []
+                yield ChatPart(self._index, content, self._pending if most is not None else None)
+                self._pending = []
             if isinstance(content, ToolCall) and tools is not None and tools.is_single:
-                yield ChatPart(index, "", None, "tool_calls")
+                self.is_ended = True
+                yield ChatPart(self._index, "", None, "tool_calls")
                 return
-        reason = chunk.finish_reason or reason
-    for content in () if parser is None else parser.flush():
-        yield ChatPart(index, content)
-    if parser is not None and parser.count and reason == "stop":
-        reason = "tool_calls"
-    yield ChatPart(index, "", pending or None, reason)
+        if chunk.finish_reason is not None:
+            self.is_ended = True
+            yield from self._last(chunk.finish_reason)
+
+    def _last(self, reason: str) -> Iterator[ChatPart]:
+        for content in () if self._parser is None else self._parser.flush():
+            yield ChatPart(self._index, content)
+        if self._parser is not None and self._parser.count and reason == "stop":
+            reason = "tool_calls"
+        yield ChatPart(self._index, "", self._pending or None, reason)
 
 
 def _choice(request: ChatRequest, parts: list[ChatPart]) -> dict[str, Any]:

@@ -147,22 +147,22 @@ def _check_echo(request: CompletionRequest, service: ModelService, tokens: list[
 def _parts(
     request: CompletionRequest, service: ModelService, job: Job, prompts: list[list[int]], usage: TokenUsage
 ) -> Iterator[CompletionPart]:
-    """Yield the parts of all choices, one choice after the other."""
-    index = 0
-    for prompt, tokens in zip(request.prompts, prompts, strict=True):
-        for number, options in enumerate(request.sampling.keywords()):
-            writer = CompletionLogprobs(service.model.tokenizer)
+    """Yield the parts of all choices. Those of choices that are computed together alternate."""
+    writers: dict[int, CompletionLogprobs] = {}
+    group = service.start(job, prompts, request.sampling)
+    for index, chunk in service.chunks(job, group, usage, request.sampling):
+        number, choice = divmod(index, request.sampling.choices)
+        if index not in writers:
+            writers[index] = CompletionLogprobs(service.model.tokenizer)
+            if choice == 0:
+                service.count_prompt(usage, len(prompts[number]), chunk.cached_tokens)
             if request.has_echo:
-                yield _echo(request, service, prompt, tokens, index, writer)
-            for i, chunk in enumerate(service.chunks(job, tokens, usage, options)):
-                if number == 0 and i == 0:
-                    service.count_prompt(usage, len(tokens), chunk.cached_tokens)
-                logprobs = None if chunk.logprobs is None else writer.entry(chunk.tokens, chunk.logprobs)
-                if chunk.text or chunk.tokens:
-                    yield CompletionPart(index, chunk.text, logprobs)
-                if chunk.finish_reason is not None:
-                    yield CompletionPart(index, "", None, chunk.finish_reason)
-            index += 1
+                yield _echo(request, service, request.prompts[number], prompts[number], index, writers[index])
+        logprobs = None if chunk.logprobs is None else writers[index].entry(chunk.tokens, chunk.logprobs)
+        if chunk.text or chunk.tokens:
+            yield CompletionPart(index, chunk.text, logprobs)
+        if chunk.finish_reason is not None:
+            yield CompletionPart(index, "", None, chunk.finish_reason)
 
 
 def _echo(

@@ -7,6 +7,7 @@ import math
 from typing import Any, NoReturn
 
 from rlx.serve.request_error import RequestError, invalid
+from rlx.support.files import unique_names
 
 _DEEPEST = 100  # arrays and objects inside each other
 _LONGEST_NUMBER = 400  # characters
@@ -26,11 +27,16 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Return the object that a body has.
 
     Raises:
-        RequestError: It is not valid JSON in UTF-8, is nested too deeply, or has numbers or text that JSON cannot represent.
+        RequestError: It is not valid JSON in UTF-8, an object repeats a name, it is nested too deeply, or it has numbers or
+            text that JSON cannot represent.
     """
     try:
         value = json.loads(
-            body.decode("utf-8"), parse_constant=_constant, parse_float=_finite, parse_int=_limited_integer
+            body.decode("utf-8"),
+            object_pairs_hook=unique_names,
+            parse_constant=_constant,
+            parse_float=_finite,
+            parse_int=_limited_integer,
         )
         _check(value)
     except RequestError:

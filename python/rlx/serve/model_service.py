@@ -6,7 +6,7 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ from rlx.version import __version__
 
 if TYPE_CHECKING:
     from rlx.llm import LLM, Chunk
+    from rlx.llm.generation import TextGroup
+    from rlx.serve.sampling_fields import SamplingRequest
     from rlx.serve.settings import ServerSettings
 
 _PART = re.compile(r"-\d{5}-of-\d{5}$")  # of a split GGUF file
@@ -126,51 +128,51 @@ class ModelService:
             raise invalid(problem.message, param) from None
         return self.check_length(tokens, param)
 
-    def chunks(self, job: Job, tokens: list[int], usage: TokenUsage, options: dict[str, Any]) -> Generator[Chunk]:
-        """Yield the parts of one text. The generation ends when the job is cancelled.
+    def start(self, job: Job, prompts: Iterable[list[int]], sampling: SamplingRequest) -> TextGroup:
+        """Return the texts of a request: the choices for each prompt, one prompt after the other.
+
+        They are computed together as far as the model has rows for them. They end when the job is cancelled.
+        """
+        requests = ((prompt, options) for prompt in prompts for options in sampling.keywords())
+        group = self.model.stream_together(requests)
+        job.stop_with(group.cancel)
+        return group
+
+    def chunks(
+        self, job: Job, group: TextGroup, usage: TokenUsage, sampling: SamplingRequest
+    ) -> Generator[tuple[int, Chunk]]:
+        """Yield the parts of texts with their numbers.
 
         Args:
             job: The job of the request.
-            tokens: The prompt.
+            group: The texts.
             usage: The generated tokens are counted here.
-            options: Keywords of `LLM.stream`.
+            sampling: The parameters, for messages.
 
         Raises:
             RequestError: An option is not valid or not supported.
             JobCancelled: The job was cancelled.
         """
-        count = 0
+        param = next((param for name, param in _CHECKED_LATE.items() if sampling.options.get(name)), None)
+        count, has_begun = 0, False
         try:
             job.check()
-            with closing(self._stream(job, tokens, options)) as stream:
-                for chunk in stream:
+            with closing(group):
+                for number, chunk in group:
+                    has_begun = True
                     if not usage.generated and chunk.tokens:
                         self.metrics.first_tokens.observe(time.monotonic() - job.created)
                     count += len(chunk.tokens)
                     usage.generated += len(chunk.tokens)
-                    yield chunk
+                    yield number, chunk
                     job.check()
             job.check()
+        except Error as problem:
+            if has_begun:
+                raise
+            raise invalid(problem.message, param) from None
         finally:
             self.metrics.generated_tokens.add(count)
-
-    def _stream(self, job: Job, tokens: list[int], options: dict[str, Any]) -> Generator[Chunk]:
-        param = next((param for name, param in _CHECKED_LATE.items() if options.get(name)), None)
-        may_fail = param is not None
-        try:
-            stream = self.model.stream(tokens, **options)
-        except Error as problem:
-            raise invalid(problem.message, param) from None
-        job.stop_with(stream.cancel)
-        with closing(stream):
-            try:
-                for chunk in stream:
-                    may_fail = False
-                    yield chunk
-            except Error as problem:
-                if may_fail:
-                    raise invalid(problem.message, param) from None
-                raise
 
     def count_prompt(self, usage: TokenUsage, prompt: int, cached: int) -> None:
         """Count the tokens of a prompt."""

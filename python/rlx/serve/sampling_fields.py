@@ -82,7 +82,7 @@ def sampling_request(fields: RequestFields, vocab_size: int) -> SamplingRequest:
     is_stream = bool(fields.flag("stream"))
     return SamplingRequest(
         options,
-        fields.integer("seed", -(2**63), _SEEDS - 1),
+        fields.integer("seed", 0, _SEEDS - 1),
         fields.integer("n", 1, _MOST_CHOICES) or 1,
         is_stream,
         _has_usage(fields, is_stream),
