@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,22 @@ def test_generate(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: py
     monkeypatch.setattr(sys, "stdin", io.StringIO(_PROMPT))
     assert main(["generate", path, "-", *options]) == 0
     assert capsys.readouterr().out == expected.text + "\n"
+
+
+def test_penalties_and_log_probabilities(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"max_tokens": 8, "ignore_eos": True, "logprobs": 2}
+    expected = _expected(path, presence_penalty=-30, frequency_penalty=-0.25, **options)
+    plain = _expected(path, **options)
+    words = ["--presence-penalty", "-30", "--frequency-penalty", "-0.25", "-n", "8", "--ignore-eos"]
+    assert main(["generate", path, "-p", _PROMPT, "--json", "--logprobs", "2", *words]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert expected.tokens != plain.tokens and expected.logprobs is not None
+    assert result["text"] == expected.text and result["tokens"] == expected.tokens
+    assert result["logprobs"] == [
+        {str(token): pytest.approx(value) for token, value in entry.items()} for entry in expected.logprobs
+    ]
+    assert main(["generate", path, "-p", "a", "--logprobs", "2"]) == 1
+    assert "--logprobs goes with --json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -130,6 +147,11 @@ def test_proposed_tokens(path: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([*words, *more]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[1:] == texts[:1] * 2
+    assert main([*words, "--draft", path, "--stats"]) == 0
+    # The draft is the model itself: of 12 tokens, the first is the model's, and 3 of each 4 are proposed.
+    assert re.search(r"draft: \d+ tokens proposed, \d+ accepted \(100%\)\n", capsys.readouterr().err)
+    assert main([*words, "--stats"]) == 0
+    assert "draft:" not in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*words, "--lookup", "--draft", path])
     assert "not allowed with" in capsys.readouterr().err
@@ -171,6 +193,19 @@ def test_gguf(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> 
     assert data["metadata"]["llama.block_count"] == 2 and len(data["tensors"]) == 21
     assert main(["gguf", path, "--tensor", "output_norm.weight"]) == 0
     assert "from 1 to 1, mean 1" in capsys.readouterr().out
+    tensor = "blk.0.ffn_up.weight"
+    values = rlx.weights.open(path)[tensor].numpy().astype(np.float64)
+    assert main(["gguf", path, "--json", "--tensor", tensor]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["name"], summary["type"], summary["shape"]) == (tensor, "float32", list(values.shape))
+    statistics = [summary[key] for key in ("least", "largest", "mean", "deviation")]
+    np.testing.assert_allclose(statistics, [values.min(), values.max(), values.mean(), values.std()], atol=1e-12)
+    assert summary["first"] == values.reshape(-1)[:6].tolist() and summary["not_finite"] == 0
+    infinite = tmp_path / "infinite.gguf"
+    rlx.weights.save_gguf(infinite, {"a": np.array([np.nan, np.inf], np.float32), "b": np.zeros(0, np.float32)}, {})
+    assert main(["gguf", str(infinite), "--json", "--tensor", "a"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["not_finite"] == 2 and summary["first"] == [None, None] and "mean" not in summary
     assert main(["gguf", path, "--tensor", "none"]) == 1
     assert "no tensor 'none'" in capsys.readouterr().err
     name: dict[str, Any] = {"general.name": "\x1b[2J\n" + "x" * 1000}

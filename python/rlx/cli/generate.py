@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -39,13 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print a JSON object with the text, its tokens and the reason of the end"
     )
     parser.add_argument(
+        "--logprobs",
+        type=int,
+        metavar="N",
+        help="with --json, print the log-probabilities of the N likeliest tokens, and of the one taken",
+    )
+    parser.add_argument(
         "--stats", action="store_true", help="print numbers of tokens and their speed to standard error"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    options = generation_options(arguments)
+    options = generation_options(arguments, logprobs=_logprobs(arguments))
     prompt = _prompt(arguments)
     model = load_model(arguments)
     begin = time.monotonic()
@@ -63,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.stats:
         prompt_tokens = len(model.tokenizer.encode(prompt))
         _show_speed(prompt_tokens, chunks, first, time.monotonic() - begin)
+        if chunks[-1].proposed_tokens:
+            say(_acceptance(chunks[-1]), stream=sys.stderr)
     return 0
 
 
@@ -76,12 +85,35 @@ def _prompt(arguments: argparse.Namespace) -> str:
     return read_text(arguments.file or "-")
 
 
+def _logprobs(arguments: argparse.Namespace) -> int | None:
+    from rlx.support.errors import Error
+
+    if arguments.logprobs is not None and not arguments.json:
+        raise Error("--logprobs goes with --json")
+    return arguments.logprobs
+
+
 def _as_json(chunks: Sequence[Chunk]) -> dict[str, Any]:
-    return {
+    """Return the object that is printed. The log-probabilities are an object for each token, whose keys are ids."""
+    result = {
         "text": "".join(chunk.text for chunk in chunks),
         "tokens": [token for chunk in chunks for token in chunk.tokens],
         "finish_reason": chunks[-1].finish_reason,
     }
+    if chunks[-1].logprobs is not None:
+        # A token that is excluded by the logit bias has minus infinity, which JSON lacks.
+        result["logprobs"] = [
+            {str(token): value if math.isfinite(value) else None for token, value in entry.items()}
+            for chunk in chunks
+            for entry in chunk.logprobs or ()
+        ]
+    return result
+
+
+def _acceptance(last: Chunk) -> str:
+    """Return the line about proposed tokens, from the last part of a text."""
+    share = last.accepted_tokens / last.proposed_tokens
+    return f"draft: {last.proposed_tokens} tokens proposed, {last.accepted_tokens} accepted ({share:.0%})"
 
 
 def _show_speed(prompt_tokens: int, chunks: Sequence[Chunk], first: float, whole: float) -> None:

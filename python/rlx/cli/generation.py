@@ -55,6 +55,20 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeat-penalty", type=float, default=1.0, metavar="X", help="penalise tokens that occurred; 1 is off"
     )
+    parser.add_argument(
+        "--presence-penalty",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="subtract this from the logits of tokens in the output",
+    )
+    parser.add_argument(
+        "--frequency-penalty",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="subtract this from the logits of tokens, for each time they are in the output",
+    )
     parser.add_argument("-s", "--seed", type=int, metavar="SEED", help="the seed of the random numbers")
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
     parser.add_argument(
@@ -67,8 +81,12 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
+def generation_options(arguments: argparse.Namespace, *, logprobs: int | None = None) -> dict[str, Any]:
     """Return the parameters as keywords of `LLM.generate`.
+
+    Args:
+        arguments: The command line.
+        logprobs: The number of log-probabilities, which not all commands print.
 
     Raises:
         Error: One is not valid. This is found before the model is loaded.
@@ -82,9 +100,12 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "top_p": arguments.top_p,
         "min_p": arguments.min_p,
         "repetition_penalty": arguments.repeat_penalty,
+        "presence_penalty": arguments.presence_penalty,
+        "frequency_penalty": arguments.frequency_penalty,
         "seed": arguments.seed,
         "stop": arguments.stop,
         "logit_bias": dict(map(_bias, arguments.logit_bias)),
+        "logprobs": logprobs,
         "ignore_eos": arguments.ignore_eos,
         "schema": None if arguments.schema is None else _schema(arguments.schema),
         "grammar": None if arguments.grammar is None else read_text(arguments.grammar),

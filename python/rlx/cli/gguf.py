@@ -6,13 +6,14 @@ import argparse
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli.streams import say
 from rlx.support.printable import printable
 
 if TYPE_CHECKING:
-    from rlx.weights import Weights
+    from rlx.weights import Weight, Weights
 
 _SHOWN = 6  # elements of an array
 _LONGEST = 100  # characters of a text
@@ -21,7 +22,9 @@ _LONGEST = 100  # characters of a text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="a GGUF file (of several parts, the first)")
-    parser.add_argument("--json", action="store_true", help="print a JSON object with all metadata and tensors")
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON object, with all metadata and tensors or with --tensor"
+    )
     parser.add_argument("--tensor", metavar="NAME", help="print this tensor with a summary of its values")
 
 
@@ -36,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise Error(f"{arguments.file} is not a GGUF file", hint="rlx inspect prints the tensors of other files")
     weights = open_weights(arguments.file)
     if arguments.tensor is not None:
-        say(_tensor_text(weights, arguments.tensor))
+        summary = _TensorSummary.of(weights[arguments.tensor])
+        say(json.dumps(summary.body(), allow_nan=False) if arguments.json else summary.text())
     elif arguments.json:
         say(json.dumps(_as_json(weights), allow_nan=False))
     else:
@@ -90,27 +94,54 @@ def _plain(value: Any) -> Any:
 
 
 def _as_json(weights: Weights) -> dict[str, Any]:
-    tensors = [
-        {"name": w.name, "type": _type_of(w), "shape": list(w.shape), "bytes": w.nbytes} for w in weights.values()
-    ]
-    return {"metadata": _plain(dict(weights.metadata)), "tensors": tensors}
+    return {"metadata": _plain(dict(weights.metadata)), "tensors": [_described(w) for w in weights.values()]}
 
 
-def _tensor_text(weights: Weights, name: str) -> str:
-    import numpy as np
+def _described(weight: Weight) -> dict[str, Any]:
+    return {"name": weight.name, "type": _type_of(weight), "shape": list(weight.shape), "bytes": weight.nbytes}
 
-    weight = weights[name]
-    values = weight.numpy().astype(np.float64)
-    shape = "×".join(map(str, weight.shape))
-    lines = [f"{printable(name, keep='')}: {_type_of(weight)} {shape}, {weight.nbytes} bytes"]
-    if values.size:
+
+@dataclass(frozen=True)
+class _TensorSummary:
+    """A summary of a tensor's values.
+
+    Attributes:
+        weight: The tensor.
+        statistics: The least and the largest value, the mean and the standard deviation, of finite elements.
+        not_finite: The number of other elements.
+        first: The first elements.
+    """
+
+    weight: Any
+    statistics: dict[str, float]
+    not_finite: int
+    first: list[float]
+
+    @classmethod
+    def of(cls, weight: Weight) -> _TensorSummary:
+        """Read a tensor."""
+        import numpy as np
+
+        values = weight.numpy().astype(np.float64)
         finite = values[np.isfinite(values)]
-        rest = values.size - finite.size
-        if finite.size:
-            lines.append(
-                f"from {finite.min():g} to {finite.max():g}, mean {finite.mean():g}, deviation {finite.std():g}"
-            )
-        if rest:
-            lines.append(f"{rest} elements are not finite")
-        lines.append("first: " + " ".join(f"{v:g}" for v in values.reshape(-1)[:_SHOWN]))
-    return "\n".join(lines)
+        numbers = {"least": finite.min, "largest": finite.max, "mean": finite.mean, "deviation": finite.std}
+        statistics = {name: float(number()) for name, number in numbers.items()} if finite.size else {}
+        return cls(weight, statistics, values.size - finite.size, values.reshape(-1)[:_SHOWN].tolist())
+
+    def body(self) -> dict[str, Any]:
+        """Return the summary for JSON."""
+        numbers = {**self.statistics, "not_finite": self.not_finite, "first": self.first}
+        return {**_described(self.weight), **_plain(numbers)}
+
+    def text(self) -> str:
+        """Return the summary for readers."""
+        shape = "×".join(map(str, self.weight.shape))
+        lines = [f"{printable(self.weight.name, keep='')}: {_type_of(self.weight)} {shape}, {self.weight.nbytes} bytes"]
+        if self.statistics:
+            s = self.statistics
+            lines.append(f"from {s['least']:g} to {s['largest']:g}, mean {s['mean']:g}, deviation {s['deviation']:g}")
+        if self.not_finite:
+            lines.append(f"{self.not_finite} elements are not finite")
+        if self.first:
+            lines.append("first: " + " ".join(f"{v:g}" for v in self.first))
+        return "\n".join(lines)
