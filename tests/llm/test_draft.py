@@ -11,6 +11,7 @@ import pytest
 import rlx
 from rlx.llm import engine
 from rlx.llm.draft import PromptLookup
+from rlx.llm.pages import CachedText
 from tests.llm.tiny_model import CONTEXT, write_model
 
 _PROMPTS = ["the man in the inn and the", "the the the the the the the the", "a"]
@@ -97,11 +98,11 @@ def test_right_proposals_save_runs(monkeypatch: pytest.MonkeyPatch, model_path: 
 
 
 def test_lookup_proposes_what_followed() -> None:
-    proposer = PromptLookup(2).proposer()
+    proposer = PromptLookup(2).proposer(CachedText())
     assert proposer.propose([1, 2, 3], 3) == []
     assert proposer.propose([1, 2, 3, 4, 1, 2], 3) == [3, 4, 1]
     assert proposer.propose([1, 2, 3, 4, 1, 2, 9, 2], 2) == [9, 2]  # the latest occurrence, of one token
-    assert PromptLookup().proposer().propose([5, 5, 5], 2) == [5]
+    assert PromptLookup().proposer(CachedText()).propose([5, 5, 5], 2) == [5]
 
 
 def test_drafts_are_checked(model_path: Path, tmp_path: Path) -> None:

@@ -26,7 +26,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--threads", type=int, metavar="N", help="the number of threads (default: all cores)")
     add_lora_option(parser, "an adapter: a GGUF file, or a folder of PEFT")
     drafts = parser.add_mutually_exclusive_group()
-    drafts.add_argument("--draft", metavar="MODEL", help="a smaller model with the same tokens, which proposes tokens")
+    drafts.add_argument(
+        "--draft",
+        metavar="MODEL",
+        help="a smaller model with the same tokens, which proposes tokens, or mtp for the head of the model",
+    )
     drafts.add_argument(
         "--lookup", action="store_true", help="propose what followed the last tokens earlier in the text"
     )

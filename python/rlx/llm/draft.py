@@ -34,8 +34,8 @@ class Proposer(Protocol):
 class Draft(Protocol):
     """The origin of proposals."""
 
-    def proposer(self) -> Proposer:
-        """Return the proposals for a new text."""
+    def proposer(self, text: CachedText) -> Proposer:
+        """Return the proposals for a new text of the model that verifies them."""
         ...
 
 
@@ -56,8 +56,8 @@ class PromptLookup:
         if type(self.length) is not int or self.length < 1:
             raise Error(f"length must be a positive integer, got {self.length!r:.60}")
 
-    def proposer(self) -> Proposer:
-        """Return the proposals for a new text."""
+    def proposer(self, text: CachedText) -> Proposer:
+        """Return the proposals for a new text of the model that verifies them."""
         return _LookupProposer(self.length)
 
 
@@ -98,8 +98,8 @@ class DraftModel:
     def __init__(self, engine: Engine):
         self._engine = engine
 
-    def proposer(self) -> Proposer:
-        """Return the proposals for a new text."""
+    def proposer(self, text: CachedText) -> Proposer:
+        """Return the proposals for a new text of the model that verifies them."""
         return _ModelProposer(self._engine)
 
 
@@ -136,3 +136,36 @@ class _ModelProposer:
 
     def close(self) -> None:
         self._text.is_done = True
+
+
+class PredictionHead:
+    """Proposes the tokens that a head of the model itself predicts: multi-token prediction (see `prediction_head.py`).
+
+    Args:
+        engine: The programs of the model, with those of the head.
+    """
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    def proposer(self, text: CachedText) -> Proposer:
+        """Return the proposals for a new text of the model that verifies them."""
+        return _HeadProposer(self._engine, text)
+
+
+class _HeadProposer:
+    """The proposals of a head for one text.
+
+    Args:
+        engine: The programs of the model.
+        text: The text in the cache, which has all tokens but the last one.
+    """
+
+    def __init__(self, engine: Engine, text: CachedText):
+        self._engine, self._text = engine, text
+
+    def propose(self, tokens: Sequence[int], count: int) -> list[int]:
+        return self._engine.predict(self._text, tokens[-1], count) if count > 0 else []
+
+    def close(self) -> None:
+        """The text has nothing of its own here."""

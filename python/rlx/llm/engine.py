@@ -30,6 +30,7 @@ _SYMBOL = "sequence"
 _ALIKE = frozenset(("dequant_matmul", "matmul_transposed", "cached_attention"))
 _MOST_ROWS = 8  # texts in one run, for which there are kernels
 _MOST_CHECKPOINTS = 64
+_SLOT_INPUTS = ("read_slots", "written_slots")
 LARGEST_CACHE = 1 << 30  # bytes of keys and values of several texts, or of one if its length is not given
 LARGEST_CHECKPOINTS = 1 << 28  # bytes of the checkpoints of recurrent states
 
@@ -60,6 +61,7 @@ class Engine:
         parallel: The number of texts for which the cache has pages and slots, unless they take more than `LARGEST_CACHE`.
         drafted: The number of proposed tokens that are verified in one run.
         kept: The number of last tokens that `CachedText.shorten` may remove without forgetting a recurrent state.
+        predicts: Whether the model has a head that predicts further tokens, for `predict`.
     """
 
     def __init__(
@@ -73,8 +75,9 @@ class Engine:
         parallel: int = 1,
         drafted: int = 0,
         kept: int = 0,
+        predicts: bool = False,
     ) -> None:
-        self.context = context
+        self.context, self._predicts = context, predicts
         self._model, self._session = model, session
         self._cache_dtype, self._activations = cache_dtype, activations
         self._scheduler = Scheduler()
@@ -85,7 +88,7 @@ class Engine:
         self._pages_of_text = -(-context // self._page)
         self._pages = self._slots = self._checkpoints = self._kept = 0
         if "pages" in model.sizes:
-            affordable = LARGEST_CACHE // (self._page * cache_bytes(model.config, cache_dtype))
+            affordable = LARGEST_CACHE // (self._page * cache_bytes(model.config, cache_dtype, predicts))
             self._pages = max(self._pages_of_text, min(self._pages_of_text * parallel, affordable))
         if self._is_recurrent:
             self._count_slots(parallel, drafted, kept)
@@ -111,15 +114,19 @@ class Engine:
             sizes |= {"pages": self._pages + (self._rows > 1), "page_length": self._page}
         if self._slots:
             sizes["slots"] = self._slots + 1
-        graphs = {"prefill": self._model.graph(sequence=_SYMBOL, **sizes)}
-        decode = self._model.graph(sequence=1, **sizes)
+        whole = {"hidden": True} if self._predicts else {}
+        graphs = {"prefill": self._model.graph(sequence=_SYMBOL, **sizes, **whole)}
+        decode = self._model.graph(sequence=1, **sizes, **whole)
         if self._rows == 1 or _has_equal_rows(decode):
             graphs["decode"] = decode
         if self._rows > 1:
-            own = {"consecutive": True} if self._is_consecutive else {}
+            own = whole | ({"consecutive": True} if self._is_consecutive else {})
             graphs["batch"] = self._model.graph(sequence=1, batch=self._rows, **sizes, **own)
+        if self._predicts:
+            graphs["predict"] = self._model.prediction_graph(sequence=_SYMBOL, **(sizes | {"slots": 0}))
         if self._pages:
-            graphs["copy"] = _copy_of_page([a for a in decode.arguments if is_cache_state(a.name)])
+            caches = {a.name: a for g in graphs.values() for a in g.arguments if is_cache_state(a.name)}
+            graphs["copy"] = _copy_of_page(list(caches.values()))
         return self._session.compile(graphs)
 
     @cached_property
@@ -185,6 +192,8 @@ class Engine:
         self._cache.advance(text, [end])
         text.tokens += tokens
         text.reusable = end
+        if self._predicts:
+            self._predict_rows(text, begin, prompt[begin + 1 : end + 1])
         if self._is_checkpoint(end, len(prompt)):
             self._cache.keep(text, logits)
         return logits
@@ -241,6 +250,53 @@ class Engine:
         self._cache.advance(text, range(first + 1, first + 1 + len(tokens)))
         return results
 
+    # --- the head that predicts further tokens ----------------------------------------------------
+
+    def predict(self, text: CachedText, token: int, count: int) -> list[int]:
+        """Return at most `count` tokens that the head of the model predicts after the next token of a text.
+
+        The head attends to the earlier states of a text, which it has computed with the prompt. It predicts the first token
+        from a state of the model, and further ones from its own. There are none if the text begins with a prompt that was in
+        the cache, and has no further token yet: the state after it is not known.
+        """
+        return self._scheduler.call(self._predict, text, token, count)
+
+    def _predict(self, text: CachedText, token: int, count: int) -> list[int]:
+        first = length = len(text.tokens)
+        text.hidden = {place: state for place, state in text.hidden.items() if place < length}  # not of wrong proposals
+        while first - 1 in text.hidden:
+            first -= 1
+        if first == length:
+            return []
+        self._cache.admit(text, count)
+        proposed = [int(self._predict_rows(text, first, [*text.tokens[first + 1 :], token]).argmax())]
+        while len(proposed) < count:
+            place = length + len(proposed) - 1
+            proposed.append(int(self._predict_rows(text, place, proposed[-1:]).argmax()))
+        text.hidden = {}
+        return proposed
+
+    def _predict_rows(self, text: CachedText, first: int, following: Sequence[int]) -> np.ndarray:
+        """Run the head for the states from a position on, and return the last logits. They are taken from `text.hidden`.
+
+        Its own last state takes the next place there, if it is free. Tokens of one run belong to one page.
+
+        Args:
+            text: The text.
+            first: The position.
+            following: The token after each of the states.
+        """
+        logits, done = np.zeros(0, np.float32), 0
+        while done < len(following):
+            begin = first + done
+            ids = following[done : done + self._page - begin % self._page]
+            hidden = np.stack([text.hidden.pop(begin + i) for i in range(len(ids))])
+            inputs = self._inputs(1, [_Row(text, begin, ids)]) | {"hidden_states": hidden[None]}
+            (logits,), (states,) = (values[:, -1] for values in self._generation["predict"].run(inputs))
+            done += len(ids)
+            text.hidden.setdefault(first + done, states)
+        return logits
+
     # --- runs -------------------------------------------------------------------------------------
 
     def _check_room(self, text: CachedText, count: int) -> None:
@@ -249,22 +305,29 @@ class Engine:
 
     def _run(self, entry: str, rows: Sequence[_Row]) -> list[np.ndarray]:
         """Run a program, and return the last logits of each row."""
-        count = self._rows if entry == "batch" else 1
+        inputs = self._inputs(self._rows if entry == "batch" else 1, rows)
+        if self._slots:
+            inputs |= {name: np.full(len(inputs["start"]), self._slots, np.int32) for name in _SLOT_INPUTS}
+            for number, row in enumerate(rows):
+                inputs["read_slots"][number] = row.text.slots.get(row.start, self._slots)
+                inputs["written_slots"][number] = row.text.written_slots[row.written]
+        results = self._generation[entry].run_named(inputs)
+        if self._predicts:
+            for row, states in zip(rows, results["hidden_states"], strict=False):
+                row.text.hidden |= {row.start + i: state for i, state in enumerate(states)}
+        return [results["logits"][number, -1] for number in range(len(rows))]
+
+    def _inputs(self, count: int, rows: Sequence[_Row]) -> dict[str, np.ndarray]:
+        """Return the tokens, positions and pages of some rows, for a program with `count` of them."""
         ids, starts = np.zeros((count, len(rows[0].tokens)), np.int32), np.zeros(count, np.int32)
-        inputs: dict[str, np.ndarray] = {"input_ids": ids, "start": starts}
+        inputs = {"input_ids": ids, "start": starts}
         if self._pages:
             inputs["pages"] = np.full((count, self._pages_of_text), self._pages, np.int32)
-        if self._slots:
-            inputs |= {name: np.full(count, self._slots, np.int32) for name in ("read_slots", "written_slots")}
         for number, row in enumerate(rows):
             ids[number], starts[number] = row.tokens, row.start
             if self._pages:
                 inputs["pages"][number, : len(row.text.pages)] = row.text.pages
-            if self._slots:
-                inputs["read_slots"][number] = row.text.slots.get(row.start, self._slots)
-                inputs["written_slots"][number] = row.text.written_slots[row.written]
-        (logits,) = self._generation[entry].run(inputs)
-        return [logits[number, -1] for number in range(len(rows))]
+        return inputs
 
 
 def _has_equal_rows(decode: Graph) -> bool:
@@ -280,9 +343,9 @@ def _has_equal_rows(decode: Graph) -> bool:
     return all(is_alike(op) for op in opview.operations(decode.function.entry_block) if opview.has_trait(op, "product"))
 
 
-def cache_bytes(config: Any, cache_dtype: str) -> int:
-    """Return the bytes of the keys and values of a token; 0 for a model without them."""
-    layers = config.num_cached_layers
+def cache_bytes(config: Any, cache_dtype: str, predicts: bool = False) -> int:
+    """Return the bytes of the keys and values of a token, with those of a head that predicts tokens or without."""
+    layers = config.num_cached_layers + predicts
     return layers and layers * (config.key_width + config.value_width) * dtype(cache_dtype).itemsize
 
 

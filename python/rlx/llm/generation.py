@@ -116,7 +116,7 @@ class Generation:
 
     def _drafted_chunks(self, draft: Draft) -> Iterator[Chunk]:
         """Generate like `chunks`, with proposed tokens."""
-        proposer, engine = draft.proposer(), self._engine
+        proposer, engine = draft.proposer(self.text), self._engine
         try:
             logits = self.begin()
             chunk = None if self.text.is_done else self.advance(logits)

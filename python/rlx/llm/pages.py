@@ -26,6 +26,8 @@ class CachedText:
         written_slots: The slots that the next run writes.
         state_lengths: The keys of `slots`, or of `saved_states`; None for models without recurrent layers.
         saved_states: The states by number of tokens and by name, while they are not in the cache.
+        hidden: States after the last norm by position, f32 `[hidden_size]`, from which a head of the model has not predicted
+            yet.
         is_done: Whether the text is complete.
     """
 
@@ -38,6 +40,7 @@ class CachedText:
         self.written_slots: list[int] = []
         self.state_lengths: tuple[int, ...] | None = None
         self.saved_states: dict[int, dict[str, np.ndarray]] | None = None
+        self.hidden: dict[int, np.ndarray] = {}
         self.is_done = False
 
     @property

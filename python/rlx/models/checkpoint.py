@@ -123,16 +123,27 @@ class ModelTensors:
         pattern = re.compile(rf"{re.escape(self.prefix + layers)}(\d{{1,9}})\.")
         layer_of = {n: int(match[1]) for n in own if (match := pattern.match(n))}
         beyond = sorted({i for i in layer_of.values() if i >= num_layers})
-        problems = [
+        self._raise(
             *self._problems,
             *(f"there is a layer '{self._shown(f'{layers}{i}')}', but there are {num_layers} layers" for i in beyond),
             *(f"'{self.tensors[n].name}' is no tensor of this model" for n in own if layer_of.get(n, -1) < num_layers),
-        ]
+        )
+        return tuple(n for n in left if not self._is_own(n))
+
+    def check_taken(self) -> None:
+        """Check, after building a graph, that all its parameters exist.
+
+        Raises:
+            Error: Tensors are missing, or have the wrong shape or dtype. The message names them.
+        """
+        self._raise(*self._problems)
+
+    def _raise(self, *problems: str) -> None:
+        """Raise an error, if there are problems."""
         if problems:
             more = f"\n  and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
             listed = "\n  ".join(problems[:_NAMED])
             raise Error(f"{self.name} does not fit its configuration:\n  {listed}{more}")
-        return tuple(n for n in left if not self._is_own(n))
 
     def _is_own(self, name: str) -> bool:
         """Return whether a tensor belongs to the base model: it has the prefix or, without a prefix, a known first part."""

@@ -39,6 +39,7 @@ SIZES: Mapping[str, int | bool | str] = {
     "cache_dtype": "f32",
     "attention_mask": False,
     "last": False,
+    "hidden": False,
     "activations": "f32",
 }
 PREFIXES = ("model.",)
@@ -68,6 +69,8 @@ def decoder_family(
       tokens of one run must belong to one page.
     - `slots` and `consecutive` are options for the states of recurrent layers: see `RecurrentStates`.
     - `last=True` computes the logits of only the last token.
+    - `hidden=True` adds an output `hidden_states` `[batch, sequence, hidden_size]`: the states of all tokens after the last
+      norm.
     - `activations` is the precision of activations in products with packed weights: see the op `dequant_matmul`.
 
     Args:
@@ -90,7 +93,7 @@ def _adapted(
 def _build(scope: ParameterPrefix, config: DecoderConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
     g, e = scope.g, config.hidden_size
     ids = g.input("input_ids", (sizes["batch"], sizes["sequence"]), "i32")
-    run = _DecoderLayers(scope, config, ids, sizes)
+    run = DecoderLayers(scope, config, ids, sizes)
     tokens = scope.tokens("embed_tokens", config.vocab_size, e)
     x = tokens.rows(ids)
     if config.embedding_scale is not None:
@@ -103,16 +106,20 @@ def _build(scope: ParameterPrefix, config: DecoderConfig, sizes: Mapping[str, An
             x, key, value = run.layer(x, i)
         if sizes["cache"] and key is not None and value is not None:
             outputs |= {f"key_{i}": key, f"value_{i}": value}
+    if sizes["hidden"]:
+        x = outputs["hidden_states"] = run.norm(scope, "norm", x)
     if sizes["last"]:
         x = g.narrow(x, 1, run.length - 1, 1)
-    x = run.norm(scope, "norm", x)
+    if not sizes["hidden"]:
+        x = run.norm(scope, "norm", x)
     if not config.head:
         return {"last_hidden_state": x} | outputs
     with g.named("head"):
-        return {"logits": _logits(scope, config, x, tokens)} | outputs
+        return {"logits": logits_of(scope, config, x, tokens)} | outputs
 
 
-def _logits(scope: ParameterPrefix, config: DecoderConfig, x: Tensor, tokens: Any) -> Tensor:
+def logits_of(scope: ParameterPrefix, config: DecoderConfig, x: Tensor, tokens: Any) -> Tensor:
+    """Return the logits for normalised states `x [B, S, E]`."""
     g, cap = scope.g, config.final_logit_softcapping
     if config.tie_word_embeddings:
         logits = scope.with_updates(tokens.products(x), x, "lm_head")
@@ -152,7 +159,7 @@ class _Pages:
         self.offset = start % self.length
 
 
-class _DecoderLayers:
+class DecoderLayers:
     """The layers of one graph, with shared rotary tables and masks."""
 
     def __init__(self, scope: ParameterPrefix, config: DecoderConfig, ids: Tensor, sizes: Mapping[str, Any]):
@@ -190,9 +197,17 @@ class _DecoderLayers:
         own = g.reshape(self.start, (self.batch, 1)) + g.reshape(g.arange(0, self.length), (1, self.length))
         return g.embedding(table, own)
 
-    def layer(self, x: Tensor, i: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the result of one layer, and the keys and values of all tokens, if it has attention."""
-        part, places = self.scope.at(f"layers.{i}"), self.config.norm_places
+    def layer(
+        self, x: Tensor, i: int, part: ParameterPrefix | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return the result of one layer, and the keys and values of all tokens, if it has attention.
+
+        Args:
+            x: The tokens, `[B, S, E]`.
+            i: The number of the layer.
+            part: The scope of its parameters, if it is not that of a layer with this number.
+        """
+        part, places = part or self.scope.at(f"layers.{i}"), self.config.norm_places
         normal = x if places == "after" else self.norm(part, "input_layernorm", x)
         linear, key, value = self.config.linear_attention, None, None
         if self.states is not None and linear is not None and i in linear.layers:

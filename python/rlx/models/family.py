@@ -45,6 +45,7 @@ class ModelFamily:
         prefixes: The possible prefixes of the base model's tensors in a checkpoint.
         encode: For text encoders: the function from token ids to token representations.
         adapted: Returns the tensors of a folder under the names of graphs, for a configuration; None if they have them.
+        prediction_head: Like `build`, for the graph of a head that predicts further tokens; None if models have none.
     """
 
     model_type: str
@@ -55,3 +56,4 @@ class ModelFamily:
     prefixes: tuple[str, ...] = ()
     encode: Encode | None = field(default=None)
     adapted: Callable[[Mapping[str, Weight], Any], Mapping[str, Weight]] | None = field(default=None)
+    prediction_head: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]] | None = field(default=None)

@@ -16,6 +16,7 @@ from rlx.models.decoder_config import DecoderConfig
 from rlx.models.family import ModelFamily
 from rlx.models.latent_attention import TRANSPOSED_KEYS
 from rlx.models.linear_attention import split_linear
+from rlx.models.prediction_head import head_of_gguf
 from rlx.weights import Weight
 
 Tensors = Mapping[str, Weight]
@@ -280,7 +281,7 @@ ARCHITECTURES: Mapping[str, GgufArchitecture] = {
         keys=_NEXT_KEYS,
         derived=_qwen3_next,
         adapted=_with_plain_norms,
-        split=split_linear,
+        split=lambda tensors, config: head_of_gguf(split_linear(tensors, config), config),
     ),
     "gemma": GgufArchitecture(_family(gemma, "gemma"), adapted=_with_plain_norms),
     "gemma2": GgufArchitecture(_family(gemma, "gemma2"), _AROUND_NAMES, adapted=_gemma_scores(46)),

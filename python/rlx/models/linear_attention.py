@@ -63,20 +63,13 @@ def _of_heads(x: Tensor, linear: LinearAttentionConfig, part: ParameterPrefix) -
 
 
 def split_linear(tensors: Mapping[str, Weight], config: DecoderConfig) -> dict[str, Weight]:
-    """Return the tensors with fused projections split. Layers that predict further tokens are left out."""
+    """Return the tensors with fused projections split."""
     linear = config.linear_attention
     assert linear is not None
     own = linear.value_heads // linear.key_heads
     values, width = own * linear.lanes, linear.key_heads * linear.lanes
     result: dict[str, Weight] = {}
     for name, weight in tensors.items():
-        first, _, rest = name.partition(".")
-        if (
-            first == "layers"
-            and rest.partition(".")[0].isdecimal()
-            and int(rest.partition(".")[0]) >= config.num_hidden_layers
-        ):
-            continue
         stem, _, last = name.removesuffix(".weight").rpartition(".")
         parts: dict[str, Weight] = {}
         if last == "in_proj_qkvz":

@@ -35,6 +35,7 @@ from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
 from rlx.models.gguf import GgufNames, read_gguf
 from rlx.models.low_rank import LowRankUpdate
+from rlx.models.prediction_head import PREFIX
 from rlx.models.quantized import open_folder
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
@@ -83,7 +84,27 @@ class PretrainedModel:
         Raises:
             Error: A size is unknown, is not a valid size, or is larger than the number of the model's positions.
         """
-        return _build(self.family, self.config, self._checkpoint, _checked_sizes(self.family, sizes))
+        return _build(self.family, self.family.build, self.config, self._checkpoint, _checked_sizes(self.family, sizes))
+
+    def prediction_graph(self, **sizes: Any) -> Graph:
+        """Return a graph of the head that predicts further tokens, with its weights: see `build_prediction_head`.
+
+        Args:
+            **sizes: As for `graph`.
+
+        Raises:
+            UnsupportedError: The model has no such head, or one of another kind.
+            Error: Weights of the head are missing or have the wrong shape, or a size is not valid.
+        """
+        build, own = self.family.prediction_head, self._checkpoint
+        if build is None or not any(name.startswith(PREFIX) for name in own.tensors):
+            raise UnsupportedError(
+                f"{own.name} has no head that predicts further tokens: tensors '{PREFIX}*', or 'blk.N.nextn.*' in a GGUF file"
+            )
+        checkpoint = own.with_updates(own.updates)
+        graph = _build(self.family, build, self.config, checkpoint, _checked_sizes(self.family, sizes))
+        checkpoint.check_taken()
+        return graph
 
     def with_updates(self, updates: Mapping[str, Sequence[LowRankUpdate]]) -> PretrainedModel:
         """Return the model with low-rank updates of matrices. Its graphs compute them next to the stored weights.
@@ -95,7 +116,7 @@ class PretrainedModel:
             Error: An update does not fit its matrix, or there is no such layer.
         """
         checkpoint = self._checkpoint.with_updates(updates)
-        _build(self.family, self.config, checkpoint, _smallest(self.family))
+        _build(self.family, self.family.build, self.config, checkpoint, _smallest(self.family))
         for name in updates:
             if name not in checkpoint.updated:
                 own = updates[name][0].up
@@ -173,7 +194,7 @@ def _checked(
 ) -> PretrainedModel:
     """Return the model, after building a small graph and comparing its parameters with the tensors."""
     checkpoint.check_layers(config.num_hidden_layers)
-    _build(family, config, checkpoint, _smallest(family))
+    _build(family, family.build, config, checkpoint, _smallest(family))
     unused = checkpoint.check(family.layers, config.num_hidden_layers)
     weights = MappingProxyType(checkpoint.taken)
     return PretrainedModel(family.model_type, config, weights, unused, family.sizes, family, gguf_names, checkpoint)
@@ -200,11 +221,11 @@ def load_config(path: str | os.PathLike[str]) -> tuple[ModelFamily, Any]:
     return family, family.config(fields)
 
 
-def _build(family: ModelFamily, config: Any, checkpoint: ModelTensors, sizes: Mapping[str, Any]) -> Graph:
+def _build(family: ModelFamily, build: Any, config: Any, checkpoint: ModelTensors, sizes: Mapping[str, Any]) -> Graph:
     graph = Graph(family.model_type.replace("-", "_"), stage="hir")
     activations = sizes.get("activations")
     scope = ParameterPrefix(graph, checkpoint, activations=activations or "f32", reads_in_place=activations is not None)
-    graph.set_outputs(family.build(scope, config, sizes))
+    graph.set_outputs(build(scope, config, sizes))
     return graph
 
 

@@ -19,7 +19,9 @@ from rlx.models.decoder_config import (
 from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
 from rlx.models.linear_attention import split_linear
+from rlx.models.prediction_head import build_prediction_head, head_of_folder
 from rlx.models.tensor_names import TensorNames
+from rlx.weights import Weight
 
 
 def _windows(fields: Fields, max_window_layers: int) -> dict[str, Any]:
@@ -124,7 +126,11 @@ _LINEAR = {f"linear_attn.{name}": f"linear_attn.{name}" for name in ("A_log", "d
 def _next_family() -> ModelFamily:
     family = decoder_family("qwen3_next", _qwen3_next, TensorNames(layer=_LINEAR))
     adapted: Any = family.adapted
-    return replace(family, adapted=lambda tensors, config: split_linear(adapted(tensors, config), config))
+
+    def split(tensors: Any, config: Any) -> dict[str, Weight]:
+        return head_of_folder(split_linear(adapted(tensors, config), config), config)
+
+    return replace(family, adapted=split, prediction_head=build_prediction_head)
 
 
 FAMILIES = (
