@@ -41,12 +41,15 @@ def RLX_CachedAttentionOp : RLX_Op<"cached_attention", "cached", [RLX_IsProduct]
     With `pages [B, N]` i32, the cache is divided into P pages of T rows, `k [P, T, Hkv·D]` and `v [P, T, Hkv·Dv]`, which
     the entries use in any order: key `j` of entry `b` is row `j % T` of page `pages[b, j // T]`. Page numbers are clamped
     to the pages that exist (Kwon et al., PagedAttention, 2023).
+
+    With `scheme`, a key of `rlx.weights.schemes`, the rows of `k` and `v` are packed blocks, u8, as in `dequantize_packed`:
+    `D/block·nbytes` bytes for each head. `D` and `Dv` are multiples of the block. `quantize_packed` makes such rows.
   }];
-  let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_I32Tensor:$start,
+  let arguments = (ins RLX_FloatTensor:$q, RLX_CacheTensor:$k, RLX_CacheTensor:$v, RLX_I32Tensor:$start,
                        Optional<RLX_I32Tensor>:$pages,
                        RLX_Count:$num_heads, RLX_Count:$head_dim,
                        OptionalAttr<RLX_Amount>:$window, OptionalAttr<RLX_Finite>:$score_scale,
-                       OptionalAttr<RLX_Positive>:$softcap);
+                       OptionalAttr<RLX_Positive>:$softcap, OptionalAttr<StrAttr>:$scheme);
   let results = (outs RLX_FloatTensor:$result);
 }
 

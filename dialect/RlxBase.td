@@ -111,6 +111,7 @@ def RLX_PartTensor : RLX_TensorOf<["f32", "f64"], "tensor of floats that can be 
 def RLX_I8Tensor : RLX_TensorOf<["i8"], "tensor of 8-bit integers">;
 def RLX_QuantizedTensor : RLX_TensorOf<["i8", "u8"], "tensor of 8-bit integers, signed or not">;
 def RLX_RequantizedTensor : RLX_TensorOf<["i8", "i32", "f32"], "tensor of signed 8-bit or 32-bit integers, or f32">;
+def RLX_CacheTensor : RLX_TensorOf<!listconcat(Floats, ["u8"]), "tensor of floats, or of packed bytes">;
 def RLX_U8Tensor : RLX_TensorOf<["u8"], "tensor of bytes">;
 def RLX_U32Tensor : RLX_TensorOf<["u32"], "tensor of unsigned 32-bit integers">;
 def RLX_F32Tensor : RLX_TensorOf<["f32"], "tensor of f32">;

@@ -66,6 +66,18 @@ def RLX_DequantizePackedOp : RLX_Op<"dequantize_packed", "packed"> {
   let results = (outs RLX_F32Tensor:$result);
 }
 
+def RLX_QuantizePackedOp : RLX_Op<"quantize_packed", "packed"> {
+  let summary = "Packed blocks of bytes from floats";
+  let description = [{
+    `x […, blocks·block]` f32: rows that are packed into blocks of the format `scheme`, u8 `[…, blocks·nbytes]`, with the bytes
+    of `rlx.weights.schemes[scheme].encode`. The inverse is `dequantize_packed`. The only format is `"q8_0"`: 32 numbers are
+    integers, rounded half away from zero, with the scale `max|x|/127` in f16. A block with `max|x| < 1e-30` becomes 0. One
+    with an infinity or a NaN, or whose scale is larger than the numbers of f16 (from `max|x|` of 8.3 million on), becomes NaN.
+  }];
+  let arguments = (ins RLX_F32Tensor:$x, StrAttr:$scheme);
+  let results = (outs RLX_U8Tensor:$result);
+}
+
 def RLX_DequantMatmulOp : RLX_Op<"dequant_matmul", "packed", [RLX_IsProduct]> {
   let summary = "Product with a packed matrix: x·dequantize(w)ᵀ";
   let description = [{

@@ -75,6 +75,7 @@ def cached_attentions() -> Iterator[OpSample]:
         dtypes=("f32",),
     )
     yield from _paged_attentions()
+    yield from _packed_attentions()
 
 
 def _paged_attentions() -> Iterator[OpSample]:
@@ -103,6 +104,46 @@ def _paged_attentions() -> Iterator[OpSample]:
             window=window,
             dtypes=("f32",),
         )
+
+
+def _packed_attentions() -> Iterator[OpSample]:
+    """Caches of packed blocks: heads of one block and of several, values of another width, windows, and pages."""
+    for batch, queries, length, table, heads, kv_heads, lanes, value_lanes, window in (
+        (1, 1, 9, None, 2, 1, 32, 32, None),
+        (2, 1, 70, None, 3, 1, 32, 64, 5),
+        (1, 1, 70, None, 4, 2, 96, 32, None),
+        (1, 2, 17, None, 2, 2, 64, 32, None),
+        (2, 5, 70, None, 2, 1, 32, 64, 9),
+        (1, 40, 66, None, 2, 1, 32, 32, None),
+        (1, "s", "t", None, 2, 2, 32, 32, None),
+        (2, 1, 64, 2, 4, 2, 32, 32, None),
+        (1, 1, 64, 3, 2, 1, 64, 32, 70),
+        (2, 3, 64, 2, 4, 2, 32, 32, 5),
+        (2, "s", 64, "n", 2, 1, 64, 64, None),
+    ):
+        pool = batch if table is None else 3
+        last = 8 if isinstance(length, str) else length * (table if isinstance(table, int) else 1) + 5
+        yield sample(
+            (batch, queries, heads * lanes),
+            # Without the top bits, so that the scales are finite.
+            SampleOperand((pool, length, kv_heads * lanes // 32 * 34), "u8", low=0, high=64),
+            SampleOperand((pool, length, kv_heads * value_lanes // 32 * 34), "u8", low=0, high=64),
+            SampleOperand((batch,), "i32", low=-1, high=last),
+            None if table is None else SampleOperand((batch, table), "i32", low=-1, high=4),
+            num_heads=heads,
+            head_dim=lanes,
+            window=window,
+            softcap=2.0 if batch == queries == 1 and table is None else None,
+            score_scale=0.02,
+            scheme="q8_0",
+            dtypes=("f32",),
+        )
+
+
+def packed_rows() -> Iterator[OpSample]:
+    """One block, and more than a workgroup has; rows of several axes, and of an unknown number."""
+    for dims in ((32,), (3, 64), (2, 3, 96), (70, 32), ("n", 32), (2, "n", 64)):
+        yield sample(dims, scheme="q8_0", dtypes=("f32",))
 
 
 def rotations() -> Iterator[OpSample]:

@@ -13,7 +13,7 @@ from rlx.passes.rewrite import collect
 from rlx.passes.runner import clone_module, run_on_module
 from tests.conformance.cases import Case, cases
 from tests.kernels.loop_samples import scans, whiles
-from tests.kernels.packed_samples import cached_attentions, products, rotations
+from tests.kernels.packed_samples import cached_attentions, packed_rows, products, rotations
 
 # Columns: fewer than a vector, one, several steps of an unrolled loop, and one more or less.
 COLUMNS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 131, 300)
@@ -359,6 +359,7 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "cached_attention": cached_attentions,
     "dequant_matmul": products,
     "matmul_transposed": _transposed_products,
+    "quantize_packed": packed_rows,
     "rope": rotations,
     "conv": _convolutions,
     "fused_conv_bias_act": _fused_convolutions,

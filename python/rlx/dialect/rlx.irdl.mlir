@@ -1277,6 +1277,14 @@ irdl.dialect @rlx {
     irdl.attributes { "scheme" = %scheme }
     irdl.results(result: %type_result)
   }
+  irdl.operation @quantize_packed {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %scheme = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "scheme" = %scheme }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @dequant_matmul {
     %type_x = irdl.any
     %type_w = irdl.any

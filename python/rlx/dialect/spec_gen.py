@@ -6,22 +6,23 @@ from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, TraitS
 
 _DTYPES_0 = ('floats',)
 _DTYPES_1 = ('floats', 'integers', 'bool')
-_DTYPES_2 = ('i32',)
-_DTYPES_3 = ('floats', 'integers', 'bool', 'complexes')
-_DTYPES_4 = ('complexes',)
-_DTYPES_5 = ('f32', 'f64')
-_DTYPES_6 = ('floats', 'integers', 'complexes')
-_DTYPES_7 = ('floats', 'complexes')
-_DTYPES_8 = ('integers',)
-_DTYPES_9 = ('f32',)
-_DTYPES_10 = ('floats', 'integers', 'bool', 'complexes', 'storage')
-_DTYPES_11 = ('bool',)
-_DTYPES_12 = ('floats', 'integers')
-_DTYPES_13 = ('i8', 'u8')
-_DTYPES_14 = ('i8',)
-_DTYPES_15 = ('i8', 'i32', 'f32')
-_DTYPES_16 = ('u8',)
-_DTYPES_17 = ('u32',)
+_DTYPES_2 = ('floats', 'u8')
+_DTYPES_3 = ('i32',)
+_DTYPES_4 = ('floats', 'integers', 'bool', 'complexes')
+_DTYPES_5 = ('complexes',)
+_DTYPES_6 = ('f32', 'f64')
+_DTYPES_7 = ('floats', 'integers', 'complexes')
+_DTYPES_8 = ('floats', 'complexes')
+_DTYPES_9 = ('integers',)
+_DTYPES_10 = ('f32',)
+_DTYPES_11 = ('floats', 'integers', 'bool', 'complexes', 'storage')
+_DTYPES_12 = ('bool',)
+_DTYPES_13 = ('floats', 'integers')
+_DTYPES_14 = ('i8', 'u8')
+_DTYPES_15 = ('i8',)
+_DTYPES_16 = ('i8', 'i32', 'f32')
+_DTYPES_17 = ('u8',)
+_DTYPES_18 = ('u32',)
 _ACTIVATION = ('gelu',
  'gelu_approx',
  'silu',
@@ -142,13 +143,13 @@ OPS = (
         'cached',
         'mir',
         'Attention to a cache of keys and values that is partly filled',
-        'Causal attention of the queries `q [B, S, H·D]` of positions `start[b], start[b] + 1, …` to the keys and values of a\ncache, `k [B, T, Hkv·D]` and `v [B, T, Hkv·Dv]`: query `i` of entry `b` sees the keys `j <= start[b] + i`, and with\n`window` only those with `j >= start[b] + i - window`. A query that sees no key is zero. `start [B]` i32. The rest is\nas in `attention`; the cache may have another dtype than the queries, which is the dtype of the result.\n\nWith `pages [B, N]` i32, the cache is divided into P pages of T rows, `k [P, T, Hkv·D]` and `v [P, T, Hkv·Dv]`, which\nthe entries use in any order: key `j` of entry `b` is row `j % T` of page `pages[b, j // T]`. Page numbers are clamped\nto the pages that exist (Kwon et al., PagedAttention, 2023).',
+        'Causal attention of the queries `q [B, S, H·D]` of positions `start[b], start[b] + 1, …` to the keys and values of a\ncache, `k [B, T, Hkv·D]` and `v [B, T, Hkv·Dv]`: query `i` of entry `b` sees the keys `j <= start[b] + i`, and with\n`window` only those with `j >= start[b] + i - window`. A query that sees no key is zero. `start [B]` i32. The rest is\nas in `attention`; the cache may have another dtype than the queries, which is the dtype of the result.\n\nWith `pages [B, N]` i32, the cache is divided into P pages of T rows, `k [P, T, Hkv·D]` and `v [P, T, Hkv·Dv]`, which\nthe entries use in any order: key `j` of entry `b` is row `j % T` of page `pages[b, j // T]`. Page numbers are clamped\nto the pages that exist (Kwon et al., PagedAttention, 2023).\n\nWith `scheme`, a key of `rlx.weights.schemes`, the rows of `k` and `v` are packed blocks, u8, as in `dequantize_packed`:\n`D/block·nbytes` bytes for each head. `D` and `Dv` are multiples of the block. `quantize_packed` makes such rows.',
         (
             ValueSpec('q', _DTYPES_0),
-            ValueSpec('k', _DTYPES_0),
-            ValueSpec('v', _DTYPES_0),
-            ValueSpec('start', _DTYPES_2),
-            ValueSpec('pages', _DTYPES_2, 'optional'),
+            ValueSpec('k', _DTYPES_2),
+            ValueSpec('v', _DTYPES_2),
+            ValueSpec('start', _DTYPES_3),
+            ValueSpec('pages', _DTYPES_3, 'optional'),
         ),
         (
             AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
@@ -156,6 +157,7 @@ OPS = (
             AttributeSpec('window', 'i64', None, interval='[0, 2^31)'),
             AttributeSpec('score_scale', 'f64', None, interval='[-3.4e38, 3.4e38]'),
             AttributeSpec('softcap', 'f64', None, interval='(0, 3.4e38]'),
+            AttributeSpec('scheme', 'str', None),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -173,14 +175,14 @@ OPS = (
         'A cache with rows written from a position on',
         '`cache [B, T, W]`, `rows [B, S, W]`, `start [B]` i32: the result is `cache`, with `rows[b, i]` at\n`[b, start[b] + i]`. A start is moved so that the rows fit: `0 <= start[b] <= T - S`. `B` is an integer. Where the\ncache is a state, a program on the CPU writes the rows into its memory.\n\nWith `pages [B]` i32, the cache has P pages of T rows, `[P, T, W]`, and `rows[b]` is written to page `pages[b]`, one `b`\nafter the other. Page numbers are clamped to the pages that exist.',
         (
-            ValueSpec('cache', _DTYPES_3),
-            ValueSpec('rows', _DTYPES_3),
-            ValueSpec('start', _DTYPES_2),
-            ValueSpec('pages', _DTYPES_2, 'optional'),
+            ValueSpec('cache', _DTYPES_4),
+            ValueSpec('rows', _DTYPES_4),
+            ValueSpec('start', _DTYPES_3),
+            ValueSpec('pages', _DTYPES_3, 'optional'),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (
@@ -264,12 +266,12 @@ OPS = (
         'Gradient of complex_norm_sq',
         '`2·x·dy`: the gradient with respect to the real part plus i times the gradient with respect to the imaginary part.',
         (
-            ValueSpec('x', _DTYPES_4),
-            ValueSpec('dy', _DTYPES_5),
+            ValueSpec('x', _DTYPES_5),
+            ValueSpec('dy', _DTYPES_6),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (
@@ -534,14 +536,14 @@ OPS = (
         'Gradient of cumsum',
         'The running sum of `dy` from the end; with `exclusive`, without the element itself.',
         (
-            ValueSpec('dy', _DTYPES_6),
+            ValueSpec('dy', _DTYPES_7),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('exclusive', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (
@@ -556,15 +558,15 @@ OPS = (
         'Gradient of gather with respect to its table',
         'The slices of `dy`, added at their indices along `axis` of a table of zeros with `size` elements on that axis.\nIndices are clamped as in `gather`. `size` is a list of one dimension.',
         (
-            ValueSpec('dy', _DTYPES_7),
-            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('dy', _DTYPES_8),
+            ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('size', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_7),
+            ValueSpec('result', _DTYPES_8),
         ),
         (),
         (
@@ -656,7 +658,7 @@ OPS = (
         '`(softmax(logits) - onehot(labels))·dloss`; 0 where the label is out of range.',
         (
             ValueSpec('logits', _DTYPES_0),
-            ValueSpec('labels', _DTYPES_8),
+            ValueSpec('labels', _DTYPES_9),
             ValueSpec('dloss', _DTYPES_0),
         ),
         (),
@@ -963,10 +965,10 @@ OPS = (
         "Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and projects\nwith `eh_w [2E, E]`. One layer of causal attention follows. Its query projection `q_gate_w [E, H·2D]` contains the\nquery and then the gate of every head. It applies `rms_norm` to every head's query and key, `rope` to `n_rot`\nlanes, uses grouped keys, and computes `attention·sigmoid(gate)` before `o_w [H·D, E]`. Then follow a residual,\n`rms_norm`, SwiGLU, and a residual; finally the row `last_token_idx [B, 1]` of each sequence, `rms_norm`, and\n`lm_head_w [E, V]`.\n\n`h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`, head\nnorms `[D]`, other norms `[E]`, `gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.",
         (
             ValueSpec('h_pre_norm', _DTYPES_0),
-            ValueSpec('input_ids', _DTYPES_8),
+            ValueSpec('input_ids', _DTYPES_9),
             ValueSpec('cos', _DTYPES_0),
             ValueSpec('sin', _DTYPES_0),
-            ValueSpec('last_token_idx', _DTYPES_8),
+            ValueSpec('last_token_idx', _DTYPES_9),
             ValueSpec('embed_w', _DTYPES_0),
             ValueSpec('hnorm_w', _DTYPES_0),
             ValueSpec('hnorm_b', _DTYPES_0),
@@ -1078,12 +1080,12 @@ OPS = (
         'Matrix product with broadcast batch axes',
         '`lhs […, M, K]`, `rhs […, K, N]`, result `[…, M, N]`; batch axes broadcast as in NumPy. Rank at least 2.\nf16 and bf16 accumulate in f32 and round once; integers wrap.',
         (
-            ValueSpec('lhs', _DTYPES_6),
-            ValueSpec('rhs', _DTYPES_6),
+            ValueSpec('lhs', _DTYPES_7),
+            ValueSpec('rhs', _DTYPES_7),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (
@@ -1098,12 +1100,12 @@ OPS = (
         'Product with the transpose of a matrix: x·wᵀ',
         '`x […, K]` f32, `w [N, K]` f32, f16 or bf16, as model files store the weights of linear layers. The numbers of `w` are\nconverted to f32 when they are read. The result is f32 `[…, N]`.',
         (
-            ValueSpec('x', _DTYPES_9),
+            ValueSpec('x', _DTYPES_10),
             ValueSpec('w', _DTYPES_0),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -1118,8 +1120,8 @@ OPS = (
         'Contraction over any axes with any batch axes',
         'The axes of the result are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting\naxes are paired in list order. f16 and bf16 accumulate in f32.',
         (
-            ValueSpec('lhs', _DTYPES_6),
-            ValueSpec('rhs', _DTYPES_6),
+            ValueSpec('lhs', _DTYPES_7),
+            ValueSpec('rhs', _DTYPES_7),
         ),
         (
             AttributeSpec('lhs_contracting', 'i64s', REQUIRED),
@@ -1128,7 +1130,7 @@ OPS = (
             AttributeSpec('rhs_batch', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (
@@ -1145,7 +1147,7 @@ OPS = (
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
-            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('indices', _DTYPES_9),
         ),
         (),
         (
@@ -1224,7 +1226,7 @@ OPS = (
         'The values that a region yields',
         'The terminator of every region of an rlx op.',
         (
-            ValueSpec('values', _DTYPES_10, 'variadic'),
+            ValueSpec('values', _DTYPES_11, 'variadic'),
         ),
         (),
         (),
@@ -1240,11 +1242,11 @@ OPS = (
         'One of two regions, chosen by a scalar',
         'Runs only `then_region` if `condition` (a scalar) is true, and only `else_region` otherwise. The regions have no\narguments; they may read values from outside. Both yield values of the same types, which are the results.',
         (
-            ValueSpec('condition', _DTYPES_11),
+            ValueSpec('condition', _DTYPES_12),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_10, 'variadic'),
+            ValueSpec('results', _DTYPES_11, 'variadic'),
         ),
         (
             RegionSpec('then_region', 'single'),
@@ -1260,13 +1262,13 @@ OPS = (
         'A loop that runs while a condition holds',
         '`cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the next\ncarries, of the same types. The loop ends when the condition is false, or after `max_iterations` runs of the body.\nThe results are the last carries. Both regions may read values from outside.',
         (
-            ValueSpec('inits', _DTYPES_10, 'variadic'),
+            ValueSpec('inits', _DTYPES_11, 'variadic'),
         ),
         (
             AttributeSpec('max_iterations', 'i64', None, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('results', _DTYPES_10, 'variadic'),
+            ValueSpec('results', _DTYPES_11, 'variadic'),
         ),
         (
             RegionSpec('cond_region', 'single'),
@@ -1282,7 +1284,7 @@ OPS = (
         'A loop over the leading axis of tensors, with carries',
         'The first `num_carries` inputs are the initial carries; the others (`xs`) have the leading axis `length`.\n`body_region` takes the carries and a slice of every `xs`. It yields the next carries and any number of other\nvalues. The results are the last carries, then the other values stacked on a leading axis. `reverse` runs from the\nend, for slices and stacks alike. `length` is a list of one dimension. The region may read values from outside.\n`num_checkpoints` is the number of carries that the gradient keeps; it computes the others again (absent: it keeps\nall).',
         (
-            ValueSpec('inputs', _DTYPES_10, 'variadic'),
+            ValueSpec('inputs', _DTYPES_11, 'variadic'),
         ),
         (
             AttributeSpec('num_carries', 'i64', REQUIRED, interval='[0, 2^63)'),
@@ -1291,7 +1293,7 @@ OPS = (
             AttributeSpec('num_checkpoints', 'i64', None, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('results', _DTYPES_10, 'variadic'),
+            ValueSpec('results', _DTYPES_11, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1306,11 +1308,11 @@ OPS = (
         'A chain of elementwise ops as one op',
         '`body_region` takes the inputs. It consists of elementwise ops (activation, cast, binary, compare, where, clamp,\nconstant), which may be followed by reductions of their results. Its yielded values are the results. The inputs\nbroadcast as in NumPy wherever the ops of the region do. The region does not read values from outside.',
         (
-            ValueSpec('inputs', _DTYPES_10, 'variadic'),
+            ValueSpec('inputs', _DTYPES_11, 'variadic'),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_10, 'variadic'),
+            ValueSpec('results', _DTYPES_11, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1325,13 +1327,13 @@ OPS = (
         'A function with its own derivative rules',
         '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input. `jvp_region`, unless empty, takes\nthe inputs and a tangent of each, and yields a tangent of each result. Regions may read values from outside, which\ncount as constants for the rules. With `no_derivative` the function has no derivative; the text is the reason in\nthe error message.',
         (
-            ValueSpec('inputs', _DTYPES_10, 'variadic'),
+            ValueSpec('inputs', _DTYPES_11, 'variadic'),
         ),
         (
             AttributeSpec('no_derivative', 'str', None),
         ),
         (
-            ValueSpec('results', _DTYPES_10, 'variadic'),
+            ValueSpec('results', _DTYPES_11, 'variadic'),
         ),
         (
             RegionSpec('forward_region', 'single'),
@@ -1350,7 +1352,7 @@ OPS = (
         (),
         (),
         (
-            ValueSpec('results', _DTYPES_10, 'variadic'),
+            ValueSpec('results', _DTYPES_11, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1365,12 +1367,12 @@ OPS = (
         'The same values, available only after other values',
         'The results are the inputs. Ops on the results are not merged with equal ops on the inputs, and do not run before\nthe tensors `after` are available. Recomputed values are thus computed late. The tensors `after` are not empty.',
         (
-            ValueSpec('inputs', _DTYPES_10, 'variadic'),
-            ValueSpec('after', _DTYPES_10, 'variadic'),
+            ValueSpec('inputs', _DTYPES_11, 'variadic'),
+            ValueSpec('after', _DTYPES_11, 'variadic'),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_10, 'variadic'),
+            ValueSpec('results', _DTYPES_11, 'variadic'),
         ),
         (),
         (),
@@ -1383,14 +1385,14 @@ OPS = (
         'A user-registered op',
         '`name` is the name of the op, `attributes` are its attributes. Its card (`rlx.CustomOp`) defines inference,\nevaluator, decomposition or lowering, and rules.',
         (
-            ValueSpec('inputs', _DTYPES_10, 'variadic'),
+            ValueSpec('inputs', _DTYPES_11, 'variadic'),
         ),
         (
             AttributeSpec('name', 'str', REQUIRED),
             AttributeSpec('attributes', 'dict', REQUIRED),
         ),
         (
-            ValueSpec('results', _DTYPES_10, 'variadic'),
+            ValueSpec('results', _DTYPES_11, 'variadic'),
         ),
         (),
         (),
@@ -1403,8 +1405,8 @@ OPS = (
         'Convolution (cross-correlation) in one, two or three dimensions',
         '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists the zeros before and\nafter each spatial axis in order. f16 and bf16 accumulate in f32; integers wrap.',
         (
-            ValueSpec('x', _DTYPES_12),
-            ValueSpec('w', _DTYPES_12),
+            ValueSpec('x', _DTYPES_13),
+            ValueSpec('w', _DTYPES_13),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
@@ -1413,7 +1415,7 @@ OPS = (
             AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (
@@ -1454,7 +1456,7 @@ OPS = (
         'Maximum, mean or sum over windows in one, two or three dimensions',
         '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`. `padding`\nlists the padding before and after each spatial axis in order. Padding is never a maximum and counts as zero in a\nsum. In a mean it counts as zeros, or not at all with `count_include_pad = false`. NaN propagates. A window of\npadding alone gives -inf as a maximum (for integers the least value), and NaN as a mean that does not count\npadding. Integers have no mean; their sums wrap.',
         (
-            ValueSpec('x', _DTYPES_12),
+            ValueSpec('x', _DTYPES_13),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
@@ -1464,7 +1466,7 @@ OPS = (
             AttributeSpec('count_include_pad', 'bool', True),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (
@@ -1528,13 +1530,13 @@ OPS = (
         'Elementwise function of one tensor',
         '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take integers;\n`exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and `log` also take c64, and `abs` of c64 is f32; the other elementary\nfunctions of c64, which are compositions of these, are `complex_function`. Integer arithmetic wraps.',
         (
-            ValueSpec('x', _DTYPES_6),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Activation', _ACTIVATION),
         ),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (
@@ -1552,13 +1554,13 @@ OPS = (
         'Conversion to another dtype',
         '`result = dtype(x)`. Float to integer truncates toward zero and saturates, and NaN becomes 0; integer to narrower\ninteger wraps; anything to bool is `x != 0`; complex to real keeps the real part. Float to narrower float rounds\nto nearest even.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -1574,14 +1576,14 @@ OPS = (
         'Elementwise function of two tensors',
         '`result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic wraps; on bool,\n`add` and `max` are logical or, `mul` and `min` are logical and. `div` takes floats and complex numbers. `max` and\n`min` give NaN when either operand is NaN, and do not take complex numbers. An integer `pow` with a negative\nexponent is the truncated quotient: 0 unless the base is 1 or -1 (and 0 for base 0). `atan2` takes floats, with\nthe special cases of C99. `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for\n`rhs = 0`, and integers. `trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1\n(all bits are 1), with remainder `lhs`. The quotient of the least integer by -1 wraps, with remainder 0. A shift\nby a negative number, or by at least the number of bits, gives 0, or -1 for `shift_right` of a negative number.',
         (
-            ValueSpec('lhs', _DTYPES_3),
-            ValueSpec('rhs', _DTYPES_3),
+            ValueSpec('lhs', _DTYPES_4),
+            ValueSpec('rhs', _DTYPES_4),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Binary', _BINARY),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (
@@ -1599,14 +1601,14 @@ OPS = (
         'Elementwise comparison',
         '`result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy. NaN is unequal to\neverything. Complex numbers support only `eq` and `ne`.',
         (
-            ValueSpec('lhs', _DTYPES_3),
-            ValueSpec('rhs', _DTYPES_3),
+            ValueSpec('lhs', _DTYPES_4),
+            ValueSpec('rhs', _DTYPES_4),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Comparison', _COMPARISON),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -1623,13 +1625,13 @@ OPS = (
         'Elementwise choice',
         '`result = condition ? on_true : on_false`. All three broadcast as in NumPy; the branches have one dtype.',
         (
-            ValueSpec('condition', _DTYPES_11),
-            ValueSpec('on_true', _DTYPES_10),
-            ValueSpec('on_false', _DTYPES_10),
+            ValueSpec('condition', _DTYPES_12),
+            ValueSpec('on_true', _DTYPES_11),
+            ValueSpec('on_false', _DTYPES_11),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -1645,11 +1647,11 @@ OPS = (
         'Number of bits that are 1',
         '`result` is the number of bits of `x` that are 1, in the same dtype; the sign bit counts.',
         (
-            ValueSpec('x', _DTYPES_8),
+            ValueSpec('x', _DTYPES_9),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -1665,13 +1667,13 @@ OPS = (
         'The same bits as another dtype',
         '`result` has the bits of `x`, read as `dtype`, which has the same width. Neither dtype may be bool or complex.\nEvery derivative through it is zero.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -1687,11 +1689,11 @@ OPS = (
         'The value, with no derivative',
         '`result = x`; every derivative through it is zero.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -1710,13 +1712,13 @@ OPS = (
         'Values clamped between two bounds',
         '`result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape of\n`x`. Where `low > high` the result is `high`; NaN in any of them gives NaN.',
         (
-            ValueSpec('x', _DTYPES_12),
-            ValueSpec('low', _DTYPES_12),
-            ValueSpec('high', _DTYPES_12),
+            ValueSpec('x', _DTYPES_13),
+            ValueSpec('low', _DTYPES_13),
+            ValueSpec('high', _DTYPES_13),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (
@@ -1732,12 +1734,12 @@ OPS = (
         'Complex numbers from their parts',
         '`result = real + i·imag`; the parts are f32 or f64, and broadcast as in NumPy.',
         (
-            ValueSpec('real', _DTYPES_5),
-            ValueSpec('imag', _DTYPES_5),
+            ValueSpec('real', _DTYPES_6),
+            ValueSpec('imag', _DTYPES_6),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (
@@ -1753,11 +1755,11 @@ OPS = (
         'Real part',
         '`result = Re x`, in f32 for c64 and f64 for c128.',
         (
-            ValueSpec('x', _DTYPES_4),
+            ValueSpec('x', _DTYPES_5),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -1773,11 +1775,11 @@ OPS = (
         'Imaginary part',
         '`result = Im x`, in f32 for c64 and f64 for c128.',
         (
-            ValueSpec('x', _DTYPES_4),
+            ValueSpec('x', _DTYPES_5),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -1793,11 +1795,11 @@ OPS = (
         'Complex conjugate',
         '`result = Re x - i·Im x`.',
         (
-            ValueSpec('x', _DTYPES_4),
+            ValueSpec('x', _DTYPES_5),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (
@@ -1813,11 +1815,11 @@ OPS = (
         'Squared modulus',
         '`result = (Re x)^2 + (Im x)^2`, in f32 for c64 and f64 for c128.',
         (
-            ValueSpec('x', _DTYPES_4),
+            ValueSpec('x', _DTYPES_5),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (
@@ -1833,13 +1835,13 @@ OPS = (
         'Elementary function of a complex tensor',
         "`result = kind(x)`, for the functions that `activation` supports only for floats. Branch cuts are NumPy's: the\nsign of a zero part determines the side of a cut. Infinities, NaN and signed zeros follow C99, annex G. All\nfunctions except `tan`, `sinh`, `cosh`, `log2` and `log10` are computed in f64.",
         (
-            ValueSpec('x', _DTYPES_4),
+            ValueSpec('x', _DTYPES_5),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'ComplexFunction', _COMPLEXFUNCTION),
         ),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (
@@ -1858,7 +1860,7 @@ OPS = (
             AttributeSpec('value', 'elements', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (),
@@ -1877,7 +1879,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (),
@@ -1894,7 +1896,7 @@ OPS = (
             AttributeSpec('size', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (),
@@ -1950,8 +1952,8 @@ OPS = (
         (),
         (
             ValueSpec('lu', _DTYPES_0),
-            ValueSpec('pivots', _DTYPES_2),
-            ValueSpec('permutation', _DTYPES_2),
+            ValueSpec('pivots', _DTYPES_3),
+            ValueSpec('permutation', _DTYPES_3),
         ),
         (),
         (),
@@ -2281,7 +2283,7 @@ OPS = (
         '`logits […, C]`, integer `labels […]`; `result[…] = log(sum exp(logits)) - logits[label]`. A label outside\n`[0, C)` is ignored: its loss is 0. Computed in f32 for f16 and bf16.',
         (
             ValueSpec('logits', _DTYPES_0),
-            ValueSpec('labels', _DTYPES_8),
+            ValueSpec('labels', _DTYPES_9),
         ),
         (),
         (
@@ -2494,15 +2496,15 @@ OPS = (
         '`result = saturate(round(x / scale) + zero_point)`, rounding half to even; NaN becomes the zero point. `scale`\n(f32, positive) and `zero_point` (i32, saturated to the range of `dtype`) are scalars, or have shape\n`[x.dim(axis)]` with `axis`. f64 divides and adds in f64, other dtypes in f32. `dtype` is i8 or u8.',
         (
             ValueSpec('x', _DTYPES_0),
-            ValueSpec('scale', _DTYPES_9),
-            ValueSpec('zero_point', _DTYPES_2),
+            ValueSpec('scale', _DTYPES_10),
+            ValueSpec('zero_point', _DTYPES_3),
         ),
         (
             AttributeSpec('axis', 'i64', None),
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_14),
         ),
         (),
         (),
@@ -2515,15 +2517,15 @@ OPS = (
         'Floats from 8-bit integers',
         '`result = (x - zero_point)·scale`, f32; `scale` and `zero_point` as in `quantize`. The difference is exact\n(i32 arithmetic).',
         (
-            ValueSpec('x', _DTYPES_13),
-            ValueSpec('scale', _DTYPES_9),
-            ValueSpec('zero_point', _DTYPES_2),
+            ValueSpec('x', _DTYPES_14),
+            ValueSpec('scale', _DTYPES_10),
+            ValueSpec('zero_point', _DTYPES_3),
         ),
         (
             AttributeSpec('axis', 'i64', None),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (),
@@ -2536,10 +2538,10 @@ OPS = (
         'Product of 8-bit matrices: as sums, requantised or as floats',
         '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32. With\n`dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and rounding (half to even)\nin f32; with f32, `result = acc·multiplier`, without `out_zero_point`; with i32, `result = acc`, also without\n`multiplier`, and integer-only `requantize` may follow. `multiplier` is a scalar, or `[N]`: one number per column.\ni32 wraps; zero points are in the range of i8.',
         (
-            ValueSpec('x', _DTYPES_14),
-            ValueSpec('w', _DTYPES_14),
-            ValueSpec('bias', _DTYPES_2, 'optional'),
-            ValueSpec('multiplier', _DTYPES_9, 'optional'),
+            ValueSpec('x', _DTYPES_15),
+            ValueSpec('w', _DTYPES_15),
+            ValueSpec('bias', _DTYPES_3, 'optional'),
+            ValueSpec('multiplier', _DTYPES_10, 'optional'),
         ),
         (
             AttributeSpec('x_zero_point', 'i64', 0, interval='[-128, 127]'),
@@ -2548,7 +2550,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_15),
+            ValueSpec('result', _DTYPES_16),
         ),
         (),
         (
@@ -2563,10 +2565,10 @@ OPS = (
         'Convolution of 8-bit images: as sums, requantised or as floats',
         '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`. It behaves like\n`conv` and `q_matmul`: accumulated in i32, padded with `x_zero_point`.',
         (
-            ValueSpec('x', _DTYPES_14),
-            ValueSpec('w', _DTYPES_14),
-            ValueSpec('bias', _DTYPES_2, 'optional'),
-            ValueSpec('multiplier', _DTYPES_9, 'optional'),
+            ValueSpec('x', _DTYPES_15),
+            ValueSpec('w', _DTYPES_15),
+            ValueSpec('bias', _DTYPES_3, 'optional'),
+            ValueSpec('multiplier', _DTYPES_10, 'optional'),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
@@ -2579,7 +2581,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_15),
+            ValueSpec('result', _DTYPES_16),
         ),
         (),
         (
@@ -2594,13 +2596,32 @@ OPS = (
         'Floats from packed blocks of bytes',
         '`x […, blocks·nbytes]` u8: rows of blocks in the packed format `scheme`, a key of `rlx.weights.schemes`, for example\n`"q4_k"`. The result, f32 `[…, blocks·block]`, has the elements of the blocks, computed in f32.',
         (
-            ValueSpec('x', _DTYPES_16),
+            ValueSpec('x', _DTYPES_17),
         ),
         (
             AttributeSpec('scheme', 'str', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
+        ),
+        (),
+        (),
+        'dialect/RlxQuantization.td',
+    ),
+    OpSpec(
+        'quantize_packed',
+        'packed',
+        'mir',
+        'Packed blocks of bytes from floats',
+        '`x […, blocks·block]` f32: rows that are packed into blocks of the format `scheme`, u8 `[…, blocks·nbytes]`, with the bytes\nof `rlx.weights.schemes[scheme].encode`. The inverse is `dequantize_packed`. The only format is `"q8_0"`: 32 numbers are\nintegers, rounded half away from zero, with the scale `max|x|/127` in f16. A block with `max|x| < 1e-30` becomes 0. One\nwith an infinity or a NaN, or whose scale is larger than the numbers of f16 (from `max|x|` of 8.3 million on), becomes NaN.',
+        (
+            ValueSpec('x', _DTYPES_10),
+        ),
+        (
+            AttributeSpec('scheme', 'str', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_17),
         ),
         (),
         (),
@@ -2613,15 +2634,15 @@ OPS = (
         'Product with a packed matrix: x·dequantize(w)ᵀ',
         '`x […, K]` f32, `w [N, K/block·nbytes]` u8: N packed rows in the format `scheme`, as in `dequantize_packed`. The result\nis f32 `[…, N]`. With `activations` `"i8"` or `"i16"`, the blocks of `x` (of the scheme\'s size) are rounded to\nintegers first: with `limit` 127 or 32767 and `top = max|x|` of the block, `x` becomes\n`round(x·(limit/top))·(top/limit)`, rounded half to even; a block with `top < 1e-30` becomes 0, and one with an\ninfinity or NaN becomes NaN. Derivatives treat the rounding as the identity.',
         (
-            ValueSpec('x', _DTYPES_9),
-            ValueSpec('w', _DTYPES_16),
+            ValueSpec('x', _DTYPES_10),
+            ValueSpec('w', _DTYPES_17),
         ),
         (
             AttributeSpec('scheme', 'str', REQUIRED),
             AttributeSpec('activations', 'enum', 'f32', 'Activations', _ACTIVATIONS),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -2636,16 +2657,16 @@ OPS = (
         'Each row times the packed matrix of its own group (mixture of experts)',
         '`x [M, K]` f32, `w [E, N, K/block·nbytes]` u8: E matrices of packed rows in the format `scheme`, as in\n`dequant_matmul`; integer `indices [M]`, clamped to `[0, E)`: `result[m] = x[m]·dequantize(w[indices[m]])ᵀ`, f32\n`[M, N]`. `activations` is as in `dequant_matmul`.',
         (
-            ValueSpec('x', _DTYPES_9),
-            ValueSpec('w', _DTYPES_16),
-            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('x', _DTYPES_10),
+            ValueSpec('w', _DTYPES_17),
+            ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('scheme', 'str', REQUIRED),
             AttributeSpec('activations', 'enum', 'f32', 'Activations', _ACTIVATIONS),
         ),
         (
-            ValueSpec('result', _DTYPES_9),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -2660,9 +2681,9 @@ OPS = (
         'An integer multiplied by a fixed-point number, and saturated to fewer bits',
         '`result = saturate(round(x·multiplier·2^(shift - 31)) + zero_point)`; all three operands are i32 and broadcast as\nin NumPy. It uses integers only, so every machine returns the same bits: those of TensorFlow Lite for the same\n`mode`. `double` has three steps: `x·2^shift` for a positive shift, which wraps; the product with `multiplier`\ndivided by 2^31, which rounds halves up and saturates; the division by `2^-shift` for a negative shift, which\nrounds halves away from 0. `single` is `(x·multiplier + 2^(30 - shift)) >> (31 - shift)`, which rounds halves up.\n`short` is the same with `2^(shift - 15)` and a 16-bit multiplier. Shifts are clamped to -31 and 30 (14 for\n`short`); `short` uses the last 16 bits of a multiplier, with their sign. `dtype` is i8, u8, i16 or i32;\n`zero_point` is in its range, and in that of i16.',
         (
-            ValueSpec('x', _DTYPES_2),
-            ValueSpec('multiplier', _DTYPES_2),
-            ValueSpec('shift', _DTYPES_2),
+            ValueSpec('x', _DTYPES_3),
+            ValueSpec('multiplier', _DTYPES_3),
+            ValueSpec('shift', _DTYPES_3),
         ),
         (
             AttributeSpec('zero_point', 'i64', 0, interval='[-32768, 32767]'),
@@ -2670,7 +2691,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_8),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -2731,13 +2752,13 @@ OPS = (
         'Random 32-bit words of a counter-based generator',
         'Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3): element `i` in row-major order is word\n`i mod 4` of the block with counter `i // 4` and key `seed`. `seed` is a scalar; its 64 bits (sign-extended) are\nthe key. The result is equal on every device.',
         (
-            ValueSpec('seed', _DTYPES_8),
+            ValueSpec('seed', _DTYPES_9),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_17),
+            ValueSpec('result', _DTYPES_18),
         ),
         (),
         (),
@@ -2750,7 +2771,7 @@ OPS = (
         'Uniformly distributed random numbers',
         '`low + (high - low)·u` with `u` in `[0, 1)` from the upper bits of `random_bits(seed, shape)`: 24 bits for f32,\nf16 and bf16 (computed in f32), and 53 bits of two words for f64, `random_bits(seed, [2, shape…])`. Rounding may\nreturn `high` itself, except in f32 and f64 if `high` is 1 and `low` is 0. `seed` is a scalar integer. The result\nis equal on every device, to the last bit.',
         (
-            ValueSpec('seed', _DTYPES_8),
+            ValueSpec('seed', _DTYPES_9),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
@@ -2772,7 +2793,7 @@ OPS = (
         'Normally distributed random numbers',
         '`mean + std·z`, where `z = sqrt(-2·log(v))·cos(2π·u)` comes from two words of `random_bits(seed, [2, shape…])` by\nthe Box-Muller method. `v` is the first word (1/2 instead of 0) divided by 2^32, rounded to the dtype. `u` is the\nsecond word divided by 2^32, without its lower 8 bits except for f64. `seed` is a scalar integer. Computed in f32\nfor f16 and bf16.',
         (
-            ValueSpec('seed', _DTYPES_8),
+            ValueSpec('seed', _DTYPES_9),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
@@ -2795,7 +2816,7 @@ OPS = (
         '`logits […, V]` gives i32 ids `[…]`. The distribution is `softmax(logits/temperature)`, restricted to the `top_k`\nmost likely classes (0: all), then to the smallest set of most likely classes whose probabilities reach `top_p`,\nat least one. Ties go to the lower id. The id is the first class at which the cumulative probability exceeds `u`\ntimes the total, with `u` from `rng_uniform(seed)`. Classes are in order of likelihood if `top_k` or `top_p`\nrestrict them, else in order of ids, which needs no sorting. `temperature` 0 takes the most likely class, and so\ndoes a row with NaN or an infinite maximum; there NaN counts as the largest. `seed` is a scalar integer.\nProbabilities are f32 (f64 for f64 logits), and their sums are rounded: devices may differ where `u` is within\nabout 1e-7 of the boundary between two classes.',
         (
             ValueSpec('logits', _DTYPES_0),
-            ValueSpec('seed', _DTYPES_8),
+            ValueSpec('seed', _DTYPES_9),
         ),
         (
             AttributeSpec('temperature', 'f64', 1.0, interval='[0, 3.4e38]'),
@@ -2803,7 +2824,7 @@ OPS = (
             AttributeSpec('top_p', 'f64', 1.0, interval='[0, 1]'),
         ),
         (
-            ValueSpec('ids', _DTYPES_2),
+            ValueSpec('ids', _DTYPES_3),
         ),
         (),
         (),
@@ -2942,7 +2963,7 @@ OPS = (
         'Reduction over axes',
         '`axes` are sorted and distinct; with `keep_dims` they stay with size 1. Over no elements, `sum` is 0, `prod`\nis 1, `mean` is NaN, `max` and `min` are the lowest and highest value (infinities for floats).\n`max` and `min` propagate NaN. f16 and bf16 accumulate in f32. Integer sums and products wrap;\n`mean` takes floats and complex numbers. On bool, `max` is any and `min` is all.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Reduction', _REDUCTION),
@@ -2950,7 +2971,7 @@ OPS = (
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (
@@ -2988,14 +3009,14 @@ OPS = (
         'Running sum along an axis',
         '`result[i] = x[0] + … + x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32.',
         (
-            ValueSpec('x', _DTYPES_6),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('exclusive', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (
@@ -3018,7 +3039,7 @@ OPS = (
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (
@@ -3033,14 +3054,14 @@ OPS = (
         'The k largest elements of the last axis, largest first',
         '`x […, N]` gives values `[…, k]` and i32 indices `[…, k]`, `0 <= k <= N`. Ties go to the lower index;\nNaN counts as the largest.',
         (
-            ValueSpec('x', _DTYPES_12),
+            ValueSpec('x', _DTYPES_13),
         ),
         (
             AttributeSpec('k', 'i64', REQUIRED, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('values', _DTYPES_12),
-            ValueSpec('indices', _DTYPES_2),
+            ValueSpec('values', _DTYPES_13),
+            ValueSpec('indices', _DTYPES_3),
         ),
         (),
         (
@@ -3062,7 +3083,7 @@ OPS = (
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (
@@ -3077,14 +3098,14 @@ OPS = (
         'Running product along an axis',
         '`result[i] = x[0] · … · x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32; integers wrap.',
         (
-            ValueSpec('x', _DTYPES_6),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('exclusive', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (
@@ -3100,13 +3121,13 @@ OPS = (
         'Running maximum along an axis',
         '`result[i] = max(x[0], …, x[i])`; NaN propagates.',
         (
-            ValueSpec('x', _DTYPES_12),
+            ValueSpec('x', _DTYPES_13),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (
@@ -3129,7 +3150,7 @@ OPS = (
             AttributeSpec('descending', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (
@@ -3167,13 +3188,13 @@ OPS = (
         'The same elements in row-major order in another shape',
         '`shape` has the same number of elements as `x`; its dimensions may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3190,13 +3211,13 @@ OPS = (
         'Permuted axes',
         '`result.dim(i) = x.dim(perm[i])`.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('perm', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3212,13 +3233,13 @@ OPS = (
         'The same tensor, sharded over devices',
         'The result is `x`. `sharding` lists for each dimension the axes of the module\'s mesh (`rlx.mesh`) that it is\nsharded over: `"data, _"`, `"data+model, _"`; `_` means none. It is used by targets that run on several devices\n(XLA through `stablehlo` and `to_jax`) and has no effect elsewhere.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('sharding', 'str', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3235,7 +3256,7 @@ OPS = (
         'A contiguous range of one axis',
         '`result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each, so they may be\nsymbolic.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -3243,7 +3264,7 @@ OPS = (
             AttributeSpec('length', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3259,7 +3280,7 @@ OPS = (
         'A strided box',
         '`result = x[starts[0]:limits[0]:strides[0], …]` with `0 <= start <= limit <= dim` and `stride >= 1`.\nStarts and limits may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('starts', 'dims', REQUIRED),
@@ -3267,7 +3288,7 @@ OPS = (
             AttributeSpec('strides', 'i64s', REQUIRED, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3283,14 +3304,14 @@ OPS = (
         'Two tensors joined along one axis',
         'Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy\nof each tensor.',
         (
-            ValueSpec('lhs', _DTYPES_10),
-            ValueSpec('rhs', _DTYPES_10),
+            ValueSpec('lhs', _DTYPES_11),
+            ValueSpec('rhs', _DTYPES_11),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3305,13 +3326,13 @@ OPS = (
         'Broadcast to a shape',
         "NumPy's `broadcast_to`: axes align at the right; size 1 and missing axes repeat.",
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3327,13 +3348,13 @@ OPS = (
         'Reversed order along some axes',
         "NumPy's `flip` along `axes`, which are sorted and distinct.",
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('axes', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3349,7 +3370,7 @@ OPS = (
         'Elements added before and after every axis',
         '`low` and `high` list the number of elements before and after each axis; they are not negative and may be\nsymbolic. `mode` selects the elements: `value` (`constant`), the tensor mirrored at the edge element (`reflect`,\nat most `dim - 1` elements), the edge element (`replicate`), or the other side (`circular`, at most `dim`\nelements). Axes are padded one after the other, as in NumPy.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('low', 'dims', REQUIRED),
@@ -3358,7 +3379,7 @@ OPS = (
             AttributeSpec('value', 'f64', 0.0),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3373,14 +3394,14 @@ OPS = (
         'A triangle of each matrix, zero elsewhere',
         '`x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those\nwith `column >= row + diagonal`.',
         (
-            ValueSpec('x', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
         ),
         (
             AttributeSpec('upper', 'bool', False),
             AttributeSpec('diagonal', 'i64', 0),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3396,14 +3417,14 @@ OPS = (
         'Slices of a table at given indices',
         'NumPy\'s `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes\nbefore `axis`. Negative indices do not count from the end: every index is clamped to `[0, dim)`. The gathered axis\nmust not be empty unless the result is.',
         (
-            ValueSpec('table', _DTYPES_10),
-            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('table', _DTYPES_11),
+            ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3418,14 +3439,14 @@ OPS = (
         'Slices of a batch of tables, each at its own indices',
         'The indices have the `axis` leading batch axes of the table:\n`result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped to `[0, dim)`.',
         (
-            ValueSpec('table', _DTYPES_10),
-            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('table', _DTYPES_11),
+            ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3440,12 +3461,12 @@ OPS = (
         'Rows of a table',
         '`table [V, E]`, integer `indices […]`; `result […, E] = table[indices]`, with indices clamped.',
         (
-            ValueSpec('table', _DTYPES_10),
-            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('table', _DTYPES_11),
+            ValueSpec('indices', _DTYPES_9),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3460,14 +3481,14 @@ OPS = (
         'Slices of a tensor at tuples of indices',
         'The last axis of `indices […, K]` contains positions on the first `K` axes of `x` after the `batch_dims` leading\naxes that both share: `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index\nis clamped to its axis; negative indices do not count from the end.',
         (
-            ValueSpec('x', _DTYPES_10),
-            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('x', _DTYPES_11),
+            ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('batch_dims', 'i64', 0, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3482,15 +3503,15 @@ OPS = (
         'A tensor with slices combined into it at tuples of indices',
         '`indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position `i…`\nin row-major order, `result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position\nwith an index out of range is dropped. f16 and bf16 sums and products accumulate in f32; the order of `add` and\n`mul` is not specified.',
         (
-            ValueSpec('x', _DTYPES_3),
-            ValueSpec('indices', _DTYPES_8),
-            ValueSpec('updates', _DTYPES_3),
+            ValueSpec('x', _DTYPES_4),
+            ValueSpec('indices', _DTYPES_9),
+            ValueSpec('updates', _DTYPES_4),
         ),
         (
             AttributeSpec('reduction', 'enum', 'set', 'ScatterReduction', _SCATTERREDUCTION),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         (
@@ -3506,14 +3527,14 @@ OPS = (
         'Rows added at given positions',
         '`updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at its\nindex. Repeated indices accumulate; indices outside `[0, size)` are dropped. `size` is a list of one dimension.\nf16 and bf16 accumulate in f32.',
         (
-            ValueSpec('updates', _DTYPES_6),
-            ValueSpec('indices', _DTYPES_8),
+            ValueSpec('updates', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('size', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (
@@ -3528,7 +3549,7 @@ OPS = (
         'Discrete Fourier transform along an axis',
         "`result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` determines `c`, with NumPy's\nnames. The length is arbitrary, but the axis must not be empty. A back end without its own transforms compiles a\nsymbolic length as a product with the whole matrix, in time and memory proportional to `N^2`: bind the length\ninstead.",
         (
-            ValueSpec('x', _DTYPES_4),
+            ValueSpec('x', _DTYPES_5),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -3536,7 +3557,7 @@ OPS = (
             AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
         ),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (),
@@ -3549,14 +3570,14 @@ OPS = (
         'Discrete Fourier transform of real numbers',
         'The first `N//2 + 1` elements of `fft(x)` along `axis`. The other elements are their conjugates.',
         (
-            ValueSpec('x', _DTYPES_5),
+            ValueSpec('x', _DTYPES_6),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
         ),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_5),
         ),
         (),
         (),
@@ -3569,7 +3590,7 @@ OPS = (
         'Inverse of the Fourier transform of real numbers',
         'The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements that\nrepresents a Hermitian spectrum. The imaginary parts of its first and, for an even length, last element are not\nread. `length` is a list of one dimension.',
         (
-            ValueSpec('x', _DTYPES_4),
+            ValueSpec('x', _DTYPES_5),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -3577,7 +3598,7 @@ OPS = (
             AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (),

@@ -32,6 +32,19 @@ def to_bf16(x: Value) -> Value:
     return where(x == x, rounded, 0x7FC0).to(u16)
 
 
+def to_f16(x: Value) -> Value:
+    """The bits, as u16, of the f16 numbers nearest to f32 values; ties to even."""
+    bits = x.bits(u32)
+    size = bits & 0x7FFFFFFF
+    # Half a unit of the upper bits, or slightly less if they are even, carries into them. The exponents differ by 112.
+    normal = ((size + (((size >> 13) & 1) + 0xFFF)) >> 13) - (112 << 10)
+    # The sum with 1/2 is rounded to the unit of the subnormal numbers of f16.
+    subnormal = (abs(x) + 0.5).bits(u32) - 0x3F000000
+    small = where(size < 0x38800000, subnormal, normal)
+    whole = where(size < 0x47800000, small, where(x == x, like(0x7C00, size), 0x7E00))
+    return (whole | (bits >> 31) << 15).to(u16)
+
+
 _LOG2_E = 1.4426950408889634
 # log(2) in two parts: the product of the first one with an integer of up to 9 bits is exact.
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723212e-6

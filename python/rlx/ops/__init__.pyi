@@ -161,7 +161,7 @@ def bitwise_xor(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def broadcast_to(x: TensorLike, shape: ShapeLike) -> Tensor:
     """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
-def cached_attention(q: TensorLike, k: TensorLike, v: TensorLike, start: TensorLike, pages: TensorLike | None = ..., *, num_heads: int, head_dim: int, window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+def cached_attention(q: TensorLike, k: TensorLike, v: TensorLike, start: TensorLike, pages: TensorLike | None = ..., *, num_heads: int, head_dim: int, window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., scheme: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Attention to a cache of keys and values that is partly filled."""
 
 def cast(x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -980,6 +980,9 @@ def quantile(x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int
 def quantize(x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """8-bit integers from floats."""
 
+def quantize_packed(x: TensorLike, scheme: str, *, shape: ShapeLike | None = ...) -> Tensor:
+    """Packed blocks of bytes from floats."""
+
 def quantize_per_channel(x: TensorLike, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:
     """`quantize` with a scale for each position of an axis."""
 
@@ -1298,7 +1301,7 @@ def unsqueeze(x: TensorLike, axis: int) -> Tensor:
 def unstack(x: TensorLike, axis: int = ...) -> list[Tensor]:
     """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
-def update_cache(cache: TensorLike, rows: TensorLike, start: TensorLike, pages: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def update_cache(cache: TensorLike, rows: TensorLike, start: TensorLike, pages: TensorLike | None = ..., scheme: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A cache with rows written from a position on."""
 
 def var(x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:

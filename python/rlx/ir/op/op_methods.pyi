@@ -748,6 +748,9 @@ class TensorMethods(Operators):
     def quantize(self, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """8-bit integers from floats."""
 
+    def quantize_packed(self, scheme: str, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Packed blocks of bytes from floats."""
+
     def quantize_per_channel(self, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:
         """`quantize` with a scale for each position of an axis."""
 
@@ -1148,7 +1151,7 @@ class OpMethods:
     def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/functions/shape/arrange.py: broadcast_to
         """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
-    def cached_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, start: TensorLike, pages: TensorLike | None = ..., *, num_heads: int, head_dim: int, window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: CachedAttention
+    def cached_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, start: TensorLike, pages: TensorLike | None = ..., *, num_heads: int, head_dim: int, window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., scheme: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: CachedAttention
         """Attention to a cache of keys and values that is partly filled."""
 
     def cast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Cast
@@ -1967,6 +1970,9 @@ class OpMethods:
     def quantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant.py: Quantize
         """8-bit integers from floats."""
 
+    def quantize_packed(self, x: TensorLike, scheme: str, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/packed.py: QuantizePacked
+        """Packed blocks of bytes from floats."""
+
     def quantize_per_channel(self, x: TensorLike, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/functions/quantization.py: quantize_per_channel
         """`quantize` with a scale for each position of an axis."""
 
@@ -2285,7 +2291,7 @@ class OpMethods:
     def unstack(self, x: TensorLike, axis: int = ...) -> list[Tensor]:  # rlx/functions/shape/split.py: unstack
         """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
-    def update_cache(self, cache: TensorLike, rows: TensorLike, start: TensorLike, pages: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: UpdateCache
+    def update_cache(self, cache: TensorLike, rows: TensorLike, start: TensorLike, pages: TensorLike | None = ..., scheme: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/cached.py: UpdateCache
         """A cache with rows written from a position on."""
 
     def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: var

@@ -50,6 +50,7 @@ class CachedAttention(View):
     window: int | None
     score_scale: float | None
     softcap: float | None
+    scheme: str | None
     result: mlir.Value
 
 class UpdateCache(View):
@@ -1059,6 +1060,13 @@ class QConv2d(View):
 
 class DequantizePacked(View):
     """Floats from packed blocks of bytes."""
+
+    x: mlir.Value
+    scheme: str
+    result: mlir.Value
+
+class QuantizePacked(View):
+    """Packed blocks of bytes from floats."""
 
     x: mlir.Value
     scheme: str

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.dtype import f16, f32, i32
+from rlx.ir.dtype import f32, i32
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Size, product
 from rlx.kernels.case import KernelCase
@@ -19,8 +19,17 @@ from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.elements import INDEX
 from rlx.kernels.functions import exp2_of_nonpositive, transposed
 from rlx.kernels.kernel import Kernel, KernelRegister
-from rlx.kernels.library.cache_rows import KEYS_AT_ONCE, CacheRows, has_pages_for_kernels, sizes_of_cache
-from rlx.kernels.library.narrow_floats import floats
+from rlx.kernels.library.cache_rows import (
+    BLOCK,
+    KEYS_AT_ONCE,
+    CacheRows,
+    has_caches_for_kernels,
+    has_pages_for_kernels,
+    row_elements,
+    sizes_of_cache,
+    unpacked_tile,
+)
+from rlx.kernels.library.narrow_floats import Floats, floats
 from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
@@ -51,15 +60,22 @@ def _takes(case: KernelCase) -> bool:
     return mask.dtype.name in _MASK_DTYPES and is_for_all_queries
 
 
-def _vectors(cpu: CpuModel, widths: int) -> int:
+def _vectors(cpu: CpuModel, widths: int, tiles: int = 0) -> int:
     """The vectors of queries of a workgroup, for which there are registers and scratch memory.
 
     Args:
         cpu: The CPU.
         widths: The elements of a query and of a value.
+        tiles: The elements of other scratch memory.
     """
     floats_of_lane = widths + KEYS_AT_ONCE
-    return min(4 if cpu.registers >= 32 else 3, LARGEST_SCRATCH // (4 * cpu.lanes(f32) * floats_of_lane))
+    fitting = (LARGEST_SCRATCH // 4 - tiles) // (cpu.lanes(f32) * floats_of_lane)
+    return min(4 if cpu.registers >= 32 else 3, fitting)
+
+
+def _tile_elements(width: int) -> int:
+    """The elements of scratch memory for unpacked keys and values, with heads of a width."""
+    return _AT_ONCE * width + KEYS_AT_ONCE * BLOCK
 
 
 def _is_custom(attributes: Mapping[str, Any]) -> bool:
@@ -81,12 +97,13 @@ def flash_attention(
 
 
 def _takes_cache(case: KernelCase) -> bool:
-    q, k, v = case.tensors[:3]
     heads = sizes_of_cache(case)
-    is_taken = q.dtype is f32 and k.dtype is v.dtype and k.dtype in (f32, f16) and case.attributes["softcap"] is None
+    is_taken = case.tensors[0].dtype is f32 and case.attributes["softcap"] is None
     widths = [w for w in (heads.head_dim, heads.value_dim) if isinstance(w, int)]
-    has_room = len(widths) == 2 and max(widths) <= _WIDEST and _vectors(case.cpu, sum(widths)) >= 1
-    return is_taken and has_pages_for_kernels(case) and has_room
+    if not is_taken or len(widths) != 2 or max(widths) > _WIDEST:
+        return False
+    tiles = 0 if case.attributes["scheme"] is None else _tile_elements(heads.head_dim)
+    return has_pages_for_kernels(case) and has_caches_for_kernels(case) and _vectors(case.cpu, sum(widths), tiles) >= 1
 
 
 def _has_several_queries(case: KernelCase) -> bool:
@@ -145,14 +162,20 @@ class _Block:
         self.packed = q.rank == 3
         self.batch, self.queries = q.shape[0], q.shape[-2]
         self.count = keys.shape[-2] if cache is None else cache.rows.keys
-        kv_heads = keys.shape[2] // self.dim if self.packed else keys.shape[1]
-        value_width = values.shape[-1] // kv_heads if self.packed else values.shape[-1]
+        scheme = None if cache is None else attributes["scheme"]
+        kv_heads = row_elements(keys, scheme) // self.dim if self.packed else keys.shape[1]
+        value_width = row_elements(values, scheme) // kv_heads if self.packed else values.shape[-1]
         assert isinstance(kv_heads, int) and isinstance(value_width, int)
         self.kv_heads, self.value_dim = kv_heads, value_width
         self.q, self.y = q.rows(), tensors[3].rows()
         self.keys, self.values = floats(keys.rows()), floats(values.rows())
+        self.key_tile = self.value_tile = None
+        if scheme is not None:
+            self.key_tile = unpacked_tile(k, keys, self.dim, (_AT_ONCE, self.dim))
+            self.value_tile = unpacked_tile(k, values, value_width, (KEYS_AT_ONCE, BLOCK))
         self.lanes = k.cpu.lanes(f32)
-        self.vectors = _vectors(k.cpu, self.dim + self.value_dim)
+        tiles = 0 if scheme is None else _tile_elements(self.dim)
+        self.vectors = _vectors(k.cpu, self.dim + self.value_dim, tiles)
         self.width = self.vectors * self.lanes
         self.query_columns = k.scratch(self.dim, self.width)
         self.powers = k.scratch(KEYS_AT_ONCE, self.width)
@@ -189,21 +212,17 @@ class _Block:
                 self.sums[d, k.at(u * self.lanes)] = zero
         tops = [k.register(least) for _ in range(self.vectors)]
         totals = [k.register(zero) for _ in range(self.vectors)]
-        key_column, value_column = (self._column(h // group, width) for width in (self.dim, self.value_dim))
         start, stop = self._seen(self._position(b, first))
         for key in k.range(start, stop, KEYS_AT_ONCE):
             row, number = self._key_row(b, h // group, key), k.least(KEYS_AT_ONCE, k.index(stop) - key)
             before = [top.value for top in tops]
             for j, many in self._groups(number):
-                self._scores((b, h, first), (row, key_column), key, j, many, tops)
+                self._scores((b, h, first), (row, h // group), key, j, many, tops)
             # A query that has seen no key has no maximum yet.
             bases = [k.where(top.value == -math.inf, 0.0, top.value) for top in tops]
             fades = [exp2_of_nonpositive(old - base) for old, base in zip(before, bases, strict=True)]
             self._take_powers(number, bases, fades, totals)
-            for d in k.range(0, self.value_dim // _AT_ONCE * _AT_ONCE, _AT_ONCE):
-                self._add_values((row, value_column), number, d, _AT_ONCE, fades)
-            for d in k.range(self.value_dim // _AT_ONCE * _AT_ONCE, self.value_dim):
-                self._add_values((row, value_column), number, d, 1, fades)
+            self._add_values(row, h // group, number, fades)
         self._store(self._row(b, h, self.num_heads, self.queries), self._column(h, self.value_dim), first, totals)
 
     def _all(self, number: float) -> Value:
@@ -264,14 +283,17 @@ class _Block:
         tops: Sequence[KernelRegister],
     ) -> None:
         """Store the scores of some keys, and raise the maxima of the queries."""
-        k, (row, column) = self.k, source
+        k, (row, head), tile = self.k, source, self.key_tile
+        column = self._column(head, self.dim)
+        if tile is not None:
+            tile.unpack(row + j, head, k.index(0), many)
         sums = [[k.register(self._all(0.0)) for _ in tops] for _ in range(many)]
         for d in k.range(self.dim):
             queries = [self.query_columns[d, k.at(u * self.lanes)] for u in range(self.vectors)]
             for r, of_key in enumerate(sums):
-                element = self.keys[row + j + r, column + d].splat(self.lanes)
+                element = self.keys[row + j + r, column + d] if tile is None else tile.memory[r, d]
                 for total, query in zip(of_key, queries, strict=True):
-                    total.value = query.fma(element, total.value)
+                    total.value = query.fma(element.splat(self.lanes), total.value)
         for r, of_key in enumerate(sums):
             scores = self._masked([total.value for total in of_key], block, key + j + r)
             for u, (score, top) in enumerate(zip(scores, tops, strict=True)):
@@ -319,11 +341,34 @@ class _Block:
                 self.powers[j, k.at(u * self.lanes)] = power
                 total.value = total.value + power
 
-    def _add_values(
-        self, source: tuple[Value, Value], number: Size, d: Value, many: int, fades: Sequence[Value]
+    def _add_values(self, row: Value, head: Value, number: Size, fades: Sequence[Value]) -> None:
+        """Add values, weighted by the powers, to the faded sums."""
+        k, tile, column = self.k, self.value_tile, self._column(head, self.value_dim)
+        if tile is not None:
+            for block in k.range(self.value_dim // BLOCK):
+                tile.unpack(row, head, block, number)
+                for d in k.range(0, BLOCK, _AT_ONCE):
+                    self._add_columns((tile.memory, k.index(0), d), number, block * BLOCK + d, _AT_ONCE, fades)
+            return
+        whole = self.value_dim // _AT_ONCE * _AT_ONCE
+        for d in k.range(0, whole, _AT_ONCE):
+            self._add_columns((self.values, row, column + d), number, d, _AT_ONCE, fades)
+        for d in k.range(whole, self.value_dim):
+            self._add_columns((self.values, row, column + d), number, d, 1, fades)
+
+    def _add_columns(
+        self, source: tuple[Floats, Value, Value], number: Size, d: Value, many: int, fades: Sequence[Value]
     ) -> None:
-        """Add some columns of values, weighted by the powers, to the faded sums."""
-        k, (row, column) = self.k, source
+        """Add some columns of values.
+
+        Args:
+            source: The values, and the row and the column of the first one.
+            number: The number of keys.
+            d: The first column in the head.
+            many: The number of columns.
+            fades: The factors of earlier sums.
+        """
+        k, (values, row, column) = self.k, source
         sums = [
             [k.register(self.sums[d + r, k.at(u * self.lanes)] * fade) for u, fade in enumerate(fades)]
             for r in range(many)
@@ -331,7 +376,7 @@ class _Block:
         for j in k.range(number):
             powers = [self.powers[j, k.at(u * self.lanes)] for u in range(self.vectors)]
             for r, of_column in enumerate(sums):
-                element = self.values[row + j, column + d + r].splat(self.lanes)
+                element = values[row + j, column + r].splat(self.lanes)
                 for total, power in zip(of_column, powers, strict=True):
                     total.value = power.fma(element, total.value)
         for r, of_column in enumerate(sums):

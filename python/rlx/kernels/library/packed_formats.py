@@ -27,7 +27,7 @@ class PackedBytes:
     Attributes:
         k: The kernel.
         bytes: The packed rows, as one axis.
-        width: The number of bytes of a vector: 16 or 32.
+        width: The number of bytes of a vector: 16 or 32. For `q8_0`, it may also be 4 or 8.
     """
 
     k: Kernel

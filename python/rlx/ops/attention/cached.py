@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
-from rlx.ir.dtype import ARITHMETIC, FLOATS, i32, i64
+from rlx.ir.dtype import ARITHMETIC, FLOATS, f32, i32, i64, u8
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import TensorLike
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.heads import Heads
 from rlx.ops.lift import cast, same_dtype, tensor_like
+from rlx.ops.quantization.packed import row_elements, scheme_of
 from rlx.ops.shape.index import clamp, clamp_indices
 from rlx.support.errors import ShapeError
 
@@ -62,9 +63,18 @@ class UpdateCache(Card, op="update_cache"):
         return b.scatter_nd(cache, b.stack([entries, places], axis=-1), rows, reduction="set")
 
     def build(
-        self, b: Builder, cache: Tensor, rows: TensorLike, start: TensorLike, pages: TensorLike | None = None
+        self,
+        b: Builder,
+        cache: Tensor,
+        rows: TensorLike,
+        start: TensorLike,
+        pages: TensorLike | None = None,
+        scheme: str | None = None,
     ) -> Tensor:
+        """Rows of floats are packed for a cache that is packed in the format `scheme`."""
         own = None if pages is None else tensor_like(b, pages, i32)
+        if scheme is not None:
+            rows = b.emit("quantize_packed", (cast(b, tensor_like(b, rows, f32), f32),), scheme=scheme)
         return b.emit("update_cache", (cache, tensor_like(b, rows, cache.dtype), tensor_like(b, start, i32), own))
 
     def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
@@ -82,7 +92,7 @@ class UpdateCache(Card, op="update_cache"):
         yield sample(*case((1, "t+s", 4), "s", 6), dtypes=("f32",))
         yield sample(*case((3, 4, 2), 4, 2), dtypes=("f32",))
         yield sample(*case((0, 4, 2), 0, 2), dtypes=("f32",))
-        yield sample(*case((5, 4, 3), 2, 4, 2), dtypes=("f32", "f16", "i8"))
+        yield sample(*case((5, 4, 3), 2, 4, 2), dtypes=("f32", "f16", "i8", "u8"))
         yield sample(*case((3, "t+s", 4), "s", 6, 4), dtypes=("f32",))
         yield sample(*case(("p", 4, 2), 1, 6, 1), dtypes=("f32",))
 
@@ -101,10 +111,11 @@ class CachedAttention(Card, op="cached_attention"):
         window: int | None,
         score_scale: float | None,
         softcap: float | None,
+        scheme: str | None,
     ) -> Shape:
         if q.rank != 3:
             raise ShapeError(f"q must be [B, S, {num_heads}·{head_dim}], got {q}")
-        heads = heads_of_cache(q, k, v, pages, num_heads, head_dim)
+        heads = heads_of_cache(q, k, v, pages, num_heads, head_dim, scheme)
         if start.dims != q.dims[:1]:
             raise ShapeError(f"start must be [{q.dims[0]}], one position for each entry of q {q}, got {start}")
         return q.with_dims((*q.dims[:-1], num_heads * heads.value_dim))
@@ -123,9 +134,12 @@ class CachedAttention(Card, op="cached_attention"):
         window: int | None,
         score_scale: float | None,
         softcap: float | None,
+        scheme: str | None,
     ) -> Tensor:
         if pages is not None:
             k, v = (_rows_of_pages(b, cache, pages) for cache in (k, v))
+        if scheme is not None:
+            k, v = (b.emit("dequantize_packed", (cache,), scheme=scheme) for cache in (k, v))
         batch, queries, keys = q.shape.dims[0], q.shape.dims[1], k.shape.dims[1]
         square: tuple[Dim, ...] = (1, 1, queries, keys)
         own = b.reshape(start, (batch, 1, 1, 1)) + b.iota(square, axis=2, dtype="i32")
@@ -159,6 +173,7 @@ class CachedAttention(Card, op="cached_attention"):
         window: int | None = None,
         score_scale: float | None = None,
         softcap: float | None = None,
+        scheme: str | None = None,
     ) -> Tensor:
         return b.emit(
             "cached_attention",
@@ -168,6 +183,7 @@ class CachedAttention(Card, op="cached_attention"):
             window=window,
             score_scale=score_scale,
             softcap=softcap,
+            scheme=scheme,
         )
 
     def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
@@ -205,15 +221,51 @@ class CachedAttention(Card, op="cached_attention"):
         yield sample(
             *case((2, "s", 16), (3, 4, 8), (3, 4, 6), 9, "n"), num_heads=4, head_dim=4, window=4, dtypes=("f32",)
         )
+        yield from self._packed_samples()
+
+    def _packed_samples(self) -> Iterable[OpSample]:
+        # Without the top bits, so that the scales are finite.
+        for dims, table in (((2, 5), None), ((3, 4), 2)):
+            cache = SampleOperand((*dims, 68), "u8", low=0, high=64)
+            pages = None if table is None else SampleOperand((2, table), "i32", low=-1, high=6)
+            yield sample(
+                *((2, 1, 128), cache, cache, SampleOperand((2,), "i32", low=0, high=7), pages),
+                num_heads=4,
+                head_dim=32,
+                scheme="q8_0",
+                dtypes=("f32", "f16"),
+            )
 
 
-def heads_of_cache(q: Shape, k: Shape, v: Shape, pages: Shape | None, num_heads: int, head_dim: int) -> Heads:
+def heads_of_cache(
+    q: Shape, k: Shape, v: Shape, pages: Shape | None, num_heads: int, head_dim: int, scheme: str | None
+) -> Heads:
     """Return the sizes of a call of `cached_attention`. The keys of an entry are those of all its pages.
 
     Raises:
         ShapeError: The operands do not fit together.
     """
-    k, v = k.with_dtype(q.dtype), v.with_dtype(q.dtype)
+    k, v = (_unpacked(x, name, scheme).with_dtype(q.dtype) for x, name in ((k, "k"), (v, "v")))
+    heads = _heads(q, k, v, pages, num_heads, head_dim)
+    for name, lanes in (("k", head_dim), ("v", heads.value_dim)):
+        if scheme is not None and lanes % scheme_of(scheme).block:
+            block = f"blocks of {scheme_of(scheme).block} elements"
+            raise ShapeError(f"{name}: heads of {lanes} elements do not divide into {block}, those of {scheme}")
+    return heads
+
+
+def _unpacked(x: Shape, name: str, scheme: str | None) -> Shape:
+    """Return the shape of a cache with elements instead of bytes."""
+    if (scheme is not None) != (x.dtype is u8):
+        hint = "give the format of packed rows: scheme='q8_0'" if scheme is None else None
+        expected = "floats" if scheme is None else f"packed bytes (u8), since scheme is {scheme!r}"
+        raise ShapeError(f"{name} must hold {expected}, got {x}", hint=hint)
+    if scheme is None or not x.rank:
+        return x
+    return x.with_dims((*x.dims[:-1], row_elements(scheme_of(scheme), x.dims[-1])))
+
+
+def _heads(q: Shape, k: Shape, v: Shape, pages: Shape | None, num_heads: int, head_dim: int) -> Heads:
     if pages is None:
         return Heads(q, k, v, num_heads, head_dim)
     if k.rank != 3 or v.rank != 3 or k.dims[:2] != v.dims[:2]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dims.dim import Dim
-from rlx.ir.dtype import f16, f32, i32, u8, u16
+from rlx.ir.dtype import f16, f32, i8, i32, u8, u16
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Flags, TensorLike, Tensors
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
@@ -22,6 +22,8 @@ from rlx.support.errors import Error, ShapeError
 
 LIMITS = {"i8": 127, "i16": 32767}
 LEAST_TOP = 1e-30  # smaller blocks are rounded to zeros: the reciprocal of their scale would overflow
+LEAST_INFINITE_HALF = 65520.0  # smaller numbers are rounded to finite ones of f16
+NAN_HALF = 0x7E00
 
 
 class TensorBlocks(Blocks[Tensor]):
@@ -52,14 +54,19 @@ class TensorBlocks(Blocks[Tensor]):
         return self._b.emit("gather", (self._b.constant(table), index), axis=0)
 
 
-def _scheme(name: str) -> Scheme:
+def scheme_of(name: str) -> Scheme:
+    """Return a format.
+
+    Raises:
+        ShapeError: There is no such format.
+    """
     try:
         return find_scheme(name)
     except Error as problem:
         raise ShapeError(problem.message) from None
 
 
-def _row_elements(scheme: Scheme, size: Dim) -> Dim:
+def row_elements(scheme: Scheme, size: Dim) -> Dim:
     """Return the number of elements in a row of bytes."""
     if type(size) is not int:
         raise ShapeError(f"the bytes of a row must be an integer, got {size}")
@@ -74,8 +81,8 @@ def _decoded(x: Shape, w: Shape, scheme: str) -> Shape:
     Raises:
         ShapeError: Its rows do not have the number of elements of those of `x`.
     """
-    description = _scheme(scheme)
-    elements = _row_elements(description, w.dims[-1])
+    description = scheme_of(scheme)
+    elements = row_elements(description, w.dims[-1])
     if x.dims[-1] != elements:
         raise ShapeError(f"x has rows of {x.dims[-1]} elements, and w, in {description.name}, of {elements}")
     return Shape((*w.dims[:-1], elements), f32)
@@ -85,7 +92,7 @@ class DequantizePacked(Card, op="dequantize_packed"):
     def infer(self, x: Shape, *, scheme: str) -> Shape:
         if not x.rank:
             raise ShapeError(f"x must be rows of bytes, got {x}")
-        return Shape((*x.dims[:-1], _row_elements(_scheme(scheme), x.dims[-1])), f32)
+        return Shape((*x.dims[:-1], row_elements(scheme_of(scheme), x.dims[-1])), f32)
 
     def evaluate(self, x: np.ndarray, *, scheme: str) -> np.ndarray:
         return find_scheme(scheme).decode(x)
@@ -107,6 +114,58 @@ class DequantizePacked(Card, op="dequantize_packed"):
         yield sample(_row_bytes((2, 3), "q8_0", 2), scheme="q8_0", dtypes=("u8",))
         yield sample(_row_bytes(("n",), "q6_k", 1), scheme="q6_k", dtypes=("u8",))
         yield sample(_row_bytes((0,), "q4_0", 3), scheme="q4_0", dtypes=("u8",))
+
+
+class QuantizePacked(Card, op="quantize_packed"):
+    def infer(self, x: Shape, *, scheme: str) -> Shape:
+        packing = scheme_of(scheme)
+        if packing.name != "q8_0":
+            raise ShapeError(f"rows can be packed in the format q8_0, got {packing.name}")
+        if not x.rank or type(x.dims[-1]) is not int or x.dims[-1] % packing.block:
+            raise ShapeError(f"x must be rows of blocks of {packing.block} elements, got {x}")
+        return Shape((*x.dims[:-1], packing.row_bytes(x.dims[-1])), u8)
+
+    def evaluate(self, x: np.ndarray, *, scheme: str) -> np.ndarray:
+        packing = find_scheme(scheme)
+        assert packing.encode is not None
+        blocks = x.reshape(*x.shape[:-1], x.shape[-1] // packing.block, packing.block)
+        with np.errstate(all="ignore"):
+            top = np.abs(blocks).max(-1, keepdims=True, initial=0)
+            is_stored = top / np.float32(127) < LEAST_INFINITE_HALF
+        stored = packing.encode(np.where(is_stored & (top >= np.float32(LEAST_TOP)), blocks, np.float32(0)))
+        stored[..., :2] = np.where(is_stored, stored[..., :2], np.array([NAN_HALF & 255, NAN_HALF >> 8], np.uint8))
+        return stored.reshape(*x.shape[:-1], packing.row_bytes(x.shape[-1]))
+
+    def decompose(self, b: Builder, x: Tensor, *, scheme: str) -> Tensor:
+        packing = find_scheme(scheme)
+        leading, size = x.shape.dims[:-1], x.shape.dims[-1]
+        assert type(size) is int
+        blocks = b.reshape(x, (*leading, size // packing.block, packing.block))
+        top = b.max(b.abs(blocks), -1, keep_dims=True)
+        scale = top / 127.0
+        is_stored = scale < LEAST_INFINITE_HALF
+        factor = b.where(is_stored & (top >= LEAST_TOP), 1.0 / scale, 0.0)
+        steps = b.where(is_stored, b.abs(blocks) * factor, 0.0)
+        # Halves are rounded away from zero. A comparison cannot be fused with the product, as a difference can.
+        whole = b.floor(steps)
+        steps = whole + b.cast(steps >= whole + 0.5, f32)
+        signed = b.bitcast(b.cast(b.where(blocks < 0.0, -steps, steps), i8), u8)
+        half = b.cast(b.bitcast(b.cast(scale, f16), u16), i32)
+        half = b.where(is_stored, half, NAN_HALF)
+        parts = [b.cast(half & 255, u8), b.cast(half >> 8, u8), signed]
+        return b.reshape(b.concat(parts, -1), (*leading, packing.row_bytes(size)))
+
+    def build(self, b: Builder, x: TensorLike, scheme: str) -> Tensor:
+        return b.emit("quantize_packed", (tensor_like(b, x, f32),), scheme=scheme)
+
+    def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, scheme: str) -> Tensor:
+        return b.emit("quantize_packed", operands, scheme=scheme)
+
+    def samples(self) -> Iterable[OpSample]:
+        yield sample((3, 64), scheme="q8_0", dtypes=("f32",))
+        yield sample((2, "n", 32), scheme="q8_0", dtypes=("f32",))
+        yield sample((96,), scheme="q8_0", dtypes=("f32",))
+        yield sample((0, 32), scheme="q8_0", dtypes=("f32",))
 
 
 def _row_bytes(leading: tuple[int | str, ...], scheme: str, blocks: int) -> SampleOperand:
