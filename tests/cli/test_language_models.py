@@ -81,6 +81,7 @@ def test_penalties_and_log_probabilities(path: str, capsys: pytest.CaptureFixtur
         (["-p", "a", "--grammar", "no such file"], "cannot read no such file"),
         (["-p", "a", "--lora", "no such file"], "no such file"),
         (["-p", "a", "--lora", "adapter=x"], "--lora must be PATH or PATH=SCALE"),
+        (["-p", "a", "--cache", "q8_0"], "blocks of 32 elements, into which the heads of this llama, of 16 elements"),
         (["-f", "no such file"], "cannot read no such file"),
     ],
 )
@@ -180,6 +181,28 @@ def test_perplexity(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_bytes(b"\xff")
     assert main(["perplexity", path, str(file)]) == 1
     assert "is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_precision(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands load the model with the cache and the activations of the options."""
+    loaded: list[dict[str, Any]] = []
+
+    def refused(path: str, **options: Any) -> None:
+        loaded.append(options)
+        raise rlx.Error("refused")
+
+    monkeypatch.setattr("rlx.llm.load", refused)
+    file = Path(path).parent / "text.txt"
+    file.write_text(_PROMPT)
+    for words in (["generate", path, "-p", "a"], ["chat", path], ["perplexity", path, str(file)], ["serve", path]):
+        serving = ["--port", "0"] if words[0] == "serve" else []
+        assert main([*words, *serving]) == 1
+        assert main([*words, *serving, "--cache", "q8_0", "--activations", "i16"]) == 1
+        pairs = [(options["cache"], options["activations"]) for options in loaded[-2:]]
+        assert pairs == [("f16", "i8"), ("q8_0", "i16")], words
+        with pytest.raises(SystemExit):
+            main([*words, "--cache", "q5"])
+        assert "invalid choice: 'q5'" in capsys.readouterr().err
 
 
 def test_gguf(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:

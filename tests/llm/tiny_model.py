@@ -40,7 +40,9 @@ def tokenizer_metadata() -> dict[str, Any]:
     }
 
 
-def write_model(path: Path, *, seed: int = 0, scheme: str | None = None, rows: int = 0, **changes: Any) -> Path:
+def write_model(
+    path: Path, *, seed: int = 0, scheme: str | None = None, rows: int = 0, lanes: int = 0, **changes: Any
+) -> Path:
     """Write the model.
 
     Args:
@@ -48,10 +50,12 @@ def write_model(path: Path, *, seed: int = 0, scheme: str | None = None, rows: i
         seed: The seed of the weights.
         scheme: The format of the matrices; None for f32.
         rows: The rows of the embedding; 0 for one for each token.
+        lanes: The elements of a head; 0 for 16, or 64 with large blocks.
         **changes: Pairs of metadata that are added or replaced; None removes one.
     """
     rng, names = np.random.default_rng(seed), tokens()
     width = WIDTH if scheme is None or SCHEMES[scheme].block == 32 else 256
+    width = lanes * HEADS or width
     lanes, inner = width // HEADS, 2 * width
     shapes = dict.fromkeys(("token_embd", "output"), (rows or len(names), width))
     for i in range(LAYERS):

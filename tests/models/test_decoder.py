@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx import Error
+from rlx import Error, UnsupportedError
 from rlx.models import load
 from tests.drawing import drawn
 from tests.models.references import arrays, reference, weights, write_model
@@ -92,6 +92,64 @@ def test_with_states_a_text_comes_in_parts(tmp_path: Path, name: str) -> None:
         starts = np.full(2, start, np.int32)
         (logits,) = program[entry].run({"input_ids": ids[:, start:end], "start": starts})
         np.testing.assert_allclose(logits, whole[:, start:end], atol=2e-5 * np.abs(whole).max())
+
+
+# Sizes for which the heads of the cache divide into blocks: windows, and latent keys and values.
+_WIDE_HEADS: dict[str, tuple[dict[str, Any], dict[str, list[int]]]] = {
+    "gemma3": (
+        {"head_dim": 32},
+        {
+            "q_norm": [32],
+            "k_norm": [32],
+            "q_proj": [128, 32],
+            "k_proj": [64, 32],
+            "v_proj": [64, 32],
+            "o_proj": [32, 128],
+        },
+    ),
+    "deepseek_v2": (
+        {"kv_lora_rank": 64, "qk_rope_head_dim": 32, "qk_head_dim": 40, "head_dim": 32},
+        {
+            "kv_a_layernorm": [64],
+            "kv_a_proj_with_mqa": [96, 32],
+            "kv_b_proj": [56, 64],
+            "q_b_proj": [160, 16],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _WIDE_HEADS)
+def test_packed_states_are_rounded_as_keys_and_values_are(tmp_path: Path, name: str) -> None:
+    """A text in parts has the logits of the graph without states that rounds keys and values to the same blocks."""
+    changed, shapes = _WIDE_HEADS[name]
+    content = reference(name)
+    tensors: dict[str, list[int]] = dict(content["tensors"])
+    tensors |= {key: shapes[part] for key in tensors if (part := key.split(".")[-2]) in shapes}
+    model = load(write_model(tmp_path / name, content["config"] | changed, weights(tensors)))
+    ids = np.arange(12, dtype=np.int32).reshape(2, 6) * 5 % 40
+    exact, whole = (
+        results(model.graph(batch=2, sequence=6, cache_dtype=kind), input_ids=ids)["logits"] for kind in ("f32", "q8_0")
+    )
+    size = np.abs(exact).max()
+    assert 1e-4 * size < np.abs(whole - exact).max() < 0.08 * size
+    sizes: dict[str, Any] = {"batch": 2, "context": 64, "cache_dtype": "q8_0"}
+    sizes |= {"pages": 2, "page_length": 64} if name == "gemma3" else {}
+    program = rlx.Session().compile(
+        {"first": model.graph(sequence=4, **sizes), "step": model.graph(sequence=1, **sizes)}
+    )
+    pages = {"pages": np.array([[1], [0]], np.int32)} if name == "gemma3" else {}
+    for entry, start, end in [("first", 0, 4), ("step", 4, 5), ("step", 5, 6)]:
+        inputs = {"input_ids": ids[:, start:end], "start": np.full(2, start, np.int32)}
+        (logits,) = program[entry].run(inputs | pages)
+        # A number in the middle between two integers may be rounded to either.
+        np.testing.assert_allclose(logits, whole[:, start:end], atol=2e-3 * size)
+
+
+def test_heads_that_do_not_divide_into_blocks_have_no_packed_cache(tmp_path: Path) -> None:
+    for name, lanes in (("qwen3", 16), ("deepseek_v2", 16)):
+        with pytest.raises(UnsupportedError, match=f"blocks of 32 elements, into which the heads .* of {lanes} elem"):
+            load(folder_of(tmp_path, name)).graph(context=8, cache_dtype="q8_0")
 
 
 @pytest.mark.parametrize(("name", "option"), [("qwen3_next", "cache"), ("qwen3_next", "attention_mask")])

@@ -23,7 +23,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c", "--context", type=int, metavar="N", help="the largest number of tokens (default: the model's)"
     )
-    parser.add_argument("-t", "--threads", type=int, metavar="N", help="the number of threads (default: all cores)")
+    add_precision_options(parser)
     add_lora_option(parser, "an adapter: a GGUF file, or a folder of PEFT")
     drafts = parser.add_mutually_exclusive_group()
     drafts.add_argument(
@@ -39,6 +39,25 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 def add_lora_option(parser: Any, description: str) -> None:
     """Declare the option for adapters, of a parser or a group of one."""
     parser.add_argument("--lora", action="append", default=[], metavar="PATH[=SCALE]", help=description)
+
+
+def add_precision_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the number of threads, and the precision of the cache and of products."""
+    parser.add_argument("-t", "--threads", type=int, metavar="N", help="the number of threads (default: all cores)")
+    parser.add_argument(
+        "--cache", choices=("f16", "f32", "q8_0"), default="f16", help="the dtype of keys and values (default: f16)"
+    )
+    parser.add_argument(
+        "--activations",
+        choices=("i8", "i16", "f32"),
+        default="i8",
+        help="the precision of activations in products with packed weights (default: i8)",
+    )
+
+
+def precision_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of `add_precision_options` as keywords of `rlx.llm.load`."""
+    return {"threads": arguments.threads, "cache": arguments.cache, "activations": arguments.activations}
 
 
 def add_generation_options(parser: argparse.ArgumentParser) -> None:
@@ -176,8 +195,15 @@ def load_model(arguments: argparse.Namespace, *, parallel: int = 1) -> LLM:
     from rlx.llm import PromptLookup, load
 
     draft = PromptLookup() if arguments.lookup else arguments.draft
-    context, threads, lora = arguments.context, arguments.threads, adapters(arguments)
-    return load(arguments.model, context=context, threads=threads, lora=lora, draft=draft, parallel=parallel)
+    options = precision_options(arguments)
+    return load(
+        arguments.model,
+        context=arguments.context,
+        lora=adapters(arguments),
+        draft=draft,
+        parallel=parallel,
+        **options,
+    )
 
 
 def adapters(arguments: argparse.Namespace) -> list[tuple[str, float]] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from rlx.cli.generation import read_text
+from rlx.cli.generation import add_precision_options, precision_options, read_text
 from rlx.cli.streams import say
 
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c", "--context", type=int, default=512, metavar="N", help="tokens of a window (default: %(default)s)"
     )
-    parser.add_argument("-t", "--threads", type=int, metavar="N", help="the number of threads (default: all cores)")
+    add_precision_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.llm import load
 
     text = read_text(arguments.file)
-    model = load(arguments.model, threads=arguments.threads)
+    model = load(arguments.model, **precision_options(arguments))
     losses = model.negative_log_likelihoods(text, context=arguments.context)
     value = float(np.exp(losses.mean()))
     # The error of the mean, carried through the exponential.

@@ -56,7 +56,7 @@ class Engine:
         model: The model.
         session: The session that compiles its graphs.
         context: The largest number of tokens of a text.
-        cache_dtype: The dtype of the cache.
+        cache_dtype: The dtype of the cache, or the format of its packed rows.
         activations: The precision of activations in products with packed weights.
         parallel: The number of texts for which the cache has pages and slots, unless they take more than `LARGEST_CACHE`.
         drafted: The number of proposed tokens that are verified in one run.
@@ -88,7 +88,7 @@ class Engine:
         self._pages_of_text = -(-context // self._page)
         self._pages = self._slots = self._checkpoints = self._kept = 0
         if "pages" in model.sizes:
-            affordable = LARGEST_CACHE // (self._page * cache_bytes(model.config, cache_dtype, predicts))
+            affordable = LARGEST_CACHE // (self._page * model.config.cache_bytes(cache_dtype, predicts))
             self._pages = max(self._pages_of_text, min(self._pages_of_text * parallel, affordable))
         if self._is_recurrent:
             self._count_slots(parallel, drafted, kept)
@@ -107,8 +107,7 @@ class Engine:
 
     @cached_property
     def _generation(self) -> Program:
-        sizes: dict[str, Any] = {"context": self.context, "cache_dtype": self._cache_dtype, "last": True}
-        sizes["activations"] = self._activations
+        sizes: dict[str, Any] = {"context": self.context, "last": True, **self._precision}
         # Rows of a run without a text use the last page and the last slot, and so do texts that have no state yet.
         if self._pages:
             sizes |= {"pages": self._pages + (self._rows > 1), "page_length": self._page}
@@ -137,12 +136,16 @@ class Engine:
 
     @cached_property
     def _scoring(self) -> Program:
-        return self._session.compile(self._model.graph(sequence=_SYMBOL, activations=self._activations))
+        return self._session.compile(self._model.graph(sequence=_SYMBOL, **self._precision))
 
     @cached_property
     def _hidden_states(self) -> Program:
         headless = replace(self._model, config=replace(self._model.config, head=False))
-        return self._session.compile(headless.graph(sequence=_SYMBOL, activations=self._activations))
+        return self._session.compile(headless.graph(sequence=_SYMBOL, **self._precision))
+
+    @property
+    def _precision(self) -> dict[str, str]:
+        return {"cache_dtype": self._cache_dtype, "activations": self._activations}
 
     @property
     def rows(self) -> int:
@@ -341,12 +344,6 @@ def _has_equal_rows(decode: Graph) -> bool:
         return has_kernel and opview.name_of(op) in _ALIKE
 
     return all(is_alike(op) for op in opview.operations(decode.function.entry_block) if opview.has_trait(op, "product"))
-
-
-def cache_bytes(config: Any, cache_dtype: str, predicts: bool = False) -> int:
-    """Return the bytes of the keys and values of a token, with those of a head that predicts tokens or without."""
-    layers = config.num_cached_layers + predicts
-    return layers and layers * (config.key_width + config.value_width) * dtype(cache_dtype).itemsize
 
 
 def _copy_of_page(caches: Sequence[Argument]) -> Graph:

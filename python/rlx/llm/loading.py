@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from rlx.llm.draft import DRAFTED, Draft, DraftModel, PredictionHead, PromptLookup
-from rlx.llm.engine import LARGEST_CACHE, Engine, cache_bytes
+from rlx.llm.engine import LARGEST_CACHE, Engine
 from rlx.llm.language_model import LLM
 from rlx.llm.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
 from rlx.models.adapters import with_adapters
-from rlx.models.decoder_config import DecoderConfig
+from rlx.models.decoder_config import PACKED_CACHES, DecoderConfig
 from rlx.models.mamba import MambaConfig
 from rlx.models.model import PretrainedModel, model_of_gguf
 from rlx.models.model import load as load_model
@@ -27,7 +27,7 @@ from rlx.weights import Weights
 from rlx.weights import open as open_weights
 from rlx.weights.mapped import check_regular
 
-_CACHE_DTYPES = ("f16", "f32")
+_CACHE_DTYPES = ("f16", "f32", *PACKED_CACHES)
 _ACTIVATIONS = ("f32", "i16", "i8")
 _CONTEXT_STEP = 256
 _MOST_PARALLEL = 256
@@ -53,7 +53,8 @@ def load(
         path: A GGUF file, the first part of a split one, or a folder with `config.json`, safetensors and a tokenizer.
         context: The largest number of tokens of a text. By default that of the model or, if it is less, the number whose
             keys and values take 1 GiB.
-        cache: The dtype of keys and values: `"f16"` or `"f32"`.
+        cache: The dtype of keys and values: `"f16"` or `"f32"`; or `"q8_0"`, blocks of 32 integers with a scale, which take
+            about half of the memory of f16. Heads are multiples of 32 then.
         activations: The precision of activations in products with packed weights: `"f32"`, `"i16"` or `"i8"`.
         threads: The number of threads; None is one for each core.
         device: A device of `rlx.Session`; None is the CPU.
@@ -68,7 +69,8 @@ def load(
 
     Raises:
         Error: The file is missing or damaged, or a value is not valid.
-        UnsupportedError: The architecture or the tokenizer is not known, or there is no head for `draft="mtp"`.
+        UnsupportedError: The architecture or the tokenizer is not known, there is no head for `draft="mtp"`, or heads do not
+            divide into the blocks of the cache.
     """
     _check_choice("cache", cache, _CACHE_DTYPES)
     _check_choice("activations", activations, _ACTIVATIONS)
@@ -79,6 +81,7 @@ def load(
         model = with_adapters(model, lora)
     if chat_template is not None:
         tokenizer.chat_template = chat_template
+    model.config.cache_bytes(cache)  # an error if heads do not divide into blocks
     session = Session("cpu" if device is None else device, threads=threads)
     length = _context(context, model, cache)
     options: dict[str, Any] = {"cache_dtype": cache, "activations": activations, "parallel": parallel}
@@ -129,6 +132,7 @@ def _draft(
     if own.vocabulary.tokens != tokenizer.vocabulary.tokens:
         raise Error(f"draft: {own!r} has other tokens than {tokenizer!r}")
     length = min(context, proposing.config.max_position_embeddings)
+    proposing.config.cache_bytes(options["cache_dtype"])  # as for the model
     return DraftModel(Engine(proposing, session, context=length, kept=DRAFTED, **options))
 
 
@@ -167,7 +171,7 @@ def _context(context: int | None, model: PretrainedModel, cache: str) -> int:
     config = model.config
     most = config.max_position_embeddings
     if context is None:
-        own = cache_bytes(config, cache)
+        own = config.cache_bytes(cache)
         return min(most, max(LARGEST_CACHE // own // _CONTEXT_STEP, 1) * _CONTEXT_STEP if own else most)
     if isinstance(context, bool) or not isinstance(context, (int, np.integer)) or not 1 <= context <= most:
         raise Error(f"context must be an integer from 1 to {most}, got {short_repr(context)}")

@@ -14,7 +14,7 @@ from typing import Any
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
-from rlx.models.decoder_config import DecoderConfig
+from rlx.models.decoder_config import PACKED_CACHES, DecoderConfig
 from rlx.models.family import ModelFamily
 from rlx.models.feed_forward import feed_forward
 from rlx.models.fields import Fields
@@ -23,6 +23,7 @@ from rlx.models.linear_attention import linear_attention
 from rlx.models.recurrent import RecurrentStates
 from rlx.models.rope import RotaryTables
 from rlx.models.tensor_names import TensorNames, split_fused
+from rlx.schemes import SCHEMES
 from rlx.support.errors import Error
 from rlx.weights import Weight
 
@@ -64,6 +65,8 @@ def decoder_family(
     - `context` other than 0 adds states `key_<layer>` and `value_<layer>`, `[batch, context, num_key_value_heads ·
       head_dim]` of the dtype `cache_dtype`, which keep the keys and values of all tokens, and an input `start` `[batch]`
       i32: the position of the first token of `input_ids`, which is the number of tokens before it.
+    - `cache_dtype="q8_0"` packs the rows of these states in blocks of this format, u8. Without `context`, keys and values
+      are rounded to such blocks, as the states round them.
     - `pages` other than 0 divides these states into pages of `page_length` tokens, `[pages, page_length, …]`, which texts
       use in any order, and adds an input `pages` `[batch, ⌈context / page_length⌉]` i32: the pages of each text. The
       tokens of one run must belong to one page.
@@ -166,6 +169,10 @@ class DecoderLayers:
         self.scope, self.config, self.g = scope, config, scope.g
         self.batch, self.length = ids.shape.dims
         self.past, self.context, self.cache_dtype = sizes["past"], sizes["context"], sizes["cache_dtype"]
+        # The format of packed rows in the cache.
+        self.scheme = self.cache_dtype if self.cache_dtype in PACKED_CACHES else None
+        if self.scheme is not None:
+            config.cache_bytes(self.scheme)  # an error if heads do not divide into blocks
         if self.context:
             _check_options_of_states(sizes)
             # The position of the first token of each text: the number of its tokens in the cache.
@@ -252,12 +259,15 @@ class DecoderLayers:
         }
         if self.context:
             k, v = self._stored(f"key_{i}", k), self._stored(f"value_{i}", v)
+            options["scheme"] = self.scheme
             window = config.window(i)
             # The window of attention does not include the token itself.
             options["window"] = None if window is None else window - 1
             table = None if self.pages is None else self.pages.table
             attended = self.g.cached_attention(q, k, v, self.start, table, **options)
         else:
+            if self.scheme is not None:
+                k, v = (self.g.dequantize_packed(self.g.quantize_packed(x, self.scheme), self.scheme) for x in (k, v))
             if self.cached:
                 k = self.g.concat([self.cached[f"past_key_{i}"], k], 1)
                 v = self.g.concat([self.cached[f"past_value_{i}"], v], 1)
@@ -305,9 +315,13 @@ class DecoderLayers:
         """Write rows to a cache, a state `[batch, context, width]` or one of pages, and return the cache."""
         g, pages, width = self.g, self.pages, rows.shape.dims[2]
         dims = (self.batch, self.context) if pages is None else (pages.count, pages.length)
-        cache = g.state(name, (*dims, width), self.cache_dtype)
-        place = (self.start,) if pages is None else (pages.offset, pages.written)
-        updated = g.update_cache(cache, g.cast(rows, self.cache_dtype), *place)
+        if self.scheme is None:
+            cache, rows = g.state(name, (*dims, width), self.cache_dtype), g.cast(rows, self.cache_dtype)
+        else:
+            assert type(width) is int
+            cache = g.state(name, (*dims, SCHEMES[self.scheme].row_bytes(width)), "u8")
+        place = (self.start, None) if pages is None else (pages.offset, pages.written)
+        updated = g.update_cache(cache, rows, *place, scheme=self.scheme)
         g.update(cache, updated)
         return updated
 

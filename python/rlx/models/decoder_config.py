@@ -6,12 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.dtype import dtype
 from rlx.models.fields import Fields
 from rlx.models.rope import RotaryTables
 from rlx.models.rope_fields import read_rope
+from rlx.schemes import SCHEMES
+from rlx.support.errors import UnsupportedError
 
 _LARGEST_HEAD = 4096
 _LARGEST_LIST = 1 << 16  # checkpoints with more layers are rejected by `check_layers`
+PACKED_CACHES = ("q8_0",)  # formats of caches with packed rows
 _LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
@@ -204,6 +208,30 @@ class DecoderConfig:
         return len(linear.layers) * (
             linear.value_heads * linear.lanes * linear.lanes + (linear.kernel - 1) * linear.channels
         )
+
+    def cache_bytes(self, cache_dtype: str, predicts: bool = False) -> int:
+        """Return the bytes of the keys and values of a token.
+
+        Args:
+            cache_dtype: A dtype, or a format of packed rows.
+            predicts: Whether those of a head that predicts tokens are included.
+
+        Raises:
+            UnsupportedError: The heads do not divide into the blocks of the format.
+        """
+        layers, widths = self.num_cached_layers + predicts, (self.key_width, self.value_width)
+        if cache_dtype not in PACKED_CACHES:
+            return layers * sum(widths) * dtype(cache_dtype).itemsize
+        scheme = SCHEMES[cache_dtype]
+        for width in widths:
+            lanes = width // self.num_key_value_heads
+            if lanes % scheme.block:
+                raise UnsupportedError(
+                    f"a cache of {cache_dtype} has blocks of {scheme.block} elements, into which the heads of this "
+                    f"{self.model_type}, of {lanes} elements, do not divide",
+                    hint="use a cache of f16 or f32",
+                )
+        return layers * sum(map(scheme.row_bytes, widths))
 
     @classmethod
     def read(

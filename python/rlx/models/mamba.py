@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
@@ -42,7 +42,6 @@ class MambaConfig:
     Attributes:
         intermediate_size: The number of channels of the state.
         time_step_rank: For Mamba, the width of the vector for time steps.
-        num_cached_layers: The number of layers with keys and values.
         num_heads: For Mamba-2, the number of heads, which share their time steps; 0 for Mamba.
         n_groups: For Mamba-2, the number of groups of heads that share the vectors for reading and writing.
         biases: The parts with biases: `"proj"`, `"conv"`.
@@ -65,7 +64,6 @@ class MambaConfig:
     tie_word_embeddings: bool = True
     max_position_embeddings: int = 1 << 20
     head: bool = True
-    num_cached_layers: ClassVar[int] = 0
 
     @property
     def channels(self) -> int:
@@ -78,6 +76,11 @@ class MambaConfig:
         return self.num_hidden_layers * (
             self.intermediate_size * self.state_size + (self.conv_kernel - 1) * self.channels
         )
+
+    def cache_bytes(self, cache_dtype: str) -> int:
+        """Return the bytes of the keys and values of a token: there are none."""
+        del cache_dtype
+        return 0
 
 
 def _read(fields: Fields, model_type: str, **more: Any) -> MambaConfig:
