@@ -12,6 +12,13 @@ from rlx.schemes import find_scheme
 # The bytes of other values than random ones make scales of MXFP4 that are subnormal, or elements that are infinite. Kernels
 # do not compute what evaluators do with these: test_packed.py tests MXFP4 with other scales.
 SCHEMES = tuple(name for name in FORMATS if name != "mxfp4")
+# Of the formats by fields, each way to read integers, scales and zero-points, with each size of blocks.
+LAYOUTS = (
+    *("int4_block32", "int4_block64_asym", "int4_block128_bf16", "int8_block64", "int8_block128_asym_f32"),
+    *("affine2_block64", "affine3_block128", "affine4_block64_bf16", "affine5_block32", "affine6_block64_f32"),
+    *("affine4_block128", "affine8_block32"),
+)
+FLOATS = ("fp8_e4m3_block32", "fp8_e4m3_block128", "fp8_e5m2_block64")
 _ROWS_AND_BLOCKS = ((1, 1, 1), (3, 2, 130), (8, 9, 5), (9, 1, 53), (17, 3, 96), ("n", 2, 31))
 
 
@@ -21,6 +28,13 @@ def products() -> Iterator[OpSample]:
         for rows, blocks, columns in _ROWS_AND_BLOCKS:
             for activations in ("i8", "f32") if rows in (1, 9) else ("i8",):
                 yield _product(rows, columns, scheme, blocks, activations)
+    for scheme in LAYOUTS:
+        yield _product(2, 19, scheme, 5, "i8")
+        yield _product(11, 40, scheme, 6, "i8")
+        yield _product(3, 19, scheme, 2, "f32")
+    for scheme in FLOATS:
+        yield _product(2, 19, scheme, 3, "f32")
+        yield _product(11, 40, scheme, 5, "i8")
     # More terms than a panel has, with a rest; more rows than are rounded at a time.
     yield _product(130, 33, "q8_0", 21, "i8")
     yield _product(12, 20, "q3_k", 3, "i8")

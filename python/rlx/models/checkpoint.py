@@ -19,6 +19,8 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.models.low_rank import LowRankUpdate
 from rlx.ops.contraction.contraction import READ_IN_PLACE
+from rlx.schemes import find_scheme
+from rlx.schemes.layouts import FloatLayout
 from rlx.support.errors import Error
 from rlx.weights import PackedBlocks, PermutedBlocks, Weight
 
@@ -249,8 +251,10 @@ class ParameterPrefix:
         """Return the products of `x […, in]` with the rows of a matrix."""
         g = self.g
         if stored.scheme is not None:
-            rows = stored.sorted(g, x)
-            return g.dequant_matmul(rows, stored.tensor, scheme=stored.scheme, activations=self.activations)
+            # Products of 8-bit floats are computed in f32 anyway: activations are not rounded for them.
+            is_float = isinstance(find_scheme(stored.scheme).layout, FloatLayout)
+            activations = "f32" if is_float else self.activations
+            return g.dequant_matmul(stored.sorted(g, x), stored.tensor, scheme=stored.scheme, activations=activations)
         if self.reads_in_place:
             is_read = stored.tensor.dtype in READ_IN_PLACE
             return g.matmul_transposed(x, stored.tensor if is_read else stored.widened(g))

@@ -13,7 +13,8 @@ from rlx.ir.dtype import f32, i8, i16, i32, u8
 from rlx.kernels.buffer import Buffer, ceil_div, greatest
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.kernel import Kernel, KernelRegister, joined_in_pairs
-from rlx.kernels.library.packed_formats import FORMATS, PackedBytes, PackedFormat, as_unsigned
+from rlx.kernels.library.packed_formats import PackedBytes, PackedFormat, as_unsigned
+from rlx.kernels.library.packed_layouts import find_format, format_of
 from rlx.kernels.library.packed_rounding import as_integers, rounding
 from rlx.kernels.library.products import rows_of
 from rlx.kernels.machine import LARGEST_SCRATCH
@@ -26,7 +27,7 @@ _FEWEST_COLUMNS, _MOST_COLUMNS = 128, 1024  # of a workgroup, which rounds the a
 _WORKGROUPS = 16  # between these limits
 _AHEAD = 4096  # bytes between the weights that are used and those that the CPU is asked to load
 _LINE = 64  # bytes of a cache line
-_SMALL_BLOCKS = 8  # of 32 elements, whose scales are converted together
+_SMALL_BLOCKS = 8  # of 32 elements, whose scales are converted together; fewer larger ones
 _CHAINS = 2  # sums of a block that do not wait for each other
 
 
@@ -34,7 +35,7 @@ def takes_few_rows(case: KernelCase) -> bool:
     """Whether the code is for a case: a few rows, which are rounded to 8-bit integers."""
     x, attributes = case.tensors[0], case.attributes
     rows, scheme = rows_of(case), attributes["scheme"].lower()
-    if attributes["activations"] != "i8" or scheme not in FORMATS or rows is None or not 0 < rows <= _MOST_ROWS:
+    if attributes["activations"] != "i8" or find_format(scheme) is None or rows is None or not 0 < rows <= _MOST_ROWS:
         return False
     elements = x.dims[-1]
     return isinstance(elements, int) and elements > 0 and _scratch_bytes(scheme, elements) <= LARGEST_SCRATCH
@@ -42,7 +43,7 @@ def takes_few_rows(case: KernelCase) -> bool:
 
 def _scratch_bytes(scheme: str, elements: int) -> int:
     """The bytes of a rounded row: integers, scales and sums."""
-    sums = elements if FORMATS[scheme].scales is None else elements // 8
+    sums = elements if format_of(scheme).scales is None else elements // 8
     return elements + 4 * (elements // find_scheme(scheme).block) + sums
 
 
@@ -84,7 +85,7 @@ class _FewRows:
         steps: The integers, i8 `[rows, K]`.
         scales: The scales of blocks, f32.
         sums: For blocks of 256, the sums of each group, i16 `[rows, K / 16]`: of 16 groups, or 8 zeros and then of 8 groups.
-            For blocks of 32, the sums of 4 integers, times the negated offset of the steps, i32 `[rows, K / 4]`.
+            For blocks without groups, the sums of 4 integers, times the negated offset of the steps, i32 `[rows, K / 4]`.
     """
 
     scheme: Scheme
@@ -96,7 +97,7 @@ class _FewRows:
     @staticmethod
     def of(k: Kernel, scheme: Scheme, width: int, count: int, elements: int) -> _FewRows:
         scales = k.scratch(count, elements // scheme.block)
-        if FORMATS[scheme.name].scales is None:
+        if format_of(scheme.name).scales is None:
             sums = k.scratch(count, elements // 4, element=i32)
         else:
             sums = k.scratch(count, elements // 16, element=i16)
@@ -104,7 +105,7 @@ class _FewRows:
 
     def round(self, k: Kernel, rows: Buffer, source: int, target: int) -> None:
         """Round a row."""
-        block, lanes, packed = self.scheme.block, k.cpu.lanes(f32), FORMATS[self.scheme.name]
+        block, lanes, packed = self.scheme.block, k.cpu.lanes(f32), format_of(self.scheme.name)
         for b in k.range(self.scales.shape[1]):
             first = b * block
             places = [first + i for i in range(0, block, lanes)]
@@ -117,12 +118,13 @@ class _FewRows:
                 self._store_sums_of_groups(k, target, b, rounded, packed.group)
 
     def _store_sums_of_4(self, k: Kernel, row: int, block: Value, packed: PackedFormat) -> None:
-        """Store the sums of a block of 32, times the negated offset."""
+        """Store the sums of a block without groups, times the negated offset."""
         one, none = k.constant(1, u8, self.width), k.constant(0, i32, self.width // 4)
         factor = -lane_offset(k, packed) or 1
-        for start in range(0, 32, self.width):
-            steps = self.steps[row, k.at(block * 32 + start, i8, self.width)]
-            place = k.at(block * 8 + start // 4, i32, self.width // 4)
+        size = self.scheme.block
+        for start in range(0, size, self.width):
+            steps = self.steps[row, k.at(block * size + start, i8, self.width)]
+            place = k.at(block * (size // 4) + start // 4, i32, self.width // 4)
             self.sums[row, place] = one.quad_products(steps, none) * factor
 
     def _store_sums_of_groups(self, k: Kernel, row: int, block: Value, rounded: Sequence[Value], group: int) -> None:
@@ -160,7 +162,7 @@ class _PackedProducts:
 
     @property
     def packed(self) -> PackedFormat:
-        return FORMATS[self.scheme.name]
+        return format_of(self.scheme.name)
 
     def of_column(self, n: Value, rows: range) -> list[Value]:
         """Return the product of each row with a column."""
@@ -172,7 +174,10 @@ class _PackedProducts:
         # additions, does not depend on the number of rows.
         slots = 1 if not is_small else 2 if self.packed.least is None else 4
         sums = [[k.register(k.constant(0.0, f32, lanes)) for _ in range(slots)] for _ in rows]
-        at_once = _SMALL_BLOCKS if is_small and len(rows) <= 2 else slots
+        at_once = slots
+        if is_small:
+            most = max(_SMALL_BLOCKS * 32 // self.scheme.block, 2)
+            at_once = most if len(rows) <= 2 else min(slots, most)
         whole = blocks // at_once * at_once
         for start, end, step in ((0, whole, at_once), (whole, blocks, blocks - whole)):
             for first in k.range(start, end, step) if start < end else ():
@@ -197,7 +202,7 @@ class _PackedProducts:
             total.value = part.fma(scale.splat(self.code.width // 4), total.value)
 
     def _add_small_blocks(self, at: Value, block: Value, count: int, rows: range, sums: Sequence[Registers]) -> None:
-        """Add the products of some blocks of 32, whose scales are multiplied as one vector."""
+        """Add the products of some blocks without groups, whose scales are multiplied as one vector."""
         packed, nbytes = self.packed, self.scheme.nbytes
 
         def scales_of(number: Callable[[PackedBytes, Value], Value]) -> list[Value]:
@@ -224,16 +229,18 @@ class _PackedProducts:
     def _add_small(
         self, steps: Sequence[Value], block: Value, row: int, sums: Registers, factor: Value, least: Value | None
     ) -> None:
-        """Add the products of a block of 32 with a row, times the scale of both, and the same for the minimum."""
-        k, width = self.k, self.code.width
-        lanes = width // 4
-        places = [k.at(block * 8 + i // 4, i32, lanes) for i in range(0, 32, width)]
+        """Add the products of a block without groups with a row, times the scale of both, and the same for the minimum."""
+        k, width, size = self.k, self.code.width, self.scheme.block
+        lanes, offset = width // 4, lane_offset(k, self.packed)
+        places = [k.at(block * (size // 4) + i // 4, i32, lanes) for i in range(0, size, width)]
         corrections = [self.rounded.sums[row, place] for place in places]
-        totals = corrections if lane_offset(k, self.packed) else [k.constant(0, i32, lanes)] * len(places)
-        product = _sum(self._integers(steps, block * 32, row, totals)).to(f32)
+        totals = corrections if offset else [k.constant(0, i32, lanes)] * len(places)
+        product = _sum(self._integers(steps, block * size, row, totals)).to(f32)
         sums[0].value = product.fma(factor.splat(lanes), sums[0].value)
         if least is not None:
-            sums[1].value = (-_sum(corrections).to(f32)).fma(least.splat(lanes), sums[1].value)
+            # Sums that are needed for an offset, too, have its negative as a factor: a power of two.
+            negative = _sum(corrections).to(f32) * (1.0 / offset) if offset else -_sum(corrections).to(f32)
+            sums[1].value = negative.fma(least.splat(lanes), sums[1].value)
 
     def _integers(self, steps: Sequence[Value], first: Value, row: int, totals: Sequence[Value]) -> list[Value]:
         """Return integers plus the products of steps from a position on: vectors whose sum is of interest."""
@@ -248,7 +255,10 @@ class _PackedProducts:
                 for i, (step, total) in enumerate(zip(steps, totals, strict=True))
             ]
         pairs = [step.pair_products(self._steps(row, first + i * width, width)) for i, step in enumerate(steps)]
-        return [*totals, _sum(pairs).pair_products(k.constant(1, i16, width // 2))]
+        # Sums of these many products fit 16 bits.
+        most = 32767 // (2 * 127 * self.packed.largest)
+        one = k.constant(1, i16, width // 2)
+        return [*totals, *(_sum(pairs[i : i + most]).pair_products(one) for i in range(0, len(pairs), most))]
 
     def _products_of_words(self, steps: Sequence[Value], first: Value, row: int) -> list[Value]:
         """Return the products of signed steps, as integers of 16 bits: vectors of half of the width."""

@@ -18,7 +18,8 @@ from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import transposed
 from rlx.kernels.kernel import Kernel, KernelRegister, joined_in_pairs
 from rlx.kernels.library.packed import takes_few_rows
-from rlx.kernels.library.packed_formats import FORMATS, PackedBytes, PackedFormat, as_unsigned
+from rlx.kernels.library.packed_formats import PackedBytes, PackedFormat, as_unsigned
+from rlx.kernels.library.packed_layouts import find_format, format_of
 from rlx.kernels.library.packed_rounding import as_integers, rounding
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
@@ -66,7 +67,7 @@ def _rows_of_tile(cpu: CpuModel) -> int:
 def _takes(case: KernelCase) -> bool:
     w = case.tensors[1]
     is_known = all(isinstance(size, int) and size > 0 for size in w.dims)
-    return is_known and case.attributes["activations"] == "i8" and case.attributes["scheme"].lower() in FORMATS
+    return is_known and case.attributes["activations"] == "i8" and find_format(case.attributes["scheme"]) is not None
 
 
 def _pays(case: KernelCase) -> bool:
@@ -97,7 +98,7 @@ def packed_integer_matmul(
     panels = ceil_div(columns, width)
     strips = k.least(greatest(columns // _FEWEST_COLUMNS, 1), _STRIPS)
     panels_of_strip = ceil_div(panels, strips)
-    words = _WordForm.of(k.cpu, FORMATS[packing.name])
+    words = _WordForm.of(k.cpu, format_of(packing.name))
     code = PackedBytes(k, w.view(columns * row_bytes), _WIDTH)
     panel = _UnpackedPanel.of(k, packing, words, code, (columns, row_bytes))
     for strip in k.parallel(strips):
@@ -125,7 +126,7 @@ class _RoundedRows:
         floats: The same memory as f32.
         first: The row of the memory of the workgroup.
         scales_at: The position of the scales.
-        sums_at: The position of the sums: f32 for minima, else i32 for the offset.
+        sums_at: The position of the sums: i32 times the negated offset or, without an offset, f32 for minima.
     """
 
     k: Kernel
@@ -147,7 +148,7 @@ class _RoundedRows:
 
     @property
     def packed(self) -> PackedFormat:
-        return FORMATS[self.scheme.name]
+        return format_of(self.scheme.name)
 
     def round(self, rows: Buffer, first: Value, count: Value) -> None:
         """Round some rows."""
@@ -174,10 +175,10 @@ class _RoundedRows:
             group = vectors[number * size : (number + 1) * size]
             total = joined_in_pairs(group, _add).sum()
             place = self.sums_at + (block * groups + number)
-            if packed.least is not None:
-                self.floats[row, place] = total
-            else:
+            if offset:
                 self.integers[row, place] = as_integers(total * float(-offset))
+            else:
+                self.floats[row, place] = total
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ class _UnpackedPanel:
 
     @staticmethod
     def of(k: Kernel, scheme: Scheme, words: _WordForm, code: PackedBytes, sizes: tuple[Size, Size]) -> _UnpackedPanel:
-        packed, width = FORMATS[scheme.name], _VECTORS * k.cpu.lanes(f32)
+        packed, width = format_of(scheme.name), _VECTORS * k.cpu.lanes(f32)
         depth, groups = _DEPTH // words.count, _DEPTH // packed.group
 
         def both() -> tuple[Buffer, Buffer]:
@@ -220,7 +221,7 @@ class _UnpackedPanel:
 
     @property
     def packed(self) -> PackedFormat:
-        return FORMATS[self.scheme.name]
+        return format_of(self.scheme.name)
 
     def unpack(self, first: Value, start: Value, terms: Value) -> None:
         """Unpack terms of the columns. Columns after the last one are copies of it."""
@@ -245,12 +246,14 @@ class _UnpackedPanel:
             position = b * (self.scheme.block // count) + number * (_WIDTH // count)
             self.by_column[n, k.at(position, i32, _WIDTH // count)] = whole.bits(i32)
         factor, least = packed.factor(code, at), packed.least and packed.least(code, at)
+        groups = self.scheme.block // packed.group
         if packed.scales is None:
-            self.scales[0][n, b] = factor
-            if self.minima is not None and least is not None:
-                self.minima[0][n, b] = least
+            for g in range(groups):
+                self.scales[0][n, b * groups + g] = factor
+                if self.minima is not None and least is not None:
+                    self.minima[0][n, b * groups + g] = least
             return
-        integers, groups = packed.scales(code, at), self.scheme.block // packed.group
+        integers = packed.scales(code, at)
         place = k.at(b * groups, f32, groups)
         scales = integers.scales.shuffle(integers.scales, range(groups)).to(f32)
         self.scales[0][n, place] = scales * factor.splat(groups)
@@ -348,7 +351,7 @@ class _PanelTiles:
             groups: The group in the panel, and in the rows.
             parts: The sums.
         """
-        k, panel, rounded, (group, place) = self.k, self.panel, self.rounded, groups
+        k, panel, (group, place) = self.k, self.panel, groups
         lanes = k.cpu.lanes(f32)
         vectors = [k.at(u * lanes) for u in range(_VECTORS)]
         scales = [panel.scales[1][group, v] for v in vectors]
@@ -357,7 +360,7 @@ class _PanelTiles:
             for part, total, scale in zip(own, totals, scales, strict=True):
                 part.value = total.to(f32).fma(scale, part.value)
             if minima:
-                negative = (-rounded.floats[row, rounded.sums_at + place]).splat(lanes)
+                negative = self._negative_sum(row, place).splat(lanes)
                 for part, minimum in zip(own, minima, strict=True):
                     part.value = negative.fma(minimum, part.value)
 
@@ -380,6 +383,13 @@ class _PanelTiles:
         if not self.panel.words.offset:
             return self.k.constant(0, i32, lanes)
         return rounded.integers[row, rounded.sums_at + place].splat(lanes)
+
+    def _negative_sum(self, row: Value, place: Value) -> Value:
+        """Return the negated sum of a group of a row, f32."""
+        rounded, offset = self.rounded, self.panel.words.offset
+        if not offset:
+            return -rounded.floats[row, rounded.sums_at + place]
+        return rounded.integers[row, rounded.sums_at + place].to(f32) * (1.0 / offset)
 
     def _column(self, term: Value, vector: int) -> Value:
         """Return the words of a vector of columns."""

@@ -14,7 +14,9 @@ from rlx.kernels.buffer import Buffer, Lanes, Size
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.functions import transposed
 from rlx.kernels.kernel import Kernel
-from rlx.kernels.library.packed_formats import FORMATS, PackedBytes
+from rlx.kernels.library.packed_floats import find_float_format, takes_few_rows_of_floats
+from rlx.kernels.library.packed_formats import PackedBytes
+from rlx.kernels.library.packed_layouts import find_format, format_of
 from rlx.kernels.library.packed_rounding import rounding
 from rlx.kernels.library.products import LastPanel, MatrixBlocks, Panels, run_panels, tile
 from rlx.kernels.registry import kernel
@@ -35,7 +37,15 @@ def _decode(code: PackedBytes, scheme: Scheme, at: Value, target: tuple[Buffer, 
         at: The position of the block.
         target: The memory for f32 elements `[columns, 256]`, the row, and the first position in it.
     """
-    k, packed, (memory, row, first) = code.k, FORMATS[scheme.name], target
+    k, (memory, row, first) = code.k, target
+    floats = find_float_format(scheme.name)
+    if floats is not None:
+        lanes = k.cpu.lanes(f32)
+        scale = floats.factor(code, at).splat(lanes)
+        for number, elements in enumerate(floats.vectors(code, at)):
+            memory[row, k.at(first + number * lanes)] = elements * scale
+        return
+    packed = format_of(scheme.name)
     factor, least = packed.factor(code, at), packed.least and packed.least(code, at)
     scales = minima = None
     if packed.scales is not None:
@@ -57,7 +67,10 @@ def _decode(code: PackedBytes, scheme: Scheme, at: Value, target: tuple[Buffer, 
 def _takes(case: KernelCase) -> bool:
     w = case.tensors[1]
     is_known = all(isinstance(size, int) and size > 0 for size in w.dims)
-    return is_known and case.attributes["activations"] != "i8" and case.attributes["scheme"].lower() in FORMATS
+    scheme = case.attributes["scheme"]
+    if find_float_format(scheme) is not None:
+        return is_known and not takes_few_rows_of_floats(case)
+    return is_known and case.attributes["activations"] != "i8" and find_format(scheme) is not None
 
 
 def _plan(case: KernelCase) -> LastPanel:
