@@ -6,7 +6,7 @@ integers and scales in separate tensors, and these layouts have both in one bloc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,14 +166,24 @@ class IntegerLayout:
         Returns:
             u8 `[…, nbytes]`.
         """
-        result = np.empty((*steps.shape[:-1], self.nbytes), np.uint8)
+        stored = steps.view(np.uint8)
+        return self.pack_planes(
+            [_plane(stored >> np.uint8(shift) if shift else stored, bits) for bits, _, shift in self.planes],
+            scales,
+            seconds,
+        )
+
+    def pack_planes(
+        self, planes: Sequence[np.ndarray], scales: np.ndarray, seconds: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return blocks, as `pack`. `planes` are the bytes of each plane, u8 `[…, block·bits/8]`."""
+        result = np.empty((*planes[0].shape[:-1], self.nbytes), np.uint8)
         result[..., : self.scale.nbytes] = _bytes(scales, self.scale.dtype)
         if self.second is not None:
             assert seconds is not None
             result[..., self.scale.nbytes : self.header] = _bytes(seconds, self.second)
-        stored = steps.view(np.uint8)
-        for bits, start, shift in self.planes:
-            result[..., start : start + self.block * bits // 8] = _plane(stored >> np.uint8(shift), bits)
+        for (bits, start, _), plane in zip(self.planes, planes, strict=True):
+            result[..., start : start + self.block * bits // 8] = plane
         return result
 
     def encode(self, x: np.ndarray, _: np.ndarray | None = None) -> np.ndarray:
@@ -287,6 +297,22 @@ def _plane(steps: np.ndarray, bits: int) -> np.ndarray:
     for i in range(1, count):
         result |= parts[..., i, :] << np.uint8(bits * i)
     return result.reshape(*steps.shape[:-1], -1)
+
+
+def plane_of_nibbles(stored: np.ndarray) -> np.ndarray:
+    """Return integers of 4 bits in order, two in a byte with the first in the low half, as the bytes of a plane.
+
+    Args:
+        stored: u8 `[…, n]`, for a multiple of 32 integers.
+    """
+    # Eight bytes at a time: the first and the second half of a run.
+    words = np.ascontiguousarray(stored).view(np.uint64).reshape(-1, 2)
+    first, second = words[:, 0], words[:, 1]
+    low = np.uint64(0x0F0F0F0F0F0F0F0F)
+    result = np.empty((stored.size // 2, 2), np.uint8)
+    result[:, 0] = (first & low | (second & low) << np.uint64(4)).view(np.uint8)
+    result[:, 1] = (first >> np.uint64(4) & low | second & ~low).view(np.uint8)
+    return result.reshape(stored.shape)
 
 
 def _reciprocals(scales: np.ndarray) -> np.ndarray:

@@ -12,7 +12,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from rlx.models.fields import Fields
-from rlx.models.quantized.matrix import SCALE_DTYPES, WORDS, MatrixRows, QuantizedMatrix, integer_scheme, part_of
+from rlx.models.quantized.matrix import (
+    SCALE_DTYPES,
+    WORDS,
+    MatrixRows,
+    QuantizedMatrix,
+    bytes_of_words,
+    integer_scheme,
+    part_of,
+)
 from rlx.support.errors import UnsupportedError
 from rlx.weights import Weight
 
@@ -68,8 +76,9 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], group: int) -> QuantizedMa
 
 def _rows_of_words(words: np.ndarray, part: slice) -> np.ndarray:
     """Return some rows of a matrix whose words have 8 rows each, u8 `[n, words]`. The first row is the first of a word."""
-    own = np.ascontiguousarray(words[:, part.start // 8 : -(-part.stop // 8)].T)
+    own = bytes_of_words(words[:, part.start // 8 : -(-part.stop // 8)].T).reshape(-1, words.shape[0], 4)
     result = np.empty((own.shape[0], 8, own.shape[1]), np.uint8)
     for i, row in enumerate(_ORDER):
-        result[:, row] = own >> own.dtype.type(4 * i) & own.dtype.type(15)
+        half = own[..., i // 2]
+        result[:, row] = half >> np.uint8(4) if i % 2 else half & np.uint8(15)
     return result.reshape(-1, own.shape[1])[: part.stop - part.start]

@@ -20,6 +20,7 @@ from rlx.models.quantized.matrix import (
     WORDS,
     MatrixRows,
     QuantizedMatrix,
+    bytes_of_words,
     integer_scheme,
     part_of,
     stored_steps,
@@ -193,13 +194,16 @@ def _packed(stem: str, tensors: Mapping[str, Weight]) -> QuantizedMatrix:
     start = 128 if bits == 8 else 0
 
     def rows(part: slice) -> MatrixRows:
-        steps = unpacked_words(words.numpy()[part], bits)[:, :columns]
-        zeros = None
+        stream, zeros = words.numpy()[part], None
+        if bits == 4 and columns == 8 * words.shape[1]:
+            steps = bytes_of_words(stream)
+        else:
+            steps = stored_steps(unpacked_words(stream, bits)[:, :columns], bits, kind)
         if zero is not None:
             # Zero-points that are not packed are counted from the middle.
             stored = zero.numpy() + np.int32(1 << bits - 1) if is_plain else unpacked_words(zero.numpy().T, bits).T
             zeros = stored[part].astype(np.int32) - start
-        return MatrixRows(stored_steps(steps, bits, kind), numbers_of(scale, part), zeros)
+        return MatrixRows(steps, numbers_of(scale, part), zeros)
 
     return QuantizedMatrix(stem, words.origin, (out, columns), group, integer_scheme(kind, bits, scale), rows)
 

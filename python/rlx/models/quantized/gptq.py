@@ -18,6 +18,7 @@ from rlx.models.quantized.matrix import (
     WORDS,
     MatrixRows,
     QuantizedMatrix,
+    bytes_of_words,
     integer_scheme,
     part_of,
     stored_steps,
@@ -94,9 +95,15 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], options: _Options) -> Quan
     kind = "symmetric" if options.is_symmetric else "asymmetric"
 
     def rows(part: slice) -> MatrixRows:
-        steps = unpacked_words(words.numpy()[:, part].T, bits)
-        steps = stored_steps(steps if order is None else steps[:, order], bits, kind)
-        numbers = _zeros(zeros.numpy(), bits)[:, part].T
+        own = words.numpy()[:, part].T
+        if bits == 4 and order is None:
+            steps = bytes_of_words(own)
+        else:
+            steps = unpacked_words(own, bits)
+            steps = stored_steps(steps if order is None else steps[:, order], bits, kind)
+        # The first row is the first of a word.
+        words_of_rows = slice(part.start * bits // 32, -(-part.stop * bits // 32))
+        numbers = unpacked_words(zeros.numpy()[:, words_of_rows], bits)[:, : part.stop - part.start].T
         seconds = None
         if options.is_symmetric:
             _check_symmetric(numbers, bits)
@@ -107,10 +114,6 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], options: _Options) -> Quan
     ordered = None if order is None else tuple(order.tolist())
     scheme = integer_scheme(kind, bits, scales)
     return QuantizedMatrix(stem, words.origin, (out, columns), group, scheme, rows, ordered)
-
-
-def _zeros(words: np.ndarray, bits: int) -> np.ndarray:
-    return unpacked_words(words, bits)
 
 
 def _check_symmetric(zeros: np.ndarray, bits: int) -> None:

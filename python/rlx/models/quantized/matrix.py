@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,19 +13,21 @@ import numpy as np
 from rlx.ir.dtype import dtype
 from rlx.schemes import find_scheme
 from rlx.schemes.grouped import integer_name
-from rlx.schemes.layouts import BLOCKS, FloatLayout
+from rlx.schemes.layouts import BLOCKS, BlockLayout, FloatLayout, plane_of_nibbles
 from rlx.support.errors import Error, UnsupportedError
+from rlx.targets.host import usable_cpus
 from rlx.weights import Encoding, PackedBlocks, PermutedBlocks, Weight
 
-_AT_ONCE = 1 << 22  # elements that are converted at a time
-_ROWS = 8  # rows in a word of AWQ: a multiple of them is converted at a time
+_AT_ONCE = 1 << 20  # elements that a thread converts at a time
+_ROWS = 64  # the number of rows is a multiple: a word of a file has parts of up to 8, and lines of memory 16 words
 
 
 class MatrixRows(NamedTuple):
     """Some rows of a matrix, as a file has them.
 
     Attributes:
-        steps: The integers as the packed format stores them, u8 or i8, or the codes of 8-bit floats, u8 `[n, in]`.
+        steps: The integers as the packed format stores them, u8 or i8, or the codes of 8-bit floats, u8 `[n, in]`. Integers
+            of 4 bits may also be in order in the halves of bytes, u8 `[n, in/2]`.
         scales: `[n, groups]`.
         seconds: The zero-points or biases, `[n, groups]`; None if there are none.
     """
@@ -101,21 +104,38 @@ class _MatrixConversion:
         result = np.empty(self._encoding.stored_shape(matrix.shape), np.uint8)
         group_of_block = np.arange(0, columns, block) // matrix.group
         step = max(_AT_ONCE // columns // _ROWS, 1) * _ROWS
-        for start in range(0, out, step):
+
+        def convert(start: int) -> None:
             part = slice(start, min(start + step, out))
-            steps, scales, seconds = matrix.rows(part)
-            for numbers in (scales, seconds):
+            rows = matrix.rows(part)
+            for numbers in (rows.scales, rows.seconds):
                 if numbers is not None and not np.isfinite(numbers.astype(np.float32)).all():
                     raise Error("has scales or zero-points that are not finite")
-            blocks = steps.reshape(len(steps), -1, block)
-            scales = scales[:, group_of_block]
-            if isinstance(layout, FloatLayout):
-                packed = layout.pack(blocks, scales)
-            else:
-                packed = layout.pack(blocks, scales, None if seconds is None else seconds[:, group_of_block])
-            result[part] = packed.reshape(len(steps), -1)
+            result[part] = _packed(layout, rows, columns, group_of_block)
+
+        starts = range(0, out, step)
+        if len(starts) > 1:
+            with ThreadPoolExecutor(min(usable_cpus(), len(starts))) as executor:
+                for _ in executor.map(convert, starts):
+                    pass
+        elif out:
+            convert(0)
         result.flags.writeable = False
         return result.reshape(-1)
+
+
+def _packed(layout: BlockLayout, rows: MatrixRows, columns: int, group_of_block: np.ndarray) -> np.ndarray:
+    """Return rows of blocks, u8 `[n, bytes]`."""
+    steps, count = rows.steps, len(rows.steps)
+    blocks, scales = steps.reshape(count, columns // layout.block, -1), rows.scales[:, group_of_block]
+    seconds = None if rows.seconds is None else rows.seconds[:, group_of_block]
+    if isinstance(layout, FloatLayout):
+        packed = layout.pack(blocks, scales)
+    elif steps.shape[1] == columns:
+        packed = layout.pack(blocks, scales, seconds)
+    else:
+        packed = layout.pack_planes([plane_of_nibbles(blocks)], scales, seconds)
+    return packed.reshape(count, -1)
 
 
 def integer_scheme(kind: str, bits: int, scale: Weight) -> Callable[[int], str]:
@@ -156,9 +176,14 @@ SCALE_DTYPES = ("float16", "bfloat16", "float32")
 WORDS = ("int32", "uint32")
 
 
+def bytes_of_words(words: np.ndarray) -> np.ndarray:
+    """Return rows of words of 32 bits as bytes, the lowest first, u8 `[n, 4·words]`."""
+    return np.ascontiguousarray(words, words.dtype.newbyteorder("<")).view(np.uint8)
+
+
 def unpacked_words(words: np.ndarray, bits: int) -> np.ndarray:
     """Return the integers in rows of words of 32 bits, u8 `[n, words·32/bits]`: a stream of bits, the lowest first."""
-    stored = np.ascontiguousarray(words, words.dtype.newbyteorder("<")).view(np.uint8)
+    stored = bytes_of_words(words)
     if bits == 8:
         return stored
     if bits in (2, 4):

@@ -15,6 +15,7 @@ from rlx.models.quantized.matrix import (
     WORDS,
     MatrixRows,
     QuantizedMatrix,
+    bytes_of_words,
     integer_scheme,
     part_of,
     unpacked_words,
@@ -88,7 +89,8 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], bits: int, group: int) -> 
         out *= size
 
     def rows(part: slice) -> MatrixRows:
-        steps = unpacked_words(words.numpy().reshape(out, -1)[part], bits)
+        stream = words.numpy().reshape(out, -1)[part]
+        steps = bytes_of_words(stream) if bits == 4 else unpacked_words(stream, bits)
         own = (tensor.numpy().reshape(out, groups)[part] for tensor in (scales, biases))
         return MatrixRows(steps, *own)
 
