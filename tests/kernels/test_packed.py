@@ -9,8 +9,10 @@ import pytest
 
 import rlx
 from rlx.kernels.library.packed_formats import FORMATS
+from rlx.kernels.library.packed_layouts import find_format
 from rlx.ops.quantization.packed import DequantMatmul
-from rlx.schemes import find_scheme
+from rlx.schemes import SCHEMES as ALL
+from rlx.schemes import find_scheme, registry
 from tests.conformance.compiled import Program, compile_graphs, contiguous
 from tests.conformance.levels import at_any_level, skip_if_not_run
 from tests.kernels.packed_samples import FLOATS, LAYOUTS, SCHEMES, products
@@ -90,6 +92,11 @@ def test_rows_that_do_not_fit_at_once() -> None:
     together = _bits(eight, x, w)
     for row in range(8):
         np.testing.assert_array_equal(_bits(one, x[row : row + 1], w), together[row : row + 1])
+
+
+def test_formats_without_kernels() -> None:
+    others = {name for name, scheme in ALL.items() if scheme.layout is None and find_format(name) is None}
+    assert others == registry.WITHOUT_KERNELS
 
 
 def test_samples_have_each_format() -> None:

@@ -13,7 +13,6 @@ from rlx.ir.dtype import dtype
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview, views
-from rlx.kernels.library.packed_formats import FORMATS
 from rlx.llm.cache import TextCache, is_cache_state
 from rlx.llm.pages import CachedText, PagePool
 from rlx.llm.scheduler import Scheduler, Step
@@ -21,13 +20,14 @@ from rlx.llm.slots import SlotPool
 from rlx.models.model import PretrainedModel
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
+from rlx.schemes.registry import WITHOUT_KERNELS
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 
 _PAGE = 256  # tokens of a page, and so at most of a run for a prompt: an interrupt waits for one run
 _PAGE_STEP = 64  # kernels take pages of a multiple of this number
 _SYMBOL = "sequence"
-_ALIKE = frozenset(("dequant_matmul", "matmul_transposed", "cached_attention"))
+_ALIKE = frozenset(("matmul_transposed", "cached_attention"))
 _MOST_ROWS = 8  # texts in one run, for which there are kernels
 _MOST_CHECKPOINTS = 64
 _SLOT_INPUTS = ("read_slots", "written_slots")
@@ -340,8 +340,9 @@ def _has_equal_rows(decode: Graph) -> bool:
     """
 
     def is_alike(op: mlir.Operation) -> bool:
-        has_kernel = op.name != "rlx.dequant_matmul" or views.DequantMatmul(op).scheme.lower() in FORMATS
-        return has_kernel and opview.name_of(op) in _ALIKE
+        if op.name == "rlx.dequant_matmul":
+            return views.DequantMatmul(op).scheme.lower() not in WITHOUT_KERNELS
+        return opview.name_of(op) in _ALIKE
 
     return all(is_alike(op) for op in opview.operations(decode.function.entry_block) if opview.has_trait(op, "product"))
 

@@ -41,6 +41,13 @@ class SchemeTable(Mapping[str, Scheme]):
 SCHEMES = SchemeTable({scheme.name: scheme for module in _MODULES for scheme in module.SCHEMES})
 _BY_GGML_TYPE = {scheme.ggml_type: scheme for scheme in SCHEMES.values() if scheme.ggml_type is not None}
 
+# Formats whose products have no kernels for the CPU: they are decoded when a program is loaded.
+WITHOUT_KERNELS = frozenset(
+    name
+    for name in SCHEMES
+    if name in ("q1_0", "q2_0", "q8_1", "q8_k", "nvfp4") or name.startswith(("iq1", "iq2", "iq3", "tq"))
+)
+
 
 def find_scheme(name: str) -> Scheme:
     """Return a packed format.
