@@ -156,6 +156,8 @@ def test_proposed_tokens(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([*words, "--lookup", "--draft", path])
     assert "not allowed with" in capsys.readouterr().err
+    assert main([*words, "--draft", "mtp"]) == 1
+    assert "has no head that predicts further tokens" in capsys.readouterr().err
 
 
 def test_a_message_that_is_too_long_does_not_end_a_chat(
