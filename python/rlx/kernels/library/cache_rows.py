@@ -76,7 +76,7 @@ class CacheRows:
 
 @dataclass(frozen=True)
 class CachedFloats:
-    """The heads of a cache of floats, as blocks of one vector.
+    """The heads of a cache of floats, as blocks of a few vectors.
 
     Attributes:
         k: The kernel.
@@ -90,12 +90,13 @@ class CachedFloats:
 
     @property
     def block(self) -> int:
-        """The number of elements of a block."""
-        return self.k.cpu.lanes(f32)
+        """The number of elements of a block: those of a line of a cache of f16, if they divide a head."""
+        return BLOCK if self.width % BLOCK == 0 else self.k.cpu.lanes(f32)
 
     def steps(self, row: Value, head: Value, block: Value) -> list[Value]:
         """Return the vectors of a block of a head."""
-        return [self.elements[row, self.k.at(head * self.width + block * self.block)]]
+        first = head * self.width + block * self.block
+        return [self.elements[row, self.k.at(first + i)] for i in range(0, self.block, self.k.cpu.lanes(f32))]
 
     def prefetch(self, row: Value, head: Value, block: Value) -> None:
         """Ask the CPU to load a block of a head."""
@@ -106,6 +107,9 @@ class CachedFloats:
 @dataclass(frozen=True)
 class CachedBlocks:
     """The heads of a cache of packed blocks.
+
+    The scale of a block is next to its integers: the bytes of a head are consecutive, and a cache is one tensor, whose rows are
+    copied as others are. Scales in a tensor of their own would take another line of the CPU's cache for each head.
 
     Attributes:
         k: The kernel.

@@ -113,6 +113,7 @@ class _HeadGroup:
         # Scores are powers of 2, because these take less to compute.
         self.scale = scale if softcap is not None else scale * math.log2(math.e)
         self.queries = k.scratch(sizes.heads, sizes.key)
+        self.products = k.scratch(sizes.heads * sizes.lanes, sizes.lanes)
         self.powers = k.scratch(sizes.heads, KEYS_AT_ONCE)
         self.sums = k.scratch(sizes.heads, sizes.value)
         if isinstance(self.values, CachedBlocks):
@@ -164,19 +165,19 @@ class _HeadGroup:
             first: The first of them; it may be negative.
         """
         k, sizes, lanes = self.k, self.sizes, self.sizes.lanes
-        rows = [row + k.least(j + i, number - 1) for i in range(lanes)]
-        # Two keys at a time, with a sum for each head.
-        parts: list[list[Value]] = [[] for _ in range(sizes.heads)]
-        for r in rows:
+        # A loop over keys, although their number is known: LLVM would load all keys first, and spill them.
+        for i in k.range(lanes):
+            r = row + k.least(j + i, number - 1)
             totals = [k.register(k.constant(0.0, f32, lanes)) for _ in range(sizes.heads)]
             for block in k.range(sizes.key // self.keys.block):
                 self._add_products(r, h, block, totals)
                 self.values.prefetch(r, h, block)
-            for part, total in zip(parts, totals, strict=True):
-                part.append(total.value)
+            for head, total in enumerate(totals):
+                self.products[i + head * lanes, k.at(0)] = total.value
         keys = k.constants(range(lanes), "index") + j
         is_inside = (keys < number) & (keys >= first)
-        for head, part in enumerate(parts):
+        for head in range(sizes.heads):
+            part = [self.products[head * lanes + i, k.at(0)] for i in range(lanes)]
             score = joined_in_pairs(transposed(part), k.join("add"))
             if self.softcap is not None:
                 score = tanh(score * (1.0 / self.softcap)) * (self.softcap * math.log2(math.e))
@@ -190,8 +191,8 @@ class _HeadGroup:
         for head, total in enumerate(totals):
             queries = [self.queries[head, k.at(block * keys.block + i * lanes)] for i in range(len(vectors))]
             if scale is None:
-                (vector,), (query,) = vectors, queries
-                total.value = vector.fma(query, total.value)
+                for vector, query in zip(vectors, queries, strict=True):
+                    total.value = vector.fma(query, total.value)
                 continue
             part = vectors[0] * queries[0]
             for vector, query in zip(vectors[1:], queries[1:], strict=True):
@@ -258,16 +259,23 @@ class _HeadGroup:
         powers: Buffer,
         fades: Sequence[Value],
     ) -> None:
+        """Add the columns of a block, and ask the CPU to load the keys that are needed next."""
         k, lanes, values, (row, h, block) = self.k, self.sizes.lanes, self.values, source
-        places = [k.at(block * values.block + i) for i in range(0, values.block, lanes)]
-        sums = [[k.register(self.sums[head, place] * fade) for place in places] for head, fade in enumerate(fades)]
-        for j in k.range(number):
-            vectors = values.steps(row + j, h, block)
-            self.keys.prefetch(following + j, h, block)
+        starts = range(0, values.block, lanes)
+        # Vectors of columns whose sums are in registers: a power of 2, which divides their number.
+        at_once = 1 << max(k.cpu.sums // self.sizes.heads, 1).bit_length() - 1
+        for begin in range(0, len(starts), at_once):
+            part = slice(begin, begin + at_once)
+            places = [k.at(block * values.block + start) for start in starts[part]]
+            sums = [[k.register(self.sums[head, place] * fade) for place in places] for head, fade in enumerate(fades)]
+            for j in k.range(number):
+                vectors = values.steps(row + j, h, block)[part]
+                if begin == 0:
+                    self.keys.prefetch(following + j, h, block)
+                for head, of_head in enumerate(sums):
+                    power = powers[head, j].splat(lanes)
+                    for total, vector in zip(of_head, vectors, strict=True):
+                        total.value = vector.fma(power, total.value)
             for head, of_head in enumerate(sums):
-                power = powers[head, j].splat(lanes)
-                for total, vector in zip(of_head, vectors, strict=True):
-                    total.value = vector.fma(power, total.value)
-        for head, of_head in enumerate(sums):
-            for total, place in zip(of_head, places, strict=True):
-                self.sums[head, place] = total.value
+                for total, place in zip(of_head, places, strict=True):
+                    self.sums[head, place] = total.value
