@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -109,6 +111,85 @@ def test_derivatives_are_those_of_the_decoded_matrix(seed: int) -> None:
     with rlx.eager():
         forward = np.asarray(rlx.ops.dequant_matmul(values["x"], w, scheme="q8_0", activations="i8"))
     np.testing.assert_allclose(gradient, 2 * forward @ decoded, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_are_packed_as_the_scheme_packs_them(seed: int) -> None:
+    """By the evaluator, the decomposition, and programs with the kernel and without it."""
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal((40, 3, 96)) * 10.0 ** rng.integers(-9, 6, (40, 3, 1))).astype(np.float32)
+    x[0, 0, 32:64] = 0
+    x[0, 1, :32] = np.arange(32) - 15.5  # halves, with the scale 1
+    x[0, 1, 31] = -127
+    expected = SCHEMES["q8_0"].encode(x)  # type: ignore[misc]
+    assert expected[0, 1, 2:34].view(np.int8).tolist() == [*range(-16, 0), *range(1, 16), -127]
+    # A NaN, an infinity, the largest scale of f16 and one that is larger, and numbers whose scale is 0.
+    x = np.concatenate([x, np.ones((1, 3, 96), np.float32)])
+    for row, number in enumerate((np.nan, -np.inf, 127 * 65519.0)):
+        x[40, row, 40] = number
+    x[40, 2, 70], x[40, 2, :32] = 127 * 65521.0, 1e-33
+    graph = rlx.Graph("packing")
+    graph.set_outputs({"y": graph.quantize_packed(graph.input("x", ("n", 3, 96)), "q8_0")})
+    results = [rlx.evaluate(graph, {"x": x})[0]]
+    with np.errstate(all="ignore"):
+        results += rlx.evaluate(rlx.passes.run(graph, "rlx-decompose{ops=quantize_packed}"), {"x": x})
+    results += [rlx.Session().compile(graph, kernels=kernels).run({"x": x})[0] for kernels in ("off", "all")]
+    for result in results:
+        np.testing.assert_array_equal(result[:40], expected)
+        blocks = SCHEMES["q8_0"].decode(result[40]).reshape(3, 3, 32)
+        is_nan = np.isnan(blocks).all(-1)
+        assert is_nan.tolist() == [[False, True, False], [False, True, False], [False, False, True]]
+        assert (blocks[2, 0] == 0).all() and np.isfinite(blocks[~is_nan]).all() and blocks[2, 1, 8] > 8e6
+
+
+@pytest.mark.parametrize(
+    ("dims", "options", "message"),
+    [
+        ((2, 5, 68), {}, "k must hold floats, got u8"),
+        ((2, 5, 67), {"scheme": "q8_0"}, "blocks of 34 bytes"),
+        ((2, 5, 34), {"scheme": "q8_0", "head_dim": 16}, "heads of 16 elements do not divide into blocks of 32"),
+        ((2, 5, 68), {"scheme": "q9_9"}, "no packed format is called"),
+    ],
+)
+def test_refusals_of_packed_caches(dims: tuple[int, ...], options: dict[str, Any], message: str) -> None:
+    g: Any = rlx.Graph("attention")
+    sizes: dict[str, Any] = {"num_heads": 2, "head_dim": 32} | options
+    q, start = g.input("q", (2, 1, 2 * sizes["head_dim"])), g.input("start", (2,), "i32")
+    cache = g.input("k", dims, "u8")
+    with pytest.raises(rlx.ShapeError, match=message):
+        g.cached_attention(q, cache, cache, start, **sizes)
+    floats = g.input("floats", (2, 5, 64))
+    with pytest.raises(rlx.ShapeError, match="packed bytes"):
+        g.cached_attention(q, floats, floats, start, num_heads=2, head_dim=32, scheme="q8_0")
+
+
+def test_other_rows_are_not_packed() -> None:
+    g: Any = rlx.Graph("packing")
+    for dims, scheme, message in (
+        ((2, 64), "q4_0", "in the format q8_0, got q4_0"),
+        ((2, 40), "q8_0", "rows of blocks of 32 elements"),
+        ((2, "n"), "q8_0", "rows of blocks of 32 elements"),
+        ((), "q8_0", "rows of blocks of 32 elements"),
+    ):
+        with pytest.raises(rlx.ShapeError, match=message):
+            g.quantize_packed(g.input(f"x{len(g.inputs)}", dims), scheme)
+
+
+def test_a_packed_cache_has_the_rows_that_are_written(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((2, 3, 64)).astype(np.float32)
+    g: Any = rlx.Graph("update")
+    cache, new = g.input("cache", (4, 8, 68), "u8"), g.input("rows", (2, 3, 64))
+    start, pages = g.constant([5, 1], dtype="i32"), g.constant([2, 0], dtype="i32")
+    g.set_outputs({"y": g.update_cache(cache, new, start, pages, scheme="q8_0")})
+    with pytest.raises(rlx.ShapeError, match="rows of floats are packed"):
+        g.update_cache(cache, cache, start, scheme="q8_0")
+    with pytest.raises(rlx.ShapeError, match="operands have different dtypes: u8, f32"):
+        g.update_cache(cache, new, start, pages)
+    (result,) = rlx.evaluate(g, {"cache": np.zeros((4, 8, 68), np.uint8), "rows": rows})
+    packed = SCHEMES["q8_0"].encode(rows)  # type: ignore[misc]
+    np.testing.assert_array_equal([result[2, 5:8], result[0, 1:4]], packed)
+    result[2, 5:8] = result[0, 1:4] = 0
+    assert not result.any()
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,12 @@ class UpdateCache(Card, op="update_cache"):
         """Rows of floats are packed for a cache that is packed in the format `scheme`."""
         own = None if pages is None else tensor_like(b, pages, i32)
         if scheme is not None:
-            rows = b.emit("quantize_packed", (cast(b, tensor_like(b, rows, f32), f32),), scheme=scheme)
+            rows = tensor_like(b, rows, f32)
+            if not rows.dtype.is_float:
+                raise ShapeError(
+                    f"rows of floats are packed, got {rows.shape}", hint="leave out scheme for packed rows"
+                )
+            rows = b.emit("quantize_packed", (cast(b, rows, f32),), scheme=scheme)
         return b.emit("update_cache", (cache, tensor_like(b, rows, cache.dtype), tensor_like(b, start, i32), own))
 
     def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
