@@ -12,9 +12,10 @@ import pytest
 import rlx
 from rlx.models import load
 from rlx.models.checkpoint import ModelTensors, ParameterPrefix
-from rlx.models.quantized import open_folder
+from rlx.models.quantized import matrix, open_folder
 from rlx.models.weight_views import split_rows
 from rlx.weights import PackedBlocks, PermutedBlocks
+from rlx.weights.arrays import keep
 from tests.models.quantized_files import (
     CONFIG,
     FOLDERS,
@@ -281,3 +282,24 @@ def test_conversion_to_gguf(tmp_path: Path) -> None:
         written = rlx.weights.open(tmp_path / "out.gguf")["blk.1.ffn_down.weight"]
         expected = rlx.weights.open(plain)["model.layers.1.mlp.down_proj.weight"].numpy()
         np.testing.assert_allclose(written.numpy(), expected, rtol=2e-6, atol=2e-6)
+
+
+def test_programs_convert_once_and_do_not_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two entry points share the weights, which are read in place."""
+    converted: list[str] = []
+    original = matrix.MatrixConversion.packed_rows
+
+    def counted(self: Any) -> np.ndarray:
+        converted.append(self.matrix.name)
+        return original(self)
+
+    monkeypatch.setattr(matrix.MatrixConversion, "packed_rows", counted)
+    model = load(folder_pair(tmp_path, "mlx_4")[0])
+    graphs = {f"run{n}": model.graph(batch=1, sequence=n) for n in (1, 2)}
+    program = rlx.Session("cpu").compile(graphs)
+    assert sorted(converted) == sorted({*converted}) and len(converted) == 16
+    name = "layers.1.mlp.up_proj.weight"
+    stored = model.weights[name].stored()
+    assert len(converted) == 16 and stored.ctypes.data % 64 == 0
+    assert isinstance(stored.base, (np.ndarray, memoryview)) and keep(stored) is stored
+    program["run1"].run({"input_ids": _IDS[:, :1]})

@@ -10,6 +10,17 @@ from rlx.support.errors import Error
 from rlx.weights.mapped import MappedFile
 
 
+class ReadOnlyArray(np.ndarray):
+    """An array that its maker does not write any more. Its views, which are read-only, are not copied."""
+
+    @staticmethod
+    def of(array: np.ndarray) -> ReadOnlyArray:
+        """Return a view of an array. The caller drops all other references to its memory, or does not write to it."""
+        result = array.view(ReadOnlyArray)
+        result.flags.writeable = False
+        return result
+
+
 def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
     """Return a C-contiguous array that cannot change: the array itself if it is known to be constant, else a copy.
 
@@ -30,14 +41,20 @@ def constant_bytes(array: np.ndarray) -> memoryview:
 
 
 def _is_constant(array: np.ndarray) -> bool:
-    """Return whether the memory of an array cannot be written: it belongs to `bytes`, or to a read-only mapped file."""
+    """Return whether the memory of an array is not written.
+
+    It belongs to `bytes`, to a read-only mapped file, or to a `ReadOnlyArray`.
+    """
     owner: object = array
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
+    while isinstance(owner, (np.ndarray, memoryview)):
+        if isinstance(owner, memoryview):
+            owner = owner.obj
+        elif owner.flags.writeable:
             return False
-        owner = owner.base
-    while isinstance(owner, memoryview):
-        owner = owner.obj
+        elif type(owner) is ReadOnlyArray:
+            return True
+        else:
+            owner = owner.base
     return type(owner) is bytes or (
         isinstance(owner, mmap.mmap) and type(owner) in (mmap.mmap, MappedFile) and memoryview(owner).readonly
     )

@@ -71,7 +71,8 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], group: int) -> QuantizedMa
         numbers = _rows_of_words(zeros.numpy(), part)
         return MatrixRows(_rows_of_words(words.numpy(), part), scales.numpy()[:, part].T, numbers.astype(np.int32))
 
-    return QuantizedMatrix(stem, words.origin, (out, columns), group, integer_scheme("asymmetric", 4, scales), rows)
+    scheme = integer_scheme("asymmetric", 4, scales)
+    return QuantizedMatrix(stem, words.origin, (out, columns), group, scheme, rows, (words, scales, zeros))
 
 
 def _rows_of_words(words: np.ndarray, part: slice) -> np.ndarray:

@@ -128,7 +128,9 @@ def _unpacked(stem: str, tensors: Mapping[str, Weight], rectangle: tuple[int, in
             return MatrixRows(codes.numpy()[part].view(np.uint8), numbers_of(scale, part))
 
         name = _FLOATS[codes.dtype.name]
-        return QuantizedMatrix(stem, codes.origin, shape, group, lambda block: f"{name}_block{block}", floats)
+        return QuantizedMatrix(
+            stem, codes.origin, shape, group, lambda block: f"{name}_block{block}", floats, (codes, scale)
+        )
     zero = part_of(tensors, zero_name, ("int8",), scale.shape) if zero_name in tensors else None
 
     def integers(part: slice) -> MatrixRows:
@@ -136,7 +138,7 @@ def _unpacked(stem: str, tensors: Mapping[str, Weight], rectangle: tuple[int, in
         return MatrixRows(codes.numpy()[part], numbers_of(scale, part), zeros)
 
     kind = "symmetric" if zero is None else "asymmetric"
-    return QuantizedMatrix(stem, codes.origin, shape, group, integer_scheme(kind, 8, scale), integers)
+    return QuantizedMatrix(stem, codes.origin, shape, group, integer_scheme(kind, 8, scale), integers, (codes, scale))
 
 
 def _grouped(
@@ -205,7 +207,9 @@ def _packed(stem: str, tensors: Mapping[str, Weight]) -> QuantizedMatrix:
             zeros = stored[part].astype(np.int32) - start
         return MatrixRows(steps, numbers_of(scale, part), zeros)
 
-    return QuantizedMatrix(stem, words.origin, (out, columns), group, integer_scheme(kind, bits, scale), rows)
+    return QuantizedMatrix(
+        stem, words.origin, (out, columns), group, integer_scheme(kind, bits, scale), rows, (words, scale)
+    )
 
 
 def _check_order(indices: Weight, group: int) -> None:

@@ -113,7 +113,7 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], options: _Options) -> Quan
 
     ordered = None if order is None else tuple(order.tolist())
     scheme = integer_scheme(kind, bits, scales)
-    return QuantizedMatrix(stem, words.origin, (out, columns), group, scheme, rows, ordered)
+    return QuantizedMatrix(stem, words.origin, (out, columns), group, scheme, rows, (words, scales, zeros), ordered)
 
 
 def _check_symmetric(zeros: np.ndarray, bits: int) -> None:

@@ -16,7 +16,10 @@ from rlx.schemes.grouped import integer_name
 from rlx.schemes.layouts import BLOCKS, BlockLayout, FloatLayout, plane_of_nibbles
 from rlx.support.errors import Error, UnsupportedError
 from rlx.targets.host import usable_cpus
+from rlx.targets.iree.memory import empty_aligned
 from rlx.weights import Encoding, PackedBlocks, PermutedBlocks, Weight
+from rlx.weights.arrays import ReadOnlyArray
+from rlx.weights.mapped import release_pages
 
 _AT_ONCE = 1 << 20  # elements that a thread converts at a time
 _ROWS = 64  # the number of rows is a multiple: a word of a file has parts of up to 8, and lines of memory 16 words
@@ -48,6 +51,7 @@ class QuantizedMatrix:
         group: The number of columns with one scale.
         scheme: Returns the name of the packed format with blocks of a size.
         rows: Returns some rows.
+        sources: The tensors that `rows` reads. Their pages are released after the conversion.
         order: The columns in the order of groups, if groups are not consecutive columns. `rows` returns them in this order.
     """
 
@@ -57,6 +61,7 @@ class QuantizedMatrix:
     group: int
     scheme: Callable[[int], str]
     rows: Callable[[slice], MatrixRows] = field(repr=False)
+    sources: Sequence[Weight] = field(repr=False)
     order: tuple[int, ...] | None = field(default=None, repr=False)
 
     def weight(self) -> Weight:
@@ -75,33 +80,34 @@ class QuantizedMatrix:
         packed = PackedBlocks(find_scheme(self.scheme(block)))
         encoding: Encoding = packed if self.order is None else PermutedBlocks(packed.scheme, self.order)
         nbytes = packed.nbytes((out, columns))
-        return Weight(f"{self.name}.weight", self.shape, encoding, nbytes, self.origin, _MatrixConversion(self, packed))
+        return Weight(f"{self.name}.weight", self.shape, encoding, nbytes, self.origin, MatrixConversion(self, packed))
 
 
-class _MatrixConversion:
+class MatrixConversion:
     """The function that converts a matrix. While its last result is used somewhere, it is returned again."""
 
     def __init__(self, matrix: QuantizedMatrix, encoding: PackedBlocks):
-        self._matrix, self._encoding = matrix, encoding
+        self.matrix, self._encoding = matrix, encoding
         self._last: weakref.ref[np.ndarray] | None = None
 
     def __call__(self) -> np.ndarray:
         last = None if self._last is None else self._last()
         if last is None:
-            last = self._converted()
+            last = self.packed_rows()
             self._last = weakref.ref(last)
         return last
 
-    def _converted(self) -> np.ndarray:
+    def packed_rows(self) -> np.ndarray:
         """Return the packed rows.
 
         Raises:
             Error: A scale is not finite.
         """
-        matrix, layout = self._matrix, self._encoding.scheme.layout
+        matrix, layout = self.matrix, self._encoding.scheme.layout
         assert layout is not None
         (out, columns), block = matrix.shape, layout.block
-        result = np.empty(self._encoding.stored_shape(matrix.shape), np.uint8)
+        # Programs read parameters at multiples of 64 bytes in place.
+        result = empty_aligned(self._encoding.stored_shape(matrix.shape), np.dtype(np.uint8))
         group_of_block = np.arange(0, columns, block) // matrix.group
         step = max(_AT_ONCE // columns // _ROWS, 1) * _ROWS
 
@@ -120,8 +126,9 @@ class _MatrixConversion:
                     pass
         elif out:
             convert(0)
-        result.flags.writeable = False
-        return result.reshape(-1)
+        for source in matrix.sources:
+            release_pages(source.numpy())
+        return ReadOnlyArray.of(result.reshape(-1))
 
 
 def _packed(layout: BlockLayout, rows: MatrixRows, columns: int, group_of_block: np.ndarray) -> np.ndarray:

@@ -94,5 +94,6 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], bits: int, group: int) -> 
         own = (tensor.numpy().reshape(out, groups)[part] for tensor in (scales, biases))
         return MatrixRows(steps, *own)
 
-    matrix = QuantizedMatrix(stem, words.origin, (out, columns), group, integer_scheme("affine", bits, scales), rows)
+    scheme, sources = integer_scheme("affine", bits, scales), (words, scales, biases)
+    matrix = QuantizedMatrix(stem, words.origin, (out, columns), group, scheme, rows, sources)
     return reshaped(matrix.weight(), (*leading, columns))
