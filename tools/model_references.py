@@ -102,6 +102,14 @@ _LATENT = {
     "moe_intermediate_size": 16,
     "routed_scaling_factor": 1.5,
 }
+_LLAMA4 = {
+    **_GROUPED,
+    "num_hidden_layers": 4,
+    "intermediate_size": 16,
+    "intermediate_size_mlp": 48,
+    "num_local_experts": 6,
+    "interleave_moe_layer_step": 2,
+}
 _MAMBA = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2}
 _MSCALE = _rope("yarn", **_LONG, beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.7)
 _LLAMA3 = _rope("llama3", **_LONG, low_freq_factor=1.0, high_freq_factor=4.0)
@@ -125,6 +133,22 @@ CASES = {
     "llama_dynamic": _decoder("Llama", {**_GROUPED, "max_position_embeddings": 4, **_rope("dynamic", factor=2.0)}),
     "llama_yarn": _decoder("Llama", {**_GROUPED, **_rope("yarn", **_LONG)}),
     "llama_llama3": _decoder("Llama", {**_GROUPED, **_LLAMA3}),
+    "llama4": _decoder("Llama4", _LLAMA4),
+    # Texts of several chunks, and queries with several factors.
+    "llama4_chunks": _decoder(
+        "Llama4",
+        {
+            **_LLAMA4,
+            **_LLAMA3,
+            "attention_chunk_size": 3,
+            "floor_scale": 2,
+            "attn_scale": 0.5,
+            "num_experts_per_tok": 2,
+            "moe_layers": [0, 3],
+            "attention_bias": True,
+        },
+        masked=True,
+    ),
     "mistral": _decoder("Mistral", {**_GROUPED, "sliding_window": 3}, masked=True),
     "qwen2": _decoder("Qwen2", {**_GROUPED, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}),
     "qwen3": _decoder("Qwen3", {**_GROUPED, "head_dim": 16}),
@@ -207,7 +231,7 @@ CASES = {
 def compute(case: Case) -> dict[str, Any]:
     """Return the content of a reference file."""
     torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
-    config_class = f"{case.model}TextConfig" if case.model == "Gemma3" else f"{case.model}Config"
+    config_class = f"{case.model}TextConfig" if case.model in ("Gemma3", "Llama4") else f"{case.model}Config"
     config = getattr(transformers, config_class)(**case.config)
     config._attn_implementation = config._experts_implementation = "eager"
     model = getattr(transformers, f"{case.model}{case.head}")(config).double().eval()

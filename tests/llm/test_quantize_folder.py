@@ -37,12 +37,27 @@ _WINDOW = {"mistral", "qwen2"}
 _REFUSED = {
     "gemma2": r"scores are multiplied by 0\.288675, and readers assume 0\.353553",
     "gemma3": "scores are multiplied by",
+    "llama4_chunks": "have experts, and readers assume every n-th layer",
     "llama_dynamic": "files have no rotary positions of the type 'dynamic'",
     "qwen2_moe": "some of its layers have no experts",
     "deepseek_v2": "GGUF files are written for falcon, gemma, ",
 }
 _KNOWN = (
-    *("falcon", "gemma", "gpt2", "gpt_neox", "granite", "llama", "mistral", "mixtral", "olmo2", "olmo3", "phi", "phi3"),
+    *(
+        "falcon",
+        "gemma",
+        "gpt2",
+        "gpt_neox",
+        "granite",
+        "llama",
+        "llama4_text",
+        "mistral",
+        "mixtral",
+        "olmo2",
+        "olmo3",
+        "phi",
+        "phi3",
+    ),
     *("qwen2", "qwen3", "qwen3_moe", "smollm3", "stablelm"),
 )
 CONVERTED = [name for name in NAMES if name not in _REFUSED and reference(name)["config"]["model_type"] in _KNOWN]
@@ -62,6 +77,22 @@ def _logits(path: Path, name: str) -> np.ndarray:
     graph = load(path).graph(batch=batch, sequence=length, **content["options"])
     (logits,) = rlx.evaluate(graph, {a.name: inputs[a.name] for a in graph.inputs})
     return np.asarray(logits)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attention_chunk_size": 4096}, "readers assume chunks of 8192 tokens"),
+        ({"attention_chunk_size": None, "layer_types": None}, "readers assume chunks of 8192 tokens"),
+        ({"floor_scale": 4096}, "readers assume that queries have the factors of the floor 8192"),
+        ({"attn_temperature_tuning": False}, "readers assume that queries have the factors"),
+        ({"use_qk_norm": False}, "readers assume norms of queries and keys, except with 128 experts"),
+        ({"no_rope_layers": [1, 1, 1, 1], "layer_types": None}, "have no positions, and readers assume"),
+    ],
+)
+def test_properties_of_llama_4_without_keys(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(rlx.UnsupportedError, match=message):
+        quantize(_folder(tmp_path, "llama4", **changes), tmp_path / "out.gguf", "F32")
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "phi3"])

@@ -22,6 +22,7 @@ ARCHITECTURES = {
     "llama": "llama",
     "mistral": "llama",
     "mixtral": "llama",
+    "llama4_text": "llama4",
     "smollm3": "smollm3",
     "granite": "granite",
     "olmo2": "olmo2",
@@ -113,6 +114,10 @@ _LAYER = {
     "linear_attn.norm": "ssm_norm",
     "linear_attn.out_proj": "ssm_out",
     "block_sparse_moe.gate": "ffn_gate_inp",
+    "feed_forward.router": "ffn_gate_inp",
+    "feed_forward.gate_proj": "ffn_gate",
+    "feed_forward.up_proj": "ffn_up",
+    "feed_forward.down_proj": "ffn_down",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
 _AROUND = {
@@ -122,7 +127,7 @@ _AROUND = {
 }
 _EXPERTS = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
 _EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)")
-_SHARED = re.compile(r"mlp\.shared_experts?\.(gate|up|down)_proj")
+_SHARED = re.compile(r"(?:mlp|feed_forward)\.shared_experts?\.(gate|up|down)_proj")
 _HEAD_NORM = re.compile(r"self_attn\.([qk])_layernorm\.norms\.(\d+)")
 _LAYERS = re.compile(r"(?:layers|h)\.(\d+)\.(.+)")
 # Fields of config.json, and the keys for them.
@@ -201,6 +206,10 @@ def metadata(config: Config, arrays: Arrays, architecture: str) -> dict[str, Any
     if architecture == "falcon":
         is_new = config["new_decoder_architecture"]
         values |= {"context_length": 2048, "attention.head_count_kv": config["num_kv_heads"] if is_new else 1}
+    if architecture == "llama4":
+        values |= {"expert_feed_forward_length": config["intermediate_size"]}
+        values |= {"feed_forward_length": config["intermediate_size_mlp"]}
+        values |= {"interleave_moe_layer_step": config["interleave_moe_layer_step"]}
     if architecture == "gpt2":
         values["feed_forward_length"] = 4 * config["n_embd"]
     if architecture == "qwen3next":
@@ -296,6 +305,10 @@ def _shift(architecture: str, part: str) -> float:
 def _layer_tensor(config: Config, architecture: str, block: str, part: str, suffix: str, array: np.ndarray) -> Arrays:
     if suffix == "e_score_correction_bias":
         return {f"{block}exp_probs_b.bias": array}
+    if part == "feed_forward.experts":  # Llama 4 stores [experts, in, out], also without the suffix `weight`
+        parts = ("gate", "up") if suffix == "gate_up_proj" else ("down",)
+        split = np.split(array.transpose(0, 2, 1), len(parts), 1)
+        return {f"{block}ffn_{n}_exps.weight": np.ascontiguousarray(a) for n, a in zip(parts, split, strict=True)}
     if part in ("mixer", "linear_attn"):  # tensors without the suffix `weight`
         return _state_tensor(config, block, suffix, array)
     if part == "linear_attn.in_proj_qkvz":

@@ -12,6 +12,7 @@ import rlx
 from rlx import Error, UnsupportedError
 from rlx.models import load
 from tests.drawing import drawn
+from tests.models.gguf_files import write_gguf
 from tests.models.references import arrays, reference, weights, write_model
 
 
@@ -26,7 +27,8 @@ def results(graph: Any, **inputs: np.ndarray) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "name", ["llama", "qwen2", "gemma2", "gemma3", "smollm3", "gpt2", "stablelm", "qwen3_moe", "deepseek_v3"]
+    "name",
+    ["llama", "qwen2", "gemma2", "gemma3", "smollm3", "llama4_chunks", "gpt2", "stablelm", "qwen3_moe", "deepseek_v3"],
 )
 def test_with_a_cache_tokens_come_one_after_the_other(tmp_path: Path, name: str) -> None:
     model, content = load(folder_of(tmp_path, name)), reference("qwen2")
@@ -74,7 +76,18 @@ def test_without_a_head_the_graph_ends_with_the_last_norm(tmp_path: Path) -> Non
         load(write_model(tmp_path / "whole", content["config"], tensors))
 
 
-_WITH_STATES = ("qwen3", "gemma3", "phi3", "phi3_long", "qwen2_moe", "olmo3", "gpt2", "falcon_new", "deepseek_v2")
+_WITH_STATES = (
+    "qwen3",
+    "llama4_chunks",
+    "gemma3",
+    "phi3",
+    "phi3_long",
+    "qwen2_moe",
+    "olmo3",
+    "gpt2",
+    "falcon_new",
+    "deepseek_v2",
+)
 
 
 @drawn("name", [*_WITH_STATES, "mamba", "mamba2", "qwen3_next"], of_each=4)
@@ -174,18 +187,64 @@ def test_long_positions_depend_on_the_length(tmp_path: Path) -> None:
         np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
-def test_the_text_model_of_a_model_with_images(tmp_path: Path) -> None:
-    content = reference("gemma3")
+@pytest.mark.parametrize(("name", "model_type"), [("gemma3", "gemma3"), ("llama4", "llama4")])
+def test_the_text_model_of_a_model_with_images(tmp_path: Path, name: str, model_type: str) -> None:
+    content = reference(name)
     tensors = weights(content["tensors"])
     text = load(write_model(tmp_path / "text", content["config"], tensors))
     renamed = {f"language_model.{name}": array for name, array in tensors.items()}
     renamed["vision_tower.embeddings.weight"] = np.zeros((2, 3), np.float32)
-    config = {"model_type": "gemma3", "text_config": content["config"]}
+    config = {"model_type": model_type, "text_config": content["config"]}
     whole = load(write_model(tmp_path / "whole", config, renamed))
     ids = np.arange(5, dtype=np.int32)[None]
     first, second = (results(model.graph(sequence=5), input_ids=ids)["logits"] for model in (text, whole))
     np.testing.assert_array_equal(first, second)
     assert whole.unused == ("vision_tower.embeddings.weight",)
+
+
+@pytest.mark.parametrize(("chunk", "has_pages"), [(64, True), (6, True), (6, False), (200, True)])
+def test_chunks_of_a_cache(tmp_path: Path, chunk: int, has_pages: bool) -> None:
+    """Tokens attend to their chunk only, whether it is a number of pages or not, and longer than the context or not."""
+    content = reference("llama4_chunks")
+    config = content["config"] | {"attention_chunk_size": chunk, "max_position_embeddings": 256}
+    model = load(write_model(tmp_path / "model", config, weights(content["tensors"])))
+    ids = (np.arange(2 * 140, dtype=np.int32).reshape(2, 140) * 7) % 40
+    whole = results(model.graph(batch=2, sequence=140), input_ids=ids)["logits"]
+    sizes: dict[str, Any] = {"batch": 2, "context": 192}
+    inputs: dict[str, np.ndarray] = {}
+    if has_pages:
+        sizes |= {"pages": 7, "page_length": 64}
+        inputs = {"pages": np.array([[5, 0, 3], [2, 6, 1]], np.int32)}
+    graphs = {n: model.graph(sequence=length, **sizes) for n, length in {"first": 32, "part": 12, "step": 1}.items()}
+    program = rlx.Session().compile(graphs)
+    begin = 0
+    for entry, length in [("first", 32), ("first", 32), ("first", 32), ("part", 12), *[("step", 1)] * 22]:
+        inputs |= {"input_ids": ids[:, begin : begin + length], "start": np.full(2, begin, np.int32)}
+        (logits,) = program[entry].run(inputs)
+        expected = whole[:, begin : begin + length]
+        np.testing.assert_allclose(logits, expected, atol=5e-5 * np.abs(whole).max(), err_msg=f"{entry} at {begin}")
+        begin += length
+
+
+def test_chunks_of_llama_4_in_gguf_files(tmp_path: Path) -> None:
+    """Files have no keys for sizes that all models share. The model with 128 experts does not normalise queries."""
+    content = reference("llama4")
+    tensors = weights(content["tensors"])
+    config = load(write_gguf(tmp_path / "a.gguf", content["config"], tensors, lambda values, arrays: None)).config
+    folder = load(folder_of(tmp_path, "llama4")).config
+    assert config.chunk(0) == folder.chunk(0) == 8192 and config.chunk(3) is None
+    assert config.query_temperature == folder.query_temperature and config.query_temperature.floor == 8192
+    assert config.unrotated_layers == folder.unrotated_layers == {3}
+    assert config.experts == folder.experts and config.experts.dense_layers == {0, 2}
+    assert config.qk_norm == folder.qk_norm == "rotated" and config.rope_style == folder.rope_style == "gptj"
+
+
+@pytest.mark.parametrize("moe_layers", [[4], ["0"], 3, [-1]])
+def test_layers_with_experts_are_checked(tmp_path: Path, moe_layers: Any) -> None:
+    content = reference("llama4")
+    config = content["config"] | {"moe_layers": moe_layers}
+    with pytest.raises(Error, match="'moe_layers' must be a list of layers from 0 to 3"):
+        load(write_model(tmp_path / "model", config, weights(content["tensors"])))
 
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])

@@ -18,8 +18,9 @@ from tests.models.references import NAMES, arrays, reference, weights
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
 
-# `dynamic` has no key. GGUF files of Mistral lack the window, and files of Qwen2 the layers that have one.
-_NOT_IN_GGUF = {"llama_dynamic", "mistral", "qwen2"}
+# `dynamic` has no key, and neither has the size of the chunks of Llama 4. GGUF files of Mistral lack the window, and files of
+# Qwen2 the layers that have one.
+_NOT_IN_GGUF = {"llama_dynamic", "mistral", "qwen2", "llama4_chunks"}
 DECODERS = [n for n in NAMES if reference(n)["config"]["model_type"] in ARCHITECTURES and n not in _NOT_IN_GGUF]
 
 
@@ -150,6 +151,7 @@ def _packed(tensors: dict[str, Any], parts: tuple[str, ...], is_packed: bool) ->
         ("mixtral", unchanged, ("ffn_gate_exps", "ffn_up_exps")),
         ("mixtral", _single_experts, ("ffn_gate.", "ffn_up.")),
         ("qwen3_moe", _fuse, ("ffn_gate_up_exps", "attn_qkv")),
+        ("llama4", unchanged, ("ffn_gate_exps", "ffn_up_exps", "ffn_gate_shexp", "attn_q.")),
     ],
 )
 def test_packed_weights_are_those_that_they_decode_to(
@@ -218,6 +220,9 @@ def _set(**values: Any) -> Change:
             {"deepseek2.expert_group_count": 4},
             "'deepseek2.expert_group_count' must be a divisor of the 6",
         ),
+        ("llama4", {"llama4.attention.sliding_window": 0}, "'llama4.attention.sliding_window' 0 is not supported"),
+        ("llama4", {"llama4.interleave_moe_layer_step": 0}, "'llama4.interleave_moe_layer_step' must be a positive"),
+        ("llama4", {"llama4.expert_feed_forward_length": ...}, "has no 'llama4.expert_feed_forward_length'"),
         ("mamba", {"mamba.ssm.dt_b_c_rms": True}, "'mamba.ssm.dt_b_c_rms' is true"),
         ("mamba", {"mamba.ssm.conv_kernel": 1}, "'mamba.ssm.conv_kernel' must be an integer of at least 2"),
         ("mamba2", {"mamba2.ssm.group_count": 3}, "'mamba2.ssm.group_count' must be a divisor of the 8 heads"),

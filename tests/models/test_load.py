@@ -20,7 +20,7 @@ Arrays = dict[str, np.ndarray]
 # The others differ from these only in constants, or in properties that the evaluator also covers.
 _SIMILAR = {
     *("bert_masked_lm", "mpnet_long", "vit", "gemma", "mistral", "phi", "phi3", "phi3_short", "mixtral", "qwen3_moe"),
-    *("smollm3", "granite", "olmo3", "stablelm", "gpt_neox", "gpt_neox_sequential", "falcon", "deepseek_v2"),
+    *("llama4", "smollm3", "granite", "olmo3", "stablelm", "gpt_neox", "gpt_neox_sequential", "falcon", "deepseek_v2"),
     *("deepseek_v2_groups", "mamba2"),
 }
 COMPILED = [n for n in NAMES if n not in _SIMILAR]
@@ -71,7 +71,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PretrainedMode
 
 
 def test_every_family_has_a_reference() -> None:
-    alike = {"camembert": "roberta", "xlm-roberta": "roberta", "gemma3": "gemma3_text"}
+    alike = {"camembert": "roberta", "xlm-roberta": "roberta", "gemma3": "gemma3_text", "llama4": "llama4_text"}
     assert {alike.get(name, name) for name in FAMILIES} == {reference(name)["config"]["model_type"] for name in NAMES}
 
 

@@ -23,7 +23,13 @@ from rlx.support.short import short_repr
 from rlx.weights import Weight
 
 # Families whose GGUF files have the architecture of another one.
-_ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "olmo3": "olmo2", "deepseek_v3": "deepseek2"}
+_ARCHITECTURES = {
+    "mistral": "llama",
+    "mixtral": "llama",
+    "olmo3": "olmo2",
+    "llama4": "llama4",
+    "deepseek_v3": "deepseek2",
+}
 _ROTATED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
 
 

@@ -259,24 +259,49 @@ class DecoderLayers:
         }
         if self.context:
             k, v = self._stored(f"key_{i}", k), self._stored(f"value_{i}", v)
-            options["scheme"] = self.scheme
-            window = config.window(i)
-            # The window of attention does not include the token itself.
-            options["window"] = None if window is None else window - 1
-            table = None if self.pages is None else self.pages.table
-            attended = self.g.cached_attention(q, k, v, self.start, table, **options)
+            attended = self._cached_attention(q, k, v, i, options)
         else:
             if self.scheme is not None:
                 k, v = (self.g.dequantize_packed(self.g.quantize_packed(x, self.scheme), self.scheme) for x in (k, v))
             if self.cached:
                 k = self.g.concat([self.cached[f"past_key_{i}"], k], 1)
                 v = self.g.concat([self.cached[f"past_value_{i}"], v], 1)
-            attended = self.g.attention(q, k, v, **self._mask(config.window(i)), **options)
+            attended = self.g.attention(q, k, v, **self._mask(config.window(i), config.chunk(i)), **options)
         if config.latent is not None:
             attended = latent_results(part, config, config.latent, attended)
         if gate is not None:
             attended = attended * self.g.sigmoid(gate)
         return part.linear(attended, "o_proj", config.hidden_size, "o" in config.biases), k, v
+
+    def _cached_attention(self, q: Tensor, k: Tensor, v: Tensor, i: int, options: Mapping[str, Any]) -> Tensor:
+        """Return the attention of a layer to its cache."""
+        window, chunk = self.config.window(i), self.config.chunk(i)
+        table = None if self.pages is None else self.pages.table
+        if chunk is not None and chunk < self.context:
+            return self._chunked_attention(q, k, v, chunk, options)
+        # The window of attention does not include the token itself.
+        own = None if window is None else window - 1
+        return self.g.cached_attention(q, k, v, self.start, table, window=own, scheme=self.scheme, **options)
+
+    def _chunked_attention(self, q: Tensor, k: Tensor, v: Tensor, chunk: int, options: Mapping[str, Any]) -> Tensor:
+        """Return the attention of tokens to those of their chunk in the cache."""
+        g, pages = self.g, self.pages
+        if pages is not None and chunk % pages.length == 0:
+            # The tokens of a run are in one page, and so in one chunk: it has the attention of a shorter text.
+            count, last = chunk // pages.length, pages.table.shape.dims[1] - 1
+            first = g.reshape(self.start // chunk * count, (self.batch, 1))
+            numbers = g.minimum(first + g.reshape(g.iota((count,), dtype="i32"), (1, count)), last)
+            table = g.gather_batched(pages.table, numbers, axis=1)
+            return g.cached_attention(q, k, v, self.start % chunk, table, scheme=self.scheme, **options)
+        if pages is not None:
+            size = pages.table.shape.dims[1] * pages.length
+            k, v = (g.reshape(g.gather(x, pages.table, axis=0), (self.batch, size, x.shape.dims[2])) for x in (k, v))
+        square = (1, 1, self.length, k.shape.dims[1])
+        own = g.reshape(self.start, (self.batch, 1, 1, 1)) + g.iota(square, axis=2, dtype="i32")
+        other = g.iota(square, axis=3, dtype="i32")
+        seen = (own >= other) & (own // chunk == other // chunk)
+        k, v = (g.cast(x, "f32") if self.scheme is None else g.dequantize_packed(x, self.scheme) for x in (k, v))
+        return g.attention(q, k, v, mask_kind="custom", mask=seen, **options)
 
     def _queries_keys_values(
         self, part: ParameterPrefix, x: Tensor, i: int
@@ -294,8 +319,34 @@ class DecoderLayers:
             split = g.reshape(q, (self.batch, self.length, heads, 2 * lanes))
             dims = (self.batch, self.length, heads * lanes)
             q, gate = (g.reshape(g.narrow(split, 3, start, lanes), dims) for start in (0, lanes))
-        q, k = self._normed(part, "q_norm", q, heads), self._normed(part, "k_norm", k, kv_heads)
-        return rotate(q, lanes), rotate(k, lanes), v, gate
+        if config.qk_norm != "rotated":
+            q, k = self._normed(part, "q_norm", q, heads), self._normed(part, "k_norm", k, kv_heads)
+        q, k = rotate(q, lanes), rotate(k, lanes)
+        if i in config.unrotated_layers:
+            return self._tempered(q), k, v, gate
+        if config.qk_norm == "rotated":
+            q, k = self._unweighted_norm(q, heads), self._unweighted_norm(k, kv_heads)
+        return q, k, v, gate
+
+    def _unweighted_norm(self, x: Tensor, heads: int) -> Tensor:
+        """Return heads divided by their root mean square."""
+        g, lanes = self.g, self.config.head_dim
+        ones = g.expand(g.constant(1.0, dtype="f32"), (lanes,))
+        split = g.reshape(x, (self.batch, self.length, heads, lanes))
+        return g.reshape(g.rms_norm(split, ones, eps=self.config.norm_eps), x.shape.dims)
+
+    def _tempered(self, q: Tensor) -> Tensor:
+        """Return queries of a layer without positions, with the factor of their positions."""
+        g, temperature = self.g, self.config.query_temperature
+        if temperature is None:
+            return q
+        if self.context:
+            positions = g.reshape(self.start, (self.batch, 1)) + g.reshape(g.arange(0, self.length), (1, self.length))
+        else:
+            positions = g.reshape(g.arange(self.past_length, self.total), (1, self.length))
+        steps = g.cast((positions + 1) // temperature.floor, "f32")
+        factors = g.log1p(steps) * temperature.scale + 1.0
+        return q * g.reshape(factors, (*factors.shape.dims, 1))
 
     def _rotated(self, i: int, x: Tensor, head_dim: int) -> Tensor:
         """Return heads with rotary positions of a layer."""
@@ -340,16 +391,23 @@ class DecoderLayers:
         zeros = g.expand(g.constant(0.0, dtype="f32"), (config.head_dim,))
         return g.reshape(g.layer_norm(split, ones, zeros, eps=config.norm_eps) * weights, x.shape.dims)
 
-    def _mask(self, window: int | None) -> dict[str, Any]:
+    def _mask(self, window: int | None, chunk: int | None) -> dict[str, Any]:
         """Return the mask arguments of `attention`. The window of `attention` does not include the token itself."""
-        if self.mask is None:
+        if type(self.total) is int and chunk is not None and self.total <= chunk:
+            chunk = None
+        if self.mask is None and chunk is None:
             return {"mask_kind": "causal"} if window is None else {"mask_kind": "sliding_window", "window": window - 1}
         g, square = self.g, (self.length, self.total)
         start = self.total - self.length
         own = g.reshape(g.arange(start, start + self.length), (self.length, 1))
-        distance = g.iota(square, axis=1, dtype="i32") - own
+        other = g.iota(square, axis=1, dtype="i32")
+        distance = other - own
         keep = distance <= 0
+        if chunk is not None:
+            keep = keep & (own // chunk == other // chunk)
         if window is not None:
             keep = keep & (distance > -window)
-        rows = g.reshape(g.ne(self.mask, 0), (self.batch, 1, 1, self.total))
-        return {"mask_kind": "custom", "mask": rows & g.reshape(keep, (1, 1, *square))}
+        mask = g.reshape(keep, (1, 1, *square))
+        if self.mask is not None:
+            mask = g.reshape(g.ne(self.mask, 0), (self.batch, 1, 1, self.total)) & mask
+        return {"mask_kind": "custom", "mask": mask}

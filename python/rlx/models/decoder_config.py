@@ -36,6 +36,7 @@ class ExpertsConfig:
         groups_per_token: The number of groups for a token.
         has_selection_bias: Whether a bias is added to the scores that choose experts, but not to their weights.
         dense_layers: The layers that have a plain feed-forward network.
+        scales_inputs: Whether the weights multiply the inputs of experts, and not their results.
     """
 
     count: int
@@ -50,6 +51,7 @@ class ExpertsConfig:
     groups_per_token: int = 1
     has_selection_bias: bool = False
     dense_layers: frozenset[int] = frozenset()
+    scales_inputs: bool = False
 
     @classmethod
     def read(cls, fields: Fields, count: str, per_token: str, width: str, **more: Any) -> ExpertsConfig:
@@ -112,19 +114,36 @@ class LinearAttentionConfig:
 
 
 @dataclass(frozen=True)
+class QueryTemperature:
+    """The factor of queries in layers without positions (Llama 4): `1 + scale · log(1 + ⌊(position + 1) / floor⌋)`.
+
+    Attributes:
+        floor: The number of tokens after which the factor first changes.
+        scale: The factor of the logarithm.
+    """
+
+    floor: int
+    scale: float
+
+
+@dataclass(frozen=True)
 class DecoderConfig:
     """Sizes and options of a decoder, with the names of `config.json`.
 
     Attributes:
         rope: Rotary positions; None if the model has a table of positions.
         local_rope: Rotary positions of layers with a window, where they differ.
-        layer_types: Whether each layer has a window. It is empty if all layers are equal.
+        layer_types: Whether each layer has a window or chunks. It is empty if all layers are equal.
         sliding_window: The number of tokens that a token attends to, including itself, in layers with a window; None
             without windows.
+        chunk_size: The number of tokens of a chunk: in layers of the type `chunked_attention`, tokens attend to tokens of
+            their own chunk; None without chunks.
         unrotated_layers: The layers without positions.
+        query_temperature: The factor of queries in these layers, or None.
         biases: The parts with biases: `"qkv"`, `"o"`, `"mlp"`, `"head"`.
         qk_norm: The norm of queries and keys: None, `"head"` (of each head), `"heads"` (of each head, with weights of its
-            own), or `"width"` (of all heads together).
+            own), `"width"` (of all heads together), or `"rotated"` (of each head, after the rotation, without weights, and
+            only in layers with positions).
         rope_style: The pairs of lanes that rotary positions turn: see the op `rope`.
         norm: The norms: `"rms"`, or `"layer"` with a bias.
         offset_norm: Whether norms multiply by 1 + their weights, as in Gemma.
@@ -159,7 +178,9 @@ class DecoderConfig:
     tie_word_embeddings: bool = False
     layer_types: tuple[str, ...] = ()
     sliding_window: int | None = None
+    chunk_size: int | None = None
     unrotated_layers: frozenset[int] = frozenset()
+    query_temperature: QueryTemperature | None = None
     biases: frozenset[str] = frozenset()
     qk_norm: str | None = None
     rope_style: str = "neox"
@@ -183,6 +204,11 @@ class DecoderConfig:
         """Return the window of a layer."""
         alike = not self.layer_types or self.layer_types[layer] == "sliding_attention"
         return self.sliding_window if alike else None
+
+    def chunk(self, layer: int) -> int | None:
+        """Return the size of the chunks of a layer."""
+        is_chunked = bool(self.layer_types) and self.layer_types[layer] == "chunked_attention"
+        return self.chunk_size if is_chunked else None
 
     @property
     def key_width(self) -> int:
@@ -305,8 +331,10 @@ def num_layers_to_list(fields: Fields) -> int:
     return min(fields.size("num_hidden_layers"), _LARGEST_LIST)
 
 
-def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str, ...]:
-    """Return the window type of each layer: the field `layer_types`, or a rule for files without the field.
+def read_layer_types(
+    fields: Fields, default: Callable[[int], str], known: tuple[str, ...] = _LAYER_TYPES
+) -> tuple[str, ...]:
+    """Return the type of attention of each layer: the field `layer_types`, or a rule for files without the field.
 
     Raises:
         Error: The field has a different number of layers, or an unknown kind.
@@ -315,8 +343,8 @@ def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str
     if not fields.has("layer_types"):
         return tuple(default(i) for i in range(num_layers_to_list(fields)))
     kinds = fields.data["layer_types"]
-    if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in _LAYER_TYPES for kind in kinds):
-        raise fields.refusal("layer_types", f"a list of {num_layers} of {', '.join(_LAYER_TYPES)}")
+    if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in known for kind in kinds):
+        raise fields.refusal("layer_types", f"a list of {num_layers} of {', '.join(known)}")
     return tuple(kinds)
 
 

@@ -55,12 +55,18 @@ def _experts(part: ParameterPrefix, config: DecoderConfig, experts: ExpertsConfi
     rows = batch * length
     tokens = g.reshape(x, (rows, e))
     weights, indices = _route(part, experts, tokens)
-    copies = g.reshape(g.expand(g.reshape(tokens, (rows, 1, e)), (rows, chosen, e)), (rows * chosen, e))
+    if experts.scales_inputs:
+        tokens = g.reshape(tokens, (rows, 1, e)) * g.reshape(weights, (rows, chosen, 1))
+        copies = g.reshape(tokens, (rows * chosen, e))
+    else:
+        copies = g.reshape(g.expand(g.reshape(tokens, (rows, 1, e)), (rows, chosen, e)), (rows * chosen, e))
     products = _GroupedProducts(part.at("experts"), experts.count, g.reshape(indices, (rows * chosen,)))
     gate = g.activation(ACTIVATIONS[config.hidden_act], products.of(copies, "gate_proj", experts.width))
     results = products.of(gate * products.of(copies, "up_proj", experts.width), "down_proj", e)
-    weighted = g.reshape(results, (rows, chosen, e)) * g.reshape(weights, (rows, chosen, 1))
-    return g.reshape(g.sum(weighted, 1), x.shape.dims)
+    results = g.reshape(results, (rows, chosen, e))
+    if not experts.scales_inputs:
+        results = results * g.reshape(weights, (rows, chosen, 1))
+    return g.reshape(g.sum(results, 1), x.shape.dims)
 
 
 def _route(part: ParameterPrefix, experts: ExpertsConfig, tokens: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,6 +33,8 @@ _SCALING_KEYS = {
     "beta_slow": "yarn_beta_slow",
     "attention_factor": "yarn_attn_factor",
 }
+# Families whose folders have adjacent pairs of lanes.
+_ADJACENT = ("deepseek", "llama4")
 # The converter multiplies the value of DeepSeek by this factor.
 _DEEPSEEK_LOG_FACTOR = 0.1
 
@@ -66,8 +68,8 @@ class GgufNames:
     @classmethod
     def of(cls, name: str, architecture: GgufArchitecture) -> GgufNames:
         """Return the names of an architecture."""
-        # The pairs of lanes are adjacent in folders of DeepSeek, too.
-        is_permuted = architecture.rope_style == "gptj" and not architecture.family.model_type.startswith("deepseek")
+        # The pairs of lanes are adjacent in folders of DeepSeek and Llama 4, too.
+        is_permuted = architecture.rope_style == "gptj" and not architecture.family.model_type.startswith(_ADJACENT)
         return cls(name, TensorNames(MODEL_NAMES, architecture.names, "blk."), is_permuted, architecture.file_names)
 
     def in_file(self, name: str, config: DecoderConfig | MambaConfig) -> str:

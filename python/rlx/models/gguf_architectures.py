@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from rlx.models import deepseek, falcon, gemma, gpt2, gpt_neox, llama, mamba, mixtral, phi, qwen, stablelm
+from rlx.models import deepseek, falcon, gemma, gpt2, gpt_neox, llama, llama4, mamba, mixtral, phi, qwen, stablelm
 from rlx.models.decoder_config import DecoderConfig
 from rlx.models.family import ModelFamily
 from rlx.models.latent_attention import TRANSPOSED_KEYS
 from rlx.models.linear_attention import split_linear
 from rlx.models.prediction_head import head_of_gguf
+from rlx.support.errors import UnsupportedError
 from rlx.weights import Weight
 
 Tensors = Mapping[str, Weight]
@@ -70,6 +71,12 @@ _MAMBA_KEYS = {
     "num_heads": "ssm.time_step_rank",
     "n_groups": "ssm.group_count",
     "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
+}
+_LLAMA4_KEYS = {
+    "intermediate_size_mlp": "feed_forward_length",
+    "intermediate_size": "expert_feed_forward_length",
+    "num_local_experts": "expert_count",
+    "interleave_moe_layer_step": "interleave_moe_layer_step",
 }
 _NEXT_KEYS = {
     "linear_key_head_dim": "ssm.state_size",
@@ -255,6 +262,20 @@ def _deepseek(values: Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
     return result if scoring is None else {**result, "scoring_func": scoring}
 
 
+def _llama4(values: Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
+    """Return properties without keys. Readers know the model with 128 experts, which does not normalise queries and keys.
+
+    Raises:
+        UnsupportedError: Attention is not within chunks, which readers interpret in different ways.
+    """
+    for key, known in (("attention.sliding_window", range(1, 1 << 31)), ("attention.sliding_window_pattern", (4,))):
+        if key in values and values[key] not in known:
+            raise UnsupportedError(f"'llama4.{key}' {values[key]!r:.60} is not supported")
+    experts = values.get("expert_count", 0)
+    result: dict[str, Any] = {"use_qk_norm": experts != 128, "sliding_window_pattern": None}
+    return result if experts else {**result, "moe_layers": ()}
+
+
 _DEEPSEEK2 = GgufArchitecture(
     _family(deepseek, "deepseek_v2"),
     _LATENT_NAMES,
@@ -268,6 +289,7 @@ _FALCON_NEW_NAMES = _LAYER_NAMES | {"attn_norm_2": "input_layernorm", "attn_norm
 
 ARCHITECTURES: Mapping[str, GgufArchitecture] = {
     "llama": GgufArchitecture(_family(llama, "llama"), rope_style="gptj"),
+    "llama4": GgufArchitecture(_family(llama4, "llama4_text"), _EXPERT_NAMES, "gptj", _LLAMA4_KEYS, derived=_llama4),
     "smollm3": GgufArchitecture(_family(llama, "smollm3"), rope_style="gptj"),
     "granite": GgufArchitecture(_family(llama, "granite"), rope_style="gptj"),
     "olmo2": GgufArchitecture(_family(llama, "olmo2")),

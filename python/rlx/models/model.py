@@ -20,6 +20,7 @@ from rlx.models import (
     gpt2,
     gpt_neox,
     llama,
+    llama4,
     mamba,
     mixtral,
     modernbert,
@@ -43,7 +44,7 @@ from rlx.weights import Weight, Weights
 from rlx.weights import open as open_weights
 
 _ENCODERS = (bert, roberta, distilbert, mpnet, modernbert, vit)
-_DECODERS = (llama, mixtral, qwen, gemma, phi, stablelm, falcon, gpt2, gpt_neox, deepseek, mamba)
+_DECODERS = (llama, llama4, mixtral, qwen, gemma, phi, stablelm, falcon, gpt2, gpt_neox, deepseek, mamba)
 _MODULES = (*_ENCODERS, *_DECODERS)
 FAMILIES: Mapping[str, ModelFamily] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 

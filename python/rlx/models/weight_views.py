@@ -113,15 +113,24 @@ def stacked(weights: Sequence[Weight]) -> Weight:
 
 def transposed(weight: Weight) -> Weight:
     """Return the transpose of a plain matrix. Other weights stay as they are."""
-    if len(weight.shape) != 2 or not isinstance(weight.encoding, Plain) or weight.encoding.order != "C":
+    return _transposed(weight) if len(weight.shape) == 2 else weight
+
+
+def transposed_stack(weight: Weight) -> Weight:
+    """Return a plain stack of matrices with each matrix transposed. Other weights stay as they are."""
+    return _transposed(weight) if len(weight.shape) == 3 else weight
+
+
+def _transposed(weight: Weight) -> Weight:
+    if not isinstance(weight.encoding, Plain) or weight.encoding.order != "C":
         return weight
-    size_in, size_out = weight.shape
+    *count, size_in, size_out = weight.shape
 
     def read() -> np.ndarray:
-        elements = weight.stored().reshape(size_in, size_out, -1)
-        return np.ascontiguousarray(elements.transpose(1, 0, 2)).reshape(-1)
+        elements = weight.stored().reshape(-1, size_in, size_out, weight.encoding.nbytes((1,)))
+        return np.ascontiguousarray(elements.transpose(0, 2, 1, 3)).reshape(-1)
 
-    return replace(weight, shape=(size_out, size_in), read=read)
+    return replace(weight, shape=(*count, size_out, size_in), read=read)
 
 
 def reshaped(weight: Weight, shape: tuple[int, ...]) -> Weight:

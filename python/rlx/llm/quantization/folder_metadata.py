@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlx.models.decoder_config import DecoderConfig, ExpertsConfig
+from rlx.models.decoder_config import DecoderConfig, ExpertsConfig, QueryTemperature
 from rlx.models.fields import ACTIVATIONS
 from rlx.models.gguf_architectures import KEYS
 from rlx.models.rope import RotaryTables
@@ -21,7 +21,7 @@ _NAMES = {
     **{name: name for name in ("smollm3", "granite", "olmo2", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "stablelm")},
     **{"llama": "llama", "mistral": "llama", "mixtral": "llama", "olmo3": "olmo2", "qwen2_moe": "qwen2moe"},
     **{"qwen3_moe": "qwen3moe", "gemma3": "gemma3", "gemma3_text": "gemma3", "phi": "phi2", "gpt2": "gpt2"},
-    **{"gpt_neox": "gptneox", "falcon": "falcon"},
+    **{"gpt_neox": "gptneox", "falcon": "falcon", "llama4_text": "llama4", "llama4": "llama4"},
 }
 # Architectures whose queries, keys and values are three tensors.
 UNFUSED = frozenset(_NAMES.values()) - {"phi3", "gpt2", "gptneox", "falcon"}
@@ -31,6 +31,8 @@ _ACTIVATIONS = {
 }
 # The number of layers of the models whose scores are scaled by the width, which have no key for it.
 _SCALED_BY_WIDTH = {"gemma2": 46, "gemma3": 62}
+# Properties of Llama 4 that files have no keys for: the size of chunks, and the model whose queries are not normalised.
+_CHUNK, _UNNORMALISED = 8192, 128
 _DEFAULT_BETAS = (32.0, 1.0)
 
 
@@ -53,7 +55,7 @@ def architecture_of_folder(model_type: str, config: object, path: str) -> str:
 def _problem(config: DecoderConfig, name: str) -> str:
     """Return a property that files of an architecture cannot represent, or ""."""
     layers = range(config.num_hidden_layers)
-    unrotated = {i for i in layers if (i + 1) % 4 == 0} if name == "smollm3" else set[int]()
+    unrotated = {i for i in layers if (i + 1) % 4 == 0} if name in ("smollm3", "llama4") else set[int]()
     activation, own = _ACTIVATIONS.get(name, "silu"), ACTIVATIONS[config.hidden_act]
     if config.unrotated_layers != unrotated:
         return f"layers {sorted(config.unrotated_layers)} have no positions, and readers assume {sorted(unrotated)}"
@@ -67,7 +69,10 @@ def _problem(config: DecoderConfig, name: str) -> str:
             lanes = config.hidden_size // config.num_attention_heads
         if config.score_scale is not None and not math.isclose(config.score_scale, lanes**-0.5, rel_tol=1e-6):
             return f"scores are multiplied by {config.score_scale:.6g}, and readers assume {lanes**-0.5:.6g}"
-    if config.experts is not None:
+    if name == "llama4":
+        if problem := _problem_of_llama4(config):
+            return problem
+    elif config.experts is not None:
         if config.experts.is_normalized != (name != "qwen2moe"):
             return f"norm_topk_prob is {str(config.experts.is_normalized).lower()}, and readers assume the opposite"
         if config.experts.dense_layers:
@@ -80,6 +85,29 @@ def _problem(config: DecoderConfig, name: str) -> str:
     if any(rope.rope_type == "longrope" for rope in ropes) and name != "phi3":
         return "readers know rotary positions of the type 'longrope' only for phi3"
     return ""
+
+
+def _problem_of_llama4(config: DecoderConfig) -> str:
+    """Return a property of a Llama 4 that files cannot represent, or ""."""
+    experts, layers = config.experts, range(config.num_hidden_layers)
+    if experts is None:
+        return "it has no experts"
+    if not _interleave_step(experts, config.num_hidden_layers):
+        return f"layers {sorted(set(layers) - experts.dense_layers)} have experts, and readers assume every n-th layer"
+    if any(config.chunk(i) != (None if i in config.unrotated_layers else _CHUNK) for i in layers):
+        return f"readers assume chunks of {_CHUNK} tokens in all layers with positions, and only there"
+    if config.query_temperature != QueryTemperature(_CHUNK, 0.1):
+        return f"readers assume that queries have the factors of the floor {_CHUNK} and the scale 0.1"
+    if (config.qk_norm is None) != (experts.count == _UNNORMALISED):
+        return f"readers assume norms of queries and keys, except with {_UNNORMALISED} experts"
+    return ""
+
+
+def _interleave_step(experts: ExpertsConfig, num_layers: int) -> int:
+    """Return n if every n-th layer has experts; 0 if other layers have."""
+    own = [i for i in range(num_layers) if i not in experts.dense_layers]
+    step = own[0] + 1
+    return step if own == list(range(step - 1, num_layers, step)) else 0
 
 
 def model_pairs(config: DecoderConfig, name: str, title: str, remarks: list[str]) -> dict[str, Any]:
@@ -98,6 +126,8 @@ def model_pairs(config: DecoderConfig, name: str, title: str, remarks: list[str]
     }
     if config.experts is not None:
         pairs |= _experts(config.experts, name)
+    if name == "llama4" and config.experts is not None:
+        pairs["interleave_moe_layer_step"] = _interleave_step(config.experts, config.num_hidden_layers)
     if name in ("gptneox", "stablelm"):
         pairs["use_parallel_residual"] = config.norm_places in ("shared", "parallel")
     if name == "granite":
@@ -107,7 +137,7 @@ def model_pairs(config: DecoderConfig, name: str, title: str, remarks: list[str]
             "attention_multiplier": config.score_scale,
             "logits_scaling": None if config.logit_scale is None else 1 / config.logit_scale,
         }
-    result = {KEYS[field]: value for field, value in pairs.items() if value is not None}
+    result = {KEYS.get(field, field): value for field, value in pairs.items() if value is not None}
     result |= {"attention.value_length": config.head_dim, "vocab_size": config.vocab_size}
     result |= _windows(config, name, remarks)
     if config.rope is not None:
@@ -120,7 +150,7 @@ def _experts(experts: ExpertsConfig, name: str) -> dict[str, Any]:
     pairs: dict[str, Any] = {"num_experts": experts.count, "num_experts_per_tok": experts.per_token}
     if name != "llama":  # in Mixtral, it is the width of the feed-forward network
         pairs["moe_intermediate_size"] = experts.width
-    if experts.shared_width:
+    if experts.shared_width and name != "llama4":  # there it is that of the other experts
         pairs["shared_expert_intermediate_size"] = experts.shared_width
     return pairs
 
