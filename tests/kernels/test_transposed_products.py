@@ -9,6 +9,8 @@ import pytest
 
 import rlx
 from rlx.ir.dtype import dtype
+from rlx.kernels.library import few_rows
+from rlx.llm import engine
 from tests.conformance.compiled import Program, compile_graphs, contiguous
 from tests.conformance.levels import at_any_level, skip_if_not_run
 
@@ -83,3 +85,7 @@ def test_every_number_of_16_bits(rows: int, level: str) -> None:
                 np.abs(expected) < np.finfo(np.float32).tiny
             )  # bf16 has subnormal numbers of f32, which count as zero
             np.testing.assert_array_equal(np.where(tiny, 0, result), np.where(tiny, 0, expected))
+
+
+def test_generation_computes_as_many_rows_as_kernels_take() -> None:
+    assert engine._MOST_ROWS == few_rows.MOST_ROWS

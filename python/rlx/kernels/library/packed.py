@@ -10,21 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx.ir.dtype import f32, i8, i16, i32, u8
-from rlx.kernels.buffer import Buffer, ceil_div, greatest
-from rlx.kernels.case import Axes, KernelCase
+from rlx.kernels.buffer import Buffer
+from rlx.kernels.case import KernelCase
 from rlx.kernels.kernel import Kernel, KernelRegister, joined_in_pairs
+from rlx.kernels.library.few_rows import axes_of_columns, has_few_rows, ranges_of_columns
 from rlx.kernels.library.packed_formats import PackedBytes, PackedFormat, as_unsigned
 from rlx.kernels.library.packed_layouts import find_format, format_of
 from rlx.kernels.library.packed_rounding import as_integers, rounding
-from rlx.kernels.library.products import rows_of
 from rlx.kernels.machine import LARGEST_SCRATCH
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.schemes import Scheme, find_scheme
 
-_MOST_ROWS = 8
-_FEWEST_COLUMNS, _MOST_COLUMNS = 128, 1024  # of a workgroup, which rounds the activations
-_WORKGROUPS = 16  # between these limits
 _AHEAD = 4096  # bytes between the weights that are used and those that the CPU is asked to load
 _LINE = 64  # bytes of a cache line
 _SMALL_BLOCKS = 8  # of 32 elements, whose scales are converted together; fewer larger ones
@@ -34,8 +31,8 @@ _CHAINS = 2  # sums of a block that do not wait for each other
 def takes_few_rows(case: KernelCase) -> bool:
     """Whether the code is for a case: a few rows, which are rounded to 8-bit integers."""
     x, attributes = case.tensors[0], case.attributes
-    rows, scheme = rows_of(case), attributes["scheme"].lower()
-    if attributes["activations"] != "i8" or find_format(scheme) is None or rows is None or not 0 < rows <= _MOST_ROWS:
+    scheme = attributes["scheme"].lower()
+    if attributes["activations"] != "i8" or find_format(scheme) is None or not has_few_rows(case):
         return False
     elements = x.dims[-1]
     return isinstance(elements, int) and elements > 0 and _scratch_bytes(scheme, elements) <= LARGEST_SCRATCH
@@ -47,11 +44,7 @@ def _scratch_bytes(scheme: str, elements: int) -> int:
     return elements + 4 * (elements // find_scheme(scheme).block) + sums
 
 
-def _axes_of_matrix(case: KernelCase) -> list[Axes]:
-    return [[(1, 0), (2, case.results[0].rank - 1)]]
-
-
-@kernel("dequant_matmul", name="packed_vecmat", takes=takes_few_rows, open_axes=_axes_of_matrix)
+@kernel("dequant_matmul", name="packed_vecmat", takes=takes_few_rows, open_axes=axes_of_columns)
 def packed_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str) -> None:
     """The product of a few rows with a packed matrix."""
     packing, rows, result = find_scheme(scheme), x.rows(), y.rows()
@@ -63,14 +56,12 @@ def packed_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, ac
     passes = -(-count // fitting)
     at_once = -(-count // passes)
     products = _PackedProducts(k, packing, code, _FewRows.of(k, packing, width, at_once, elements))
-    size = k.least(greatest(columns // _WORKGROUPS, _FEWEST_COLUMNS), _MOST_COLUMNS)
-    for workgroup in k.parallel(ceil_div(columns, size)):
-        first = workgroup * size
+    for first, end in ranges_of_columns(k, columns):
         for start in range(0, count, at_once):
             many = range(min(at_once, count - start))
             for row in many:
                 products.rounded.round(k, rows, start + row, row)
-            for n in k.range(first, k.least(first + size, columns)):
+            for n in k.range(first, end):
                 for row, total in enumerate(products.of_column(n, many)):
                     result[start + row, n] = total
 

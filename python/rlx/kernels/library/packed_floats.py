@@ -6,22 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlx.ir.dtype import f32, i16, u16
-from rlx.kernels.buffer import Buffer, ceil_div, greatest
-from rlx.kernels.case import Axes, KernelCase
+from rlx.kernels.buffer import Buffer
+from rlx.kernels.case import KernelCase
 from rlx.kernels.functions import of_f16
 from rlx.kernels.kernel import Kernel, joined_in_pairs
+from rlx.kernels.library.few_rows import axes_of_columns, has_few_rows, ranges_of_columns
 from rlx.kernels.library.packed_formats import PackedBytes
 from rlx.kernels.library.packed_layouts import number_of
-from rlx.kernels.library.products import rows_of
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.schemes import SCHEMES, Scheme, find_scheme
 from rlx.schemes.layouts import SCALES, FloatLayout
 
-_MOST_ROWS = 8
 _AT_ONCE = 4  # rows whose sums fit the registers
-_FEWEST_COLUMNS, _MOST_COLUMNS = 128, 1024  # of a workgroup
-_WORKGROUPS = 16  # between these limits
 _AHEAD, _LINE = (
     4096,
     64,
@@ -77,18 +74,14 @@ def _e4m3(code: PackedBytes, at: Value, lanes: int) -> Value:
 
 def takes_few_rows_of_floats(case: KernelCase) -> bool:
     """Whether `packed_float_vecmat` is for a case: a few rows that are not rounded."""
-    rows, attributes = rows_of(case), case.attributes
-    if attributes["activations"] != "f32" or rows is None or not 0 < rows <= _MOST_ROWS:
+    attributes = case.attributes
+    if attributes["activations"] != "f32" or not has_few_rows(case):
         return False
     elements = case.tensors[0].dims[-1]
     return isinstance(elements, int) and elements > 0 and find_float_format(attributes["scheme"]) is not None
 
 
-def _axes_of_matrix(case: KernelCase) -> list[Axes]:
-    return [[(1, 0), (2, case.results[0].rank - 1)]]
-
-
-@kernel("dequant_matmul", name="packed_float_vecmat", takes=takes_few_rows_of_floats, open_axes=_axes_of_matrix)
+@kernel("dequant_matmul", name="packed_float_vecmat", takes=takes_few_rows_of_floats, open_axes=axes_of_columns)
 def packed_float_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str) -> None:
     """The product of a few rows with a matrix of packed 8-bit floats. A row has the same bits among any others."""
     packing, rows, result = find_scheme(scheme), x.rows(), y.rows()
@@ -96,10 +89,8 @@ def packed_float_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: s
     assert isinstance(count, int)
     code = PackedBytes(k, w.view(columns * w.shape[1]), 32)
     products = _FloatBlockProducts(k, packing, code, rows)
-    size = k.least(greatest(columns // _WORKGROUPS, _FEWEST_COLUMNS), _MOST_COLUMNS)
-    for workgroup in k.parallel(ceil_div(columns, size)):
-        first = workgroup * size
-        for n in k.range(first, k.least(first + size, columns)):
+    for first, end in ranges_of_columns(k, columns):
+        for n in k.range(first, end):
             for start in range(0, count, _AT_ONCE):
                 many = range(start, min(start + _AT_ONCE, count))
                 for row, total in zip(many, products.of_column(n, many), strict=True):

@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx.ir.dtype import f32
-from rlx.kernels.buffer import Buffer, Lanes, Size, ceil_div, greatest
+from rlx.kernels.buffer import Buffer, Lanes, Size
 from rlx.kernels.case import Axes, KernelCase
 from rlx.kernels.functions import transposed
 from rlx.kernels.kernel import Kernel, joined_in_pairs
+from rlx.kernels.library.few_rows import axes_of_columns, has_few_rows, ranges_of_columns
 from rlx.kernels.library.narrow_floats import Floats, floats
-from rlx.kernels.library.products import LastPanel, MatrixBlocks, Panels, rows_of, run_panels, tile
+from rlx.kernels.library.products import LastPanel, MatrixBlocks, Panels, run_panels, tile
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
-_MOST_ROWS = 8
-_FEWEST_COLUMNS, _MOST_COLUMNS = 128, 1024  # of a workgroup
-_WORKGROUPS = 16  # between these limits
 _SUMS = 4  # of a product: they do not wait for each other
 _DEPTH = 256  # terms of a block in scratch memory
 
@@ -31,29 +29,22 @@ def _is_known(case: KernelCase) -> bool:
 
 
 def _has_few_rows(case: KernelCase) -> bool:
-    rows = rows_of(case)
-    return _is_known(case) and rows is not None and 0 < rows <= _MOST_ROWS
+    return _is_known(case) and has_few_rows(case)
 
 
 def _has_many_rows(case: KernelCase) -> bool:
     return _is_known(case) and not _has_few_rows(case)
 
 
-def _axes_of_columns(case: KernelCase) -> list[Axes]:
-    return [[(1, 0), (2, case.results[0].rank - 1)]]
-
-
-@kernel("matmul_transposed", name="transposed_vecmat", takes=_has_few_rows, open_axes=_axes_of_columns)
+@kernel("matmul_transposed", name="transposed_vecmat", takes=_has_few_rows, open_axes=axes_of_columns)
 def transposed_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     """The product of a few rows with a transposed matrix. The bits of a row do not depend on the number of rows."""
     rows, matrix, result = x.rows(), floats(w), y.rows()
     count, columns = rows.shape[0], w.shape[0]
     assert isinstance(count, int)
     at_once = max(1, k.cpu.sums // _SUMS)
-    size = k.least(greatest(columns // _WORKGROUPS, _FEWEST_COLUMNS), _MOST_COLUMNS)
-    for workgroup in k.parallel(ceil_div(columns, size)):
-        first = workgroup * size
-        for n in k.range(first, k.least(first + size, columns)):
+    for first, end in ranges_of_columns(k, columns):
+        for n in k.range(first, end):
             for start in range(0, count, at_once):
                 _multiply(k, (rows, matrix, result), n, range(start, min(start + at_once, count)))
 
