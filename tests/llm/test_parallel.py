@@ -247,3 +247,35 @@ with rlx.llm.load(sys.argv[1], threads=1) as model:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_process_generates_or_says_why_not(path: Path) -> None:
     subprocess.run([sys.executable, "-c", _FORKS, str(path)], check=True, timeout=300)
+
+
+def test_texts_with_options_of_their_own(several: rlx.llm.LLM) -> None:
+    """Texts that are streamed together are those of single calls. One can be ended, and all of them from another thread."""
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("the man", {"max_tokens": 9, "ignore_eos": True}),
+        ("in", {"max_tokens": 5, "temperature": 1.0, "seed": 3, "ignore_eos": True}),
+        ("a", {"max_tokens": 0}),
+        ("the inn", {"max_tokens": 7, "ignore_eos": True, "logprobs": 1}),
+    ]
+    parts: dict[int, list[rlx.llm.Chunk]] = {number: [] for number in range(len(requests))}
+    for number, chunk in several.stream_together(requests):
+        parts[number].append(chunk)
+    for number, (prompt, options) in enumerate(requests):
+        expected = several.generate(prompt, **options)
+        assert [t for chunk in parts[number] for t in chunk.tokens] == expected.tokens
+        assert "".join(chunk.text for chunk in parts[number]) == expected.text
+        assert parts[number][-1].finish_reason == expected.finish_reason
+    endless = [(prompt, {"ignore_eos": True}) for prompt in ("the man", "in", "a", "the inn")]
+    group, seen = several.stream_together(endless), set[int]()
+    for number, _ in group:
+        seen.add(number)
+        group.end(number)  # another text takes its row
+    assert seen == {0, 1, 2, 3}
+    group = several.stream_together(endless)
+    next(group)
+    thread = threading.Thread(target=group.cancel)
+    thread.start()
+    thread.join()
+    assert len([*group]) <= 4  # parts that were ready
+    with pytest.raises(rlx.Error, match="a stream has one result"):
+        next(several.stream_together([("a", {"n": 2})]))
