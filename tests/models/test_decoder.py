@@ -159,6 +159,16 @@ def test_packed_states_are_rounded_as_keys_and_values_are(tmp_path: Path, name: 
         np.testing.assert_allclose(logits, whole[:, start:end], atol=2e-3 * size)
 
 
+@pytest.mark.parametrize("name", ["gemma3", "deepseek_v2", "qwen3_next"])
+def test_the_bytes_of_the_cache_are_those_of_its_states(tmp_path: Path, name: str) -> None:
+    """Layers with a state instead of keys and values are not counted."""
+    model = load(folder_of(tmp_path, name))
+    for kind in ("f16", "f32"):
+        arguments = model.graph(sequence=4, context=8, cache_dtype=kind).arguments
+        caches = [a.shape for a in arguments if a.name.startswith(("key_", "value_"))]
+        assert sum(int(np.prod(s.static)) * s.dtype.itemsize for s in caches) == 8 * model.config.cache_bytes(kind)
+
+
 def test_heads_that_do_not_divide_into_blocks_have_no_packed_cache(tmp_path: Path) -> None:
     for name, lanes in (("qwen3", 16), ("deepseek_v2", 16)):
         with pytest.raises(UnsupportedError, match=f"blocks of 32 elements, into which the heads .* of {lanes} elem"):
