@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import rlx
 from rlx.schemes import SCHEMES
+from rlx.weights import Weight
 
 _TYPES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
 
@@ -105,6 +106,61 @@ def test_packed_tensors_stay_packed(tmp_path: Path, seed: int, scheme: str) -> N
         assert file["w"].stored().tobytes() == raw.tobytes()
         assert file["w"].numpy().tobytes() == packing.decode(raw).tobytes()
         assert (file["w"].of_dtype("u8").numpy() == raw).all()
+
+
+# The structures of ggml, with numbers of two bytes in one of the orders.
+_STRUCTURES: dict[str, list[tuple[str, int]]] = {
+    "q1_0": [("d", 2), ("qs", 16)],
+    "q2_0": [("d", 2), ("qs", 16)],
+    "q4_0": [("d", 2), ("qs", 16)],
+    "q4_1": [("d", 2), ("m", 2), ("qs", 16)],
+    "q8_0": [("d", 2), ("qs", 32)],
+    "iq4_nl": [("d", 2), ("qs", 16)],
+    "q2_k": [("scales", 16), ("qs", 64), ("d", 2), ("dmin", 2)],
+    "q3_k": [("hmask", 32), ("qs", 64), ("scales", 12), ("d", 2)],
+    "q4_k": [("d", 2), ("dmin", 2), ("scales", 12), ("qs", 128)],
+    "q5_k": [("d", 2), ("dmin", 2), ("scales", 12), ("qh", 32), ("qs", 128)],
+    "q6_k": [("ql", 128), ("qh", 64), ("scales", 16), ("d", 2)],
+    "tq1_0": [("qs", 48), ("qh", 4), ("d", 2)],
+    "tq2_0": [("qs", 64), ("d", 2)],
+    "mxfp4": [("e", 1), ("qs", 16)],
+    "nvfp4": [("d4", 4), ("qs", 32)],
+}
+
+
+def _structure(scheme: str, order: str) -> np.dtype:
+    fields = [(n, f"{order}f2") if n in ("d", "dmin", "m") else (n, "u1", (size,)) for n, size in _STRUCTURES[scheme]]
+    return np.dtype(fields)
+
+
+@pytest.mark.parametrize("scheme", _STRUCTURES)
+def test_packed_tensors_of_big_endian_files(tmp_path: Path, seed: int, scheme: str) -> None:
+    packing = SCHEMES[scheme]
+    raw = np.random.default_rng(seed).integers(0, 64, (3, 2 * packing.nbytes), np.uint8)
+    swapped = raw.view(_structure(scheme, "<")).astype(_structure(scheme, ">")).view(np.uint8)
+    path, other = tmp_path / "a.gguf", tmp_path / "b.gguf"
+    shape = (3, 2 * packing.block)
+    weight = Weight("w", shape, rlx.weights.PackedBlocks(packing), raw.nbytes, "the test", raw.tobytes)
+    rlx.weights.save_gguf(path, {"w": weight}, {}, byteorder="big")
+    content = path.read_bytes()
+    assert swapped.tobytes() in content and content[4:8] == b"\0\0\0\x03"
+    opened = rlx.weights.open(path)["w"]
+    assert (opened.shape, opened.encoding.name) == (shape, scheme)
+    assert opened.stored().tobytes() == raw.tobytes() and not opened.stored().flags.writeable
+    np.testing.assert_array_equal(opened.numpy(), packing.decode(raw))
+    rlx.weights.save_gguf(other, {"w": opened}, {})
+    assert rlx.weights.open(other)["w"].stored().tobytes() == raw.tobytes()
+
+
+def test_packed_tensors_whose_bytes_are_not_swapped(tmp_path: Path) -> None:
+    for scheme in ("q5_0", "iq4_xs", "iq2_xxs", "q8_k"):
+        packing = SCHEMES[scheme]
+        raw = bytes(packing.nbytes)
+        weight = Weight(
+            "w", (1, packing.block), rlx.weights.PackedBlocks(packing), len(raw), "the test", lambda raw=raw: raw
+        )
+        with pytest.raises(rlx.Error, match=f"'w': tensors of the format {scheme} are written in little-endian files"):
+            rlx.weights.save_gguf(tmp_path / "a.gguf", {"w": weight}, {}, byteorder="big")
 
 
 def test_as_the_package_gguf_reads_and_writes(tmp_path: Path, seed: int) -> None:

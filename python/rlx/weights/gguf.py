@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from rlx.ir.dtype import dtype
 from rlx.schemes.registry import scheme_of_ggml_type
 from rlx.support import garbage
 from rlx.support.errors import Error
+from rlx.weights.byte_order import can_swap, swapping
 from rlx.weights.encoding import Encoding, PackedBlocks, Plain, Swapped, Unreadable
 from rlx.weights.mapped import Content, check_regular, content_of, part
 from rlx.weights.weight import Weight, Weights
@@ -236,7 +237,9 @@ def _weight(header: _GgufHeader, entry: _TensorEntry, begin: int, alignment: int
     if nbytes and start + nbytes > len(header.content):
         missing = f"tensor '{entry.name}' ends at byte {start + nbytes} of {len(header.content)}"
         raise header.refusal(f"it is cut off: {missing}", hint="fetch it again")
-    read = partial(part, header.content, start, nbytes)
+    read: Callable[[], Any] = partial(part, header.content, start, nbytes)
+    if isinstance(encoding, PackedBlocks) and header.order == ">":
+        read = swapping(encoding.scheme, read)
     return Weight(entry.name, entry.shape, encoding, nbytes, header.name, read)
 
 
@@ -248,8 +251,8 @@ def _encoding(ggml_type: int, order: ByteOrder) -> Encoding:
     scheme = scheme_of_ggml_type(ggml_type)
     if scheme is None:
         return Unreadable(f"ggml_type_{ggml_type}", "convert the model to a format that `rlx.weights.schemes` lists")
-    if order == ">":
-        return Unreadable(scheme.name, "packed tensors are read from little-endian files; convert the file")
+    if order == ">" and not can_swap(scheme):
+        return Unreadable(scheme.name, "tensors of this format are read from little-endian files; convert the file")
     return PackedBlocks(scheme)
 
 

@@ -17,6 +17,7 @@ from rlx.support.errors import Error
 from rlx.support.files import file_name, replacing
 from rlx.support.guards import is_array
 from rlx.support.short import short_repr
+from rlx.weights.byte_order import can_swap, swapping
 from rlx.weights.encoding import PackedBlocks
 from rlx.weights.gguf import (
     ALIGNMENT_KEY,
@@ -108,13 +109,15 @@ _SPLIT_KEYS = (SPLIT_NUMBER, SPLIT_COUNT, SPLIT_TENSORS)
 
 def _stored(name: str, value: Any, order: ByteOrder) -> _Stored:
     if isinstance(value, Weight) and isinstance(value.encoding, PackedBlocks):
-        number = value.encoding.scheme.ggml_type
+        scheme = value.encoding.scheme
+        number = scheme.ggml_type
         if number is None:
             raise Error(f"tensor '{name}': GGUF files have no format {value.encoding.name}")
-        if order == ">":
-            raise Error(f"tensor '{name}' is packed, and packed tensors are written in little-endian files")
+        if order == ">" and not can_swap(scheme):
+            raise Error(f"tensor '{name}': tensors of the format {scheme.name} are written in little-endian files")
         _check_rank(name, value.shape)
-        return _Stored(name, number, value.shape, value.nbytes, value.stored)
+        read = value.stored if order == "<" else swapping(scheme, value.stored)
+        return _Stored(name, number, value.shape, value.nbytes, read)
     array = as_array(value, f"tensor '{name}'")
     number = _PLAIN_TYPES.get(dtype(array.dtype).name)
     if number is None:
