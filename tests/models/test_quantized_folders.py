@@ -303,3 +303,11 @@ def test_programs_convert_once_and_do_not_copy(tmp_path: Path, monkeypatch: pyte
     assert len(converted) == 16 and stored.ctypes.data % 64 == 0
     assert isinstance(stored.base, (np.ndarray, memoryview)) and keep(stored) is stored
     program["run1"].run({"input_ids": _IDS[:, :1]})
+
+
+def test_mlx_with_the_field_of_the_model_before(tmp_path: Path) -> None:
+    quantised, plain = folder_pair(tmp_path, "mlx_4")
+    config = json.loads((quantised / "config.json").read_text())
+    (quantised / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "fp8"}}))
+    expected, got = _logits(plain), _logits(quantised)
+    assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()

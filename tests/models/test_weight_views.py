@@ -74,5 +74,5 @@ def test_sizes_that_do_not_fit() -> None:
         split_rows(weight, [6, 5])
     with pytest.raises(Error, match="and 15 rows are expected"):
         split_groups(weight, 3, [3, 1, 1])
-    with pytest.raises(Error, match="differ in shape or dtype"):
+    with pytest.raises(Error, match="differ in shape, dtype or order of columns"):
         stacked([weight, rows(weight, 0, 3)])

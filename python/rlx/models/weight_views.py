@@ -102,7 +102,8 @@ def stacked(weights: Sequence[Weight]) -> Weight:
     for weight in weights:
         _check_rows(weight)
         if (weight.shape, weight.encoding) != (first.shape, first.encoding):
-            raise Error(f"{weight.origin}: the tensors '{first.name}' and '{weight.name}' differ in shape or dtype")
+            names = f"'{first.name}' and '{weight.name}'"
+            raise Error(f"{weight.origin}: the tensors {names} differ in shape, dtype or order of columns")
     return replace(
         first,
         shape=(len(weights), *first.shape),

@@ -50,8 +50,8 @@ def packed_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> Mapping[str
         Error: A part of a quantised matrix is missing or does not fit.
         UnsupportedError: The weights are quantised in a way that is not supported.
     """
-    # MLX writes the same object under both names.
-    own = next((fields.within(name) for name in ("quantization_config", "quantization") if fields.has(name)), None)
+    # MLX writes the same object under both names. The second may be that of the model before the conversion.
+    own = next((fields.within(name) for name in ("quantization", "quantization_config") if fields.has(name)), None)
     if own is None:
         return tensors
     method = own.data.get("quant_method")
