@@ -74,7 +74,7 @@ def test_weights_of_an_unknown_method(tmp_path: Path) -> None:
         ),
         ({"pooler.dense.bias": np.zeros(32, np.int32)}, "'pooler.dense.bias' is int32[32], expected f32[32]"),
         ({"encoder.layer.1.adapter": np.zeros(2, np.float32)}, "'encoder.layer.1.adapter' is no tensor of this model"),
-        ({"encoder.layer.2.x": np.zeros(2, np.float32)}, "a layer 'encoder.layer.2', but num_hidden_layers is 2"),
+        ({"encoder.layer.2.x": np.zeros(2, np.float32)}, "a layer 'encoder.layer.2', but the configuration has 2"),
     ],
 )
 def test_tensors_that_do_not_fit(tmp_path: Path, change: dict[str, Any], message: str) -> None:

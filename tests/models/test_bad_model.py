@@ -96,7 +96,7 @@ def test_a_size_that_is_not_that_of_the_weights(directory: Path, field: str) -> 
 
 def test_fewer_layers_than_the_checkpoint_has(directory: Path) -> None:
     write_config(directory, num_hidden_layers=1)
-    assert "there is a layer 'encoder.layer.1', but num_hidden_layers is 1" in refusal(directory)
+    assert "there is a layer 'encoder.layer.1', but the configuration has 1" in refusal(directory)
 
 
 @pytest.mark.parametrize(
