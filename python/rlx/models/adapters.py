@@ -12,7 +12,7 @@ import numpy as np
 from rlx.models.adapter_files import LARGEST_SCALE, AdapterFile, read_adapter
 from rlx.models.decoder_config import DecoderConfig
 from rlx.models.gguf import GgufNames
-from rlx.models.gguf_architectures import ARCHITECTURES
+from rlx.models.gguf_architectures import ARCHITECTURES, architecture_name, order_of_rows
 from rlx.models.low_rank import LowRankUpdate
 from rlx.models.model import PretrainedModel
 from rlx.models.tensor_names import split_fused
@@ -22,14 +22,6 @@ from rlx.support.files import file_name
 from rlx.support.short import short_repr
 from rlx.weights import Weight
 
-# Families whose GGUF files have the architecture of another one.
-_ARCHITECTURES = {
-    "mistral": "llama",
-    "mixtral": "llama",
-    "olmo3": "olmo2",
-    "llama4": "llama4",
-    "deepseek_v3": "deepseek2",
-}
 _ROTATED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
 
 
@@ -121,7 +113,7 @@ def gguf_names_of(model: PretrainedModel, file: str) -> GgufNames:
     Raises:
         UnsupportedError: GGUF files are not known for its family.
     """
-    name = _architecture(model.model_type)
+    name = architecture_name(model.model_type)
     if name is None or not isinstance(model.config, DecoderConfig):
         raise UnsupportedError(f"{file}: GGUF files of a {model.model_type} are not known", hint="write a folder")
     return GgufNames.of(name, ARCHITECTURES[name])
@@ -132,17 +124,11 @@ def rows_of_file(layer: str, up: Weight, config: Any, names: GgufNames) -> Weigh
     return _permuted(layer, up, config, True) if names.is_permuted else up
 
 
-def _architecture(model_type: str) -> str | None:
-    """Return the architecture of the GGUF files of a family; None if there is none."""
-    known = (name for name, own in ARCHITECTURES.items() if own.family.model_type == model_type)
-    return _ARCHITECTURES.get(model_type) or next(known, None)
-
-
 def _names_of(model: PretrainedModel, file: AdapterFile) -> GgufNames:
     """Return the names in an adapter's GGUF file, after a check of its architecture."""
     architecture, names = file.architecture, model.gguf_names
     if names is None:  # the model is from a folder
-        own = _architecture(model.model_type)
+        own = architecture_name(model.model_type)
         if architecture == own and own is not None:
             return GgufNames.of(own, ARCHITECTURES[own])
         raise UnsupportedError(
@@ -157,16 +143,11 @@ def _names_of(model: PretrainedModel, file: AdapterFile) -> GgufNames:
 
 
 def _permuted(layer: str, up: Weight, config: Any, to_pairs: bool) -> Weight:
-    """Return the rows of queries and keys in the order of the model's file.
-
-    Rotary positions turn pairs of lanes: in a folder lane `i` and `i + lanes/2`, in GGUF files of some architectures
-    adjacent lanes.
-    """
+    """Return the rows of queries and keys in the order of the model's file: see `order_of_rows`."""
     part = layer.rpartition(".")[2]
     if part not in _ROTATED:
         return up
     heads = getattr(config, _ROTATED[part])
     if up.shape[0] % (2 * heads):
         raise Error(f"{up.origin}: '{up.name}' has {up.shape[0]} rows, which are not those of {heads} heads")
-    dims = (heads, 2, -1) if to_pairs else (heads, -1, 2)
-    return reordered(up, np.arange(up.shape[0]).reshape(dims).swapaxes(1, 2).reshape(-1))
+    return reordered(up, order_of_rows(up.shape[0], heads, to_pairs))

@@ -127,7 +127,10 @@ class ModelTensors:
         beyond = sorted({i for i in layer_of.values() if i >= num_layers})
         self._raise(
             *self._problems,
-            *(f"there is a layer '{self._shown(f'{layers}{i}')}', but the configuration has {num_layers}" for i in beyond),
+            *(
+                f"there is a layer '{self._shown(f'{layers}{i}')}', but the configuration has {num_layers}"
+                for i in beyond
+            ),
             *(f"'{self.tensors[n].name}' is no tensor of this model" for n in own if layer_of.get(n, -1) < num_layers),
         )
         return tuple(n for n in left if not self._is_own(n))

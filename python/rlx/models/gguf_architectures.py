@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from rlx.models import deepseek, falcon, gemma, gpt2, gpt_neox, llama, llama4, mamba, mixtral, phi, qwen, stablelm
 from rlx.models.decoder_config import DecoderConfig
 from rlx.models.family import ModelFamily
@@ -339,3 +341,34 @@ def architecture_of(name: str, values: Mapping[str, Any], tensors: Tensors) -> G
     if name == "deepseek2" and any(".exp_probs_b" in tensor for tensor in tensors):
         return replace(architecture, family=_family(deepseek, "deepseek_v3"))
     return architecture
+
+
+# Families whose files have the architecture of another one.
+_SHARED = {
+    "mistral": "llama",
+    "mixtral": "llama",
+    "olmo3": "olmo2",
+    "llama4": "llama4",
+    "gemma3": "gemma3",
+    "deepseek_v3": "deepseek2",
+}
+
+
+def architecture_name(model_type: str) -> str | None:
+    """Return the name of the architecture that GGUF files of a family have; None if files of it are not known."""
+    known = (name for name, own in ARCHITECTURES.items() if own.family.model_type == model_type)
+    return _SHARED.get(model_type) or next(known, None)
+
+
+def order_of_rows(count: int, heads: int, to_pairs: bool) -> np.ndarray:
+    """Return the rows of queries or keys in the other order, by their numbers.
+
+    Rotary positions turn pairs of lanes: in folders lane `i` and `i + lanes/2`, in files of some architectures adjacent lanes.
+
+    Args:
+        count: The number of rows, a multiple of `2·heads`.
+        heads: The number of heads.
+        to_pairs: Whether the lanes of a pair become adjacent; otherwise they are adjacent.
+    """
+    dims = (heads, 2, -1) if to_pairs else (heads, -1, 2)
+    return np.arange(count).reshape(dims).swapaxes(1, 2).reshape(-1)

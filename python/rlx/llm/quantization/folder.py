@@ -16,17 +16,19 @@ import numpy as np
 
 from rlx.ir.dtype import f32
 from rlx.llm.quantization.file_types import PLAIN
-from rlx.llm.quantization.folder_metadata import UNFUSED, architecture_of_folder, model_pairs
+from rlx.llm.quantization.folder_metadata import FUSED, architecture_of_folder, model_pairs
 from rlx.llm.quantization.folder_tokenizer import tokenizer_pairs
 from rlx.llm.quantization.mixture import is_quantised
 from rlx.llm.quantization.packing import converted
 from rlx.llm.quantization.source import SourceModel
 from rlx.models.adapters import adapter_paths, with_adapters
 from rlx.models.decoder_config import DecoderConfig
-from rlx.models.gguf_architectures import ARCHITECTURES, MODEL_NAMES, GgufArchitecture
+from rlx.models.gguf import GgufNames
+from rlx.models.gguf_architectures import ARCHITECTURES, MODEL_NAMES, GgufArchitecture, order_of_rows
 from rlx.models.mixtral import FAMILIES as MIXTRAL
 from rlx.models.model import load as load_model
 from rlx.models.rope import RotaryTables
+from rlx.models.weight_views import reordered
 from rlx.support.errors import Error, UnsupportedError
 from rlx.weights import Weight
 from rlx.weights.encoding import Plain
@@ -73,8 +75,8 @@ def _named(
     if name == "falcon" and config.norm_places == "parallel":
         parts |= {"input_layernorm": "attn_norm_2", "post_attention_layernorm": "attn_norm"}
     model = {graph: gguf for gguf, graph in MODEL_NAMES.items()}
-    is_reordered = architecture.rope_style == "gptj" and config.rope_style == "neox"
-    for full_name, weight in (weights if name in UNFUSED else _fused(weights, name)).items():
+    is_reordered = GgufNames.of(name, architecture).is_permuted
+    for full_name, weight in (_fused(weights, name) if name in FUSED else weights).items():
         stem, _, suffix = full_name.rpartition(".")
         if config.tie_word_embeddings and stem == "lm_head":
             continue
@@ -95,7 +97,7 @@ def _changed(weight: Weight, stem: str, config: DecoderConfig, is_reordered: boo
         return _computed(weight, lambda values: values.astype(np.float32) + np.float32(1))
     if is_reordered and stem.endswith(("self_attn.q_proj", "self_attn.k_proj")):
         heads = config.num_attention_heads if stem.endswith("q_proj") else config.num_key_value_heads
-        return _in_pairs(weight, heads)
+        return reordered(weight, order_of_rows(weight.shape[0], heads, to_pairs=True))
     return weight
 
 
@@ -108,16 +110,6 @@ def _computed(weight: Weight, function: Callable[[np.ndarray], np.ndarray]) -> W
         nbytes=encoding.nbytes(weight.shape),
         read=lambda: np.ascontiguousarray(function(weight.numpy())).reshape(-1).view(np.uint8),
     )
-
-
-def _in_pairs(weight: Weight, heads: int) -> Weight:
-    """Return queries or keys with the two lanes of each rotation next to each other, instead of half a head apart."""
-
-    def read() -> np.ndarray:
-        rows = weight.stored().reshape(heads, 2, weight.shape[0] // heads // 2, -1)
-        return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(-1)
-
-    return replace(weight, read=read)
 
 
 def _fused(weights: Mapping[str, Weight], name: str) -> dict[str, Weight]:

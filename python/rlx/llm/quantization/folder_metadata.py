@@ -11,20 +11,41 @@ from typing import Any
 
 from rlx.models.decoder_config import DecoderConfig, ExpertsConfig, QueryTemperature
 from rlx.models.fields import ACTIVATIONS
-from rlx.models.gguf_architectures import KEYS
+from rlx.models.gguf_architectures import KEYS, architecture_name
 from rlx.models.rope import RotaryTables
 from rlx.models.rope_fields import yarn_mscale
 from rlx.support.errors import UnsupportedError
 
-# The names of architectures in GGUF files, by the type of the model.
-_NAMES = {
-    **{name: name for name in ("smollm3", "granite", "olmo2", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "stablelm")},
-    **{"llama": "llama", "mistral": "llama", "mixtral": "llama", "olmo3": "olmo2", "qwen2_moe": "qwen2moe"},
-    **{"qwen3_moe": "qwen3moe", "gemma3": "gemma3", "gemma3_text": "gemma3", "phi": "phi2", "gpt2": "gpt2"},
-    **{"gpt_neox": "gptneox", "falcon": "falcon", "llama4_text": "llama4", "llama4": "llama4"},
-}
-# Architectures whose queries, keys and values are three tensors.
-UNFUSED = frozenset(_NAMES.values()) - {"phi3", "gpt2", "gptneox", "falcon"}
+# The types of models that are written.
+_WRITTEN = frozenset(
+    [
+        "falcon",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "gpt2",
+        "gpt_neox",
+        "granite",
+        "llama",
+        "llama4",
+        "llama4_text",
+        "mistral",
+        "mixtral",
+        "olmo2",
+        "olmo3",
+        "phi",
+        "phi3",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "smollm3",
+        "stablelm",
+    ]
+)
+# Architectures whose queries, keys and values are one tensor.
+FUSED = frozenset(("phi3", "gpt2", "gptneox", "falcon"))
 _ACTIVATIONS = {
     **dict.fromkeys(("gemma", "gemma2", "gemma3", "phi2", "gpt2"), "gelu_approx"),
     **dict.fromkeys(("gptneox", "falcon"), "gelu"),
@@ -42,9 +63,9 @@ def architecture_of_folder(model_type: str, config: object, path: str) -> str:
     Raises:
         UnsupportedError: There is none, or it computes something else.
     """
-    name = _NAMES.get(model_type)
+    name = architecture_name(model_type) if model_type in _WRITTEN else None
     if name is None or not isinstance(config, DecoderConfig):
-        known = ", ".join(sorted(_NAMES))
+        known = ", ".join(sorted(_WRITTEN))
         raise UnsupportedError(f"{path} has a model of type {model_type}; GGUF files are written for {known}")
     problem = _problem(config, name)
     if problem:
