@@ -213,6 +213,12 @@ def test_other_origins(model: rlx.llm.LLM, server: RunningServer) -> None:
     with RunningServer(ScriptedModel(model, "text"), cors=["https://a.example"], api_keys=["key"]) as running:
         answer = httpx.options(f"{running.url}/v1/completions", headers=headers)
         assert answer.headers["access-control-allow-origin"] == "https://a.example"
+        # Browsers refuse a request with a header that the answer does not allow. OpenAI's client sends these.
+        for name in ("authorization", "content-type", "x-stainless-lang", "x-stainless-retry-count"):
+            wanted = {**headers, "Access-Control-Request-Headers": name}
+            answer = httpx.options(f"{running.url}/v1/completions", headers=wanted)
+            allowed = answer.headers["access-control-allow-headers"].lower().replace(" ", "").split(",")
+            assert answer.status_code == 200 and name in allowed, name
         answer = httpx.options(f"{running.url}/v1/completions", headers={**headers, "Origin": "https://b.example"})
         assert "access-control-allow-origin" not in answer.headers
 

@@ -11,6 +11,7 @@ import rlx
 from rlx.serve.tool_calls import ToolCall, ToolCallParser
 from rlx.serve.tool_format import HERMES, LLAMA, MISTRAL, PLAIN, ToolFormat, tool_format
 from tests.serve.serving import RunningServer, ScriptedModel, SharedModel
+from tests.serve.test_errors import error_of
 
 NAMES = ("get_weather", "add")
 CALL = '{"name": "get_weather", "arguments": {"city": "Zürich \\"}{\\" x"}}'
@@ -207,3 +208,86 @@ def test_required_calls_follow_the_parameters(tool_model: rlx.llm.LLM, model: rl
             calls: Any = result.choices[0].message.tool_calls
             assert json.loads(calls[0].function.arguments)["place"] in ("sea", "land")
             assert calls[0].function.name in NAMES and result.choices[0].finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize("tool_model", ["{% if tools %}a{% endif %}"], indirect=True)
+def test_schemas_of_other_libraries(tool_model: rlx.llm.LLM, model: rlx.llm.LLM) -> None:
+    """Schema generators write `$schema` and `$id` at the root. Data that looks like a reference stays data."""
+    data = {"$ref": "#/a"}
+    parameters = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://example.com/place",
+        "id": "place",
+        "$defs": {"Place": {"const": data}},
+        "type": "object",
+        "properties": {"place": {"$ref": "#/$defs/Place"}, "$ref": {"enum": [data]}, "id": {"const": 1}},
+        "required": ["place", "$ref", "id"],
+        "additionalProperties": False,
+    }
+    tools: Any = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in NAMES]
+    no_space = {str(tool_model.tokenizer.id(token)): -100 for token in ("Ġ", "Ċ")}  # the text is short then
+    with RunningServer(SharedModel(model, tool_model.tokenizer)) as running, running.client() as client:
+        for offered in (tools, tools[:1]):
+            options: Any = {"model": "tiny", "messages": MESSAGES, "tools": offered, "logit_bias": no_space, "seed": 3}
+            result = client.chat.completions.create(tool_choice="required", **options)
+            calls: Any = result.choices[0].message.tool_calls
+            assert json.loads(calls[0].function.arguments) == {"place": data, "$ref": data, "id": 1}
+
+
+WRONG_PARAMETERS: list[tuple[dict[str, Any], str]] = [
+    ({"properties": {"a": {"$id": "b"}}}, "schema #/properties/a: the keyword '$id'"),
+    ({"properties": {"a": {"$ref": "#/b"}}}, "schema #/properties/a/$ref: the schema has no '#/b'"),
+    ({"properties": {"a": {"$ref": "b"}}}, "schema #/properties/a/$ref: expected a reference into the schema itself"),
+    ({"propertees": {}}, "'propertees'"),
+    ({"$defs": {"a": 3}}, "schema #/$defs/a: expected an object"),
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "infinitely large"),
+]
+
+
+@pytest.mark.parametrize("tool_model", ["{% if tools %}a{% endif %}"], indirect=True)
+def test_wrong_parameters(tool_model: rlx.llm.LLM) -> None:
+    """An error names the tool, and the place in its schema as the client wrote it."""
+    with RunningServer(ScriptedModel(tool_model, CALL)) as running:
+        for parameters, message in WRONG_PARAMETERS:
+            tools = [*_tools("add"), {"type": "function", "function": {"name": "f", "parameters": parameters}}]
+            body = {"model": "tools", "messages": MESSAGES, "tools": tools, "tool_choice": "required"}
+            answer = running.post("chat/completions", body)
+            error = error_of(answer)
+            assert (answer.status_code, error["param"]) == (400, "tools[1].function.parameters"), parameters
+            assert message in error["message"], error
+
+
+@pytest.mark.parametrize("tool_model", ["a{% if tools %}b{% endif %}"], indirect=True)
+def test_parameters_that_the_grammar_refuses(tool_model: rlx.llm.LLM, model: rlx.llm.LLM) -> None:
+    """Mistakes that are found when the text begins."""
+    function = {"name": "f", "parameters": {"properties": {"a": {"type": "string", "pattern": "("}}}}
+    body = {"model": "tiny", "messages": MESSAGES, "tools": [{"type": "function", "function": function}]}
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": function["parameters"]}}
+    with RunningServer(SharedModel(model, tool_model.tokenizer)) as running:
+        for more, param in (
+            ({"tool_choice": "required"}, "tools"),
+            ({"tools": None, "response_format": schema}, "response_format"),
+        ):
+            answer = running.post("chat/completions", body | more)
+            assert (answer.status_code, error_of(answer)["param"]) == (400, param)
+
+
+MISTRAL_TEMPLATE = (
+    "[TOOL_CALLS]{{ tools }}{% for m in messages %}{% for c in m.tool_calls %}"
+    "{% if c.id | length != 9 %}{{ raise_exception('ids must have 9 characters') }}{% endif %}"
+    "{% endfor %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("tool_model", [MISTRAL_TEMPLATE], indirect=True)
+def test_calls_are_valid_in_the_next_request(tool_model: rlx.llm.LLM) -> None:
+    """Templates of Mistral refuse ids of another length."""
+    with RunningServer(ScriptedModel(tool_model, CALL)) as running, running.client() as client:
+        named: Any = {"type": "function", "function": {"name": "get_weather"}}
+        for mode in ("required", named):
+            options: Any = {"model": "tools", "messages": MESSAGES, "tools": _tools(*NAMES), "tool_choice": mode}
+            message = client.chat.completions.create(**options).choices[0].message
+            assert message.tool_calls
+            answer: Any = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "5"}
+            options["messages"] = [*MESSAGES, message.model_dump(exclude_none=True), answer]
+            assert client.chat.completions.create(**options).choices[0].finish_reason == "tool_calls"

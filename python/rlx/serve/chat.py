@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ def chat_request(fields: RequestFields, service: ModelService) -> ChatRequest:
     if tools is not None and schema is not None:
         raise fields.unsupported("response_format", "it cannot be combined with tools, unless tool_choice is 'none'.")
     if tools is not None:
-        schema = tools.schema
+        schema, sampling = tools.schema, replace(sampling, schema_param="tools")
     if schema is not None:
         sampling.options["schema"] = schema
     template_options = fields.mapping("chat_template_kwargs") or {}
@@ -213,7 +213,12 @@ class _ChatChoice:
         self.is_ended = False
 
     def parts(self, chunk: Chunk) -> Iterator[ChatPart]:
-        """Yield the parts that are complete with the next part of the text."""
+        """Yield the parts that are complete with the next part of the text; none after the end of the answer.
+
+        Tokens that were computed before the text was ended may still arrive.
+        """
+        if self.is_ended:
+            return
         most, tools = self._request.logprobs, self._request.tools
         if chunk.logprobs is not None and most is not None:
             self._pending += chat_logprobs(self._tokenizer, chunk.tokens, chunk.logprobs, most)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from rlx.serve.settings import ServerSettings
 
 _PART = re.compile(r"-\d{5}-of-\d{5}$")  # of a split GGUF file
-# Options whose mistakes are found when a text begins, and the parameters that they come from.
-_CHECKED_LATE = {"schema": "response_format", "grammar": "grammar", "logit_bias": "logit_bias"}
 
 
 @dataclass
@@ -153,7 +151,9 @@ class ModelService:
             RequestError: An option is not valid or not supported.
             JobCancelled: The job was cancelled.
         """
-        param = next((param for name, param in _CHECKED_LATE.items() if sampling.options.get(name)), None)
+        # Options whose mistakes are found when a text begins, and the parameters that they come from.
+        late = {"schema": sampling.schema_param, "grammar": "grammar", "logit_bias": "logit_bias"}
+        param = next((param for name, param in late.items() if sampling.options.get(name)), None)
         count, has_begun = 0, False
         try:
             job.check()

@@ -53,7 +53,8 @@ def routes_of(model: LLM, settings: ServerSettings) -> Starlette:
     ]
     middleware = [Middleware(RequestRecorder, metrics=service.metrics)]
     if settings.cors:
-        allowed: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["authorization", "content-type"]}
+        # OpenAI's client sends headers of its own, such as X-Stainless-Lang, and later versions may send others.
+        allowed: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
         middleware.append(Middleware(CORSMiddleware, allow_origins=list(settings.cors), **allowed))
     middleware.append(Middleware(AccessGuard, api_keys=settings.api_keys, hosts=settings.hosts))
 

@@ -29,6 +29,7 @@ class SamplingRequest:
         choices: The number of choices for each prompt.
         is_stream: Whether the answer is a stream of events.
         has_usage: Whether a stream ends with the numbers of tokens.
+        schema_param: The parameter that the option `schema` comes from, for messages.
     """
 
     options: dict[str, Any] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class SamplingRequest:
     choices: int = 1
     is_stream: bool = False
     has_usage: bool = False
+    schema_param: str = "response_format"
 
     def keywords(self) -> Iterator[dict[str, Any]]:
         """Yield the keywords for each choice: they have the seeds `seed`, `seed + 1`, …."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from rlx.llm.grammar.schema import checked_schema, embedded_schema
 from rlx.serve.request_error import invalid
 from rlx.serve.request_fields import RequestFields
+from rlx.support.errors import Error
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MOST_TOOLS = 512
@@ -102,12 +104,14 @@ def tool_choice(fields: RequestFields, template: str | None) -> ToolChoice | Non
     form = tool_format(template or "")
     if form is None:
         raise fields.unsupported("tools", "the chat template of this model does not describe tools.")
-    is_forced = mode == "required"
-    wanted = [tool["function"] for tool in tools if forced in (None, tool["function"]["name"])]
-    if not is_forced:
+    if mode != "required":
         _refuse_strict(fields, tools)
-    schema = _call_schema(wanted, form) if is_forced else None
-    return ToolChoice(tools, names, PLAIN if is_forced else form, schema, is_forced or may_be_parallel is False)
+        return ToolChoice(tools, names, form, None, may_be_parallel is False)
+    wanted = {i: tool["function"] for i, tool in enumerate(tools) if forced in (None, tool["function"]["name"])}
+    for i, function in wanted.items():
+        _check_parameters(fields.path(f"tools[{i}].function.parameters"), function["parameters"])
+    schema = _call_schema(list(wanted.values()), form)
+    return ToolChoice(tools, names, replace(PLAIN, id_length=form.id_length), schema, True)
 
 
 def _mode(fields: RequestFields) -> tuple[str | None, str | None]:
@@ -156,30 +160,24 @@ def _refuse_strict(fields: RequestFields, tools: list[dict[str, Any]]) -> None:
             raise invalid(message, name, "unsupported_value")
 
 
+def _check_parameters(name: str, schema: dict[str, Any]) -> None:
+    """Check the schema of one tool, so that the places in messages are those that the client wrote."""
+    try:
+        checked_schema(schema)
+    except Error as problem:
+        raise invalid(f"Invalid '{name}': {problem.message}", name, "invalid_value") from None
+
+
 def _call_schema(functions: list[dict[str, Any]], form: ToolFormat) -> dict[str, Any]:
     """Return the schema of a call of one of some functions."""
     is_single = len(functions) == 1
     calls: list[dict[str, Any]] = []
     for number, function in enumerate(functions):
-        place = f"#/properties/{form.arguments}" if is_single else f"#/anyOf/{number}/properties/{form.arguments}"
+        pointer = f"#/properties/{form.arguments}" if is_single else f"#/anyOf/{number}/properties/{form.arguments}"
         properties = {
             "name": {"const": function["name"]},
-            form.arguments: _moved(function["parameters"], place),
+            form.arguments: embedded_schema(function["parameters"], pointer),
         }
         required = ["name", form.arguments]
         calls.append({"type": "object", "properties": properties, "required": required, "additionalProperties": False})
     return calls[0] if is_single else {"anyOf": calls}
-
-
-def _moved(schema: Any, place: str) -> Any:
-    """Return a schema that becomes a part of another one: references to its root lead to its place there."""
-    if isinstance(schema, list):
-        return [_moved(entry, place) for entry in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        name: f"{place}{value[1:]}"
-        if name == "$ref" and isinstance(value, str) and value.startswith("#")
-        else _moved(value, place)
-        for name, value in schema.items()
-    }

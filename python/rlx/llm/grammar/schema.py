@@ -68,6 +68,35 @@ def checked_schema(schema: Any) -> str:
     return text
 
 
+def embedded_schema(schema: Mapping[str, Any], pointer: str) -> dict[str, Any]:
+    """Return a JSON schema in the form that it has as a part of another one.
+
+    Annotations that only a root may have are left out. References to the root become references to the part.
+
+    Args:
+        schema: The schema, which is not checked.
+        pointer: The JSON pointer to its place in the other schema, such as `"#/properties/arguments"`.
+    """
+    return _embedded({k: v for k, v in schema.items() if k not in _ROOT_ANNOTATIONS}, pointer)
+
+
+def _embedded(schema: Any, pointer: str) -> Any:
+    """Return a subschema of an embedded schema. Keywords whose values are not schemas are not changed."""
+    if not isinstance(schema, Mapping):
+        return schema
+    result = dict(schema)
+    for key, value in schema.items():
+        if key == "$ref" and isinstance(value, str) and value.startswith("#"):
+            result[key] = f"{pointer}{value[1:]}"
+        elif key in _OBJECTS and isinstance(value, Mapping):
+            result[key] = {name: _embedded(entry, pointer) for name, entry in value.items()}
+        elif key in _SCHEMAS | _LISTS and isinstance(value, (list, tuple)):
+            result[key] = [_embedded(entry, pointer) for entry in value]
+        elif key in _SCHEMAS:
+            result[key] = _embedded(value, pointer)
+    return result
+
+
 def _parsed(text: str) -> Any:
     if len(text) > _LARGEST:
         raise Error(f"schema has {len(text)} characters, and at most {_LARGEST} are supported")
