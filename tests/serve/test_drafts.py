@@ -13,8 +13,8 @@ from tests.llm.tiny_model import write_model
 from tests.serve.serving import RunningServer, ScriptedModel, SequentialGroup
 
 TEMPLATE = "{% if tools %}<tool_call>{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
-CALL = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
-TEXT = f"{CALL} the inn the inn"
+# Without the end of the call, which is not held back, what follows it is content.
+TEXT = '<tool_call>{"name": "add", "arguments": {}}the inn the inn'
 TOOLS: Any = [{"type": "function", "function": {"name": "add"}}]
 
 
