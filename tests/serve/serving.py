@@ -70,7 +70,7 @@ class RunningServer:
         """Post a body, an object or bytes, to a route of the interface."""
         content = {"content": body} if isinstance(body, bytes) else {"json": body}
         headers = {**HEADERS, **options.pop("headers", {})}
-        return httpx.post(f"{self.url}/v1/{route}", headers=headers, timeout=_PATIENCE, **content, **options)
+        return httpx.post(f"{self.url}/v1/{route}", headers=headers, **content, **{"timeout": _PATIENCE, **options})
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         """Get a path."""

@@ -201,3 +201,26 @@ def test_cached_tokens_are_those_of_the_model(client: openai.OpenAI, model: rlx.
     usage = client.completions.create(prompt=ids, max_tokens=1, **GREEDY).usage
     assert usage is not None and usage.prompt_tokens_details is not None
     assert usage.prompt_tokens_details.cached_tokens == cached
+
+
+def test_echo_scores_a_prompt_once(server: RunningServer, model: rlx.llm.LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its choices share the log-probabilities."""
+    scored: list[int] = []
+    original = model.logits
+
+    def logits(tokens: Any) -> Any:
+        scored.append(len(tokens))
+        return original(tokens)
+
+    monkeypatch.setattr(model, "logits", logits)
+    prompts = ["the man", "in the inn"]
+    body = {"model": "small", "prompt": prompts, "echo": True, "logprobs": 2, "n": 3, "max_tokens": 1, "seed": 1}
+    choices = server.post("completions", body).json()["choices"]
+    assert scored == [len(model.tokenizer.encode(prompt)) for prompt in prompts]
+    for number, choice in enumerate(choices):
+        first, begin = choices[number - number % 3], prompts[number // 3]
+        assert choice["text"].startswith(begin)
+        size = len(model.tokenizer.encode(begin)) - 1
+        for name in ("tokens", "token_logprobs", "top_logprobs"):
+            assert choice["logprobs"][name][:size] == first["logprobs"][name][:size]
+        assert None not in choice["logprobs"]["token_logprobs"]

@@ -6,14 +6,27 @@ import contextlib
 import json
 import select
 import socket
+import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 
 import rlx
 from rlx.serve import server as server_module
-from tests.serve.serving import HEADERS, GatedModel, RunningServer, ScriptedModel, read_all, wait_until
+from rlx.serve.json_text import parse_object
+from rlx.serve.settings import ServerSettings
+from tests.serve.serving import (
+    HEADERS,
+    GatedModel,
+    RunningServer,
+    ScriptedModel,
+    SharedModel,
+    read_all,
+    wait_until,
+)
 from tests.serve.test_errors import COMPLETION, error_of
 
 
@@ -114,6 +127,138 @@ def test_many_large_bodies_at_once(model: rlx.llm.LLM, monkeypatch: pytest.Monke
         wait_until(lambda: running.post("completions", body + b" " * 90_000).status_code == 200)
 
 
+def _wide_body(entries: int) -> bytes:
+    """Return a body with many small objects, which take far more memory than its bytes."""
+    parameters = {"enum": [{}] * entries}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    messages = [{"role": "user", "content": "a"}]
+    return json.dumps({"model": "tiny", "messages": messages, "tools": [tool], "tool_choice": "none"}).encode()
+
+
+def test_memory_of_waiting_requests(model: rlx.llm.LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that wait or run count with the memory that they keep, until they end in any way."""
+    monkeypatch.setattr("rlx.serve.request_body._LEAST_MEMORY", 4_000_000)
+    gated, body = GatedModel(model), _wide_body(15_000)
+    with RunningServer(gated, parallel=1, queue=8, body_limit=100_000) as running, ThreadPoolExecutor(4) as pool:
+        memory = running.app.state.memory
+        assert memory.most == 4_000_000 and memory.used == 0
+        accepted = [pool.submit(running.post, "chat/completions", body) for _ in range(3)]
+        wait_until(lambda: running.service.metrics.waiting.value() == 2)
+        assert 3 * 1_000_000 < memory.used <= 4_000_000
+        answer = running.post("chat/completions", body)
+        assert answer.status_code == 503 and "Too many large requests" in error_of(answer)["message"]
+        with contextlib.suppress(httpx.ReadTimeout):  # a small one is accepted, and its client goes
+            running.post("completions", {**COMPLETION, "model": "tiny"}, timeout=0.2)
+        gated.gate.set()
+        assert [future.result().status_code for future in accepted] == [200] * 3
+        running.wait_for_idle()
+        wait_until(lambda: memory.used == 0)
+
+
+def test_memory_of_refused_requests(model: rlx.llm.LLM) -> None:
+    gated = GatedModel(model)
+    with RunningServer(gated, parallel=1, queue=0, timeout=0.5) as running, ThreadPoolExecutor(1) as pool:
+        memory, small = running.app.state.memory, {**COMPLETION, "model": "tiny"}
+        first = pool.submit(running.post, "completions", small)
+        wait_until(lambda: gated.running == 1)
+        used = memory.used
+        assert running.post("chat/completions", _wide_body(10_000)).status_code == 429
+        assert running.post("chat/completions", {"a": [1]}).status_code == 400
+        assert running.post("completions", b'{"a": [').status_code == 400
+        assert memory.used == used > 0
+        assert first.result().status_code == 504
+        wait_until(lambda: memory.used == 0)
+
+
+def test_the_estimate_of_memory() -> None:
+    """It is near the memory that Python measures."""
+    wide = [{"a": 1}] * 20_000
+    for value in (
+        {"a": [{}] * 50_000},
+        {"a": wide},
+        {"a": [[]] * 50_000},
+        {"a": [[70_000]] * 50_000},
+        {"a": "x" * 10**6},
+    ):
+        body = json.dumps(value).encode()
+        tracemalloc.start()
+        try:
+            parsed = json.loads(body)
+            measured = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        found, size = parse_object(body)
+        assert found == parsed and 0.8 * measured < size < 1.6 * measured, str(value)[:40]
+
+
+def test_many_messages(server: RunningServer) -> None:
+    """The number of messages, of parts and of calls is limited, so that a short body keeps little memory."""
+    message, part = {"role": "user", "content": "a"}, {"type": "text", "text": "a"}
+    call = {"id": "a", "function": {"name": "a", "arguments": ""}}
+    for messages, param in (
+        ([{}] * 4097, "messages"),
+        ([{**message, "content": [part] * 4097}][:1], "messages[0].content"),
+        ([{"role": "assistant", "tool_calls": [call] * 513}], "messages[0].tool_calls"),
+    ):
+        body = json.dumps({"model": "small", "messages": messages}, separators=(",", ":"))
+        answer = server.post("chat/completions", body.replace('"type":"text",', "").encode())
+        assert (answer.status_code, error_of(answer)["param"]) == (400, param)
+        assert error_of(answer)["code"] == "array_above_max_length"
+
+
+def test_texts_that_cannot_fit_are_not_encoded(model: rlx.llm.LLM) -> None:
+    """Some tokenizers need seconds for them. The chat template and all inputs are checked."""
+    tokenizer = _CountingTokenizer(model.tokenizer)
+    longest = model.context * max(map(len, model.tokenizer.vocabulary.tokens))
+    with RunningServer(SharedModel(model, tokenizer)) as running:  # type: ignore[arg-type]
+        for route, body in (
+            ("completions", {"prompt": "x" * (longest + 1)}),
+            ("completions", {"prompt": ["a", " " * (longest + 1)]}),
+            ("completions", {"prompt": [9] * 1000}),
+            ("completions", {"prompt": [[9], [9] * 1000]}),
+            ("chat/completions", {"messages": [{"role": "user", "content": "x" * longest}]}),
+            ("embeddings", {"input": "x" * (longest + 1)}),
+            ("embeddings", {"input": [9] * 1000}),
+        ):
+            tokenizer.lengths.clear()
+            answer = running.post(route, {"model": "tiny", **body})
+            assert answer.status_code == 400 and error_of(answer)["code"] == "context_length_exceeded", body.keys()
+            assert max(tokenizer.lengths, default=0) < 100
+        # The longest text that fits, and one with more tokens.
+        fitting = "<|assistant|>" * (model.context - 1)
+        assert running.post("completions", {"model": "tiny", "prompt": fitting, "max_tokens": 0}).status_code == 200
+        assert len(fitting) > longest - 20
+        assert running.post("completions", {"model": "tiny", "prompt": "x" * longest}).status_code == 400
+        assert longest in tokenizer.lengths
+
+
+class _CountingTokenizer:
+    """A tokenizer that notes the lengths of texts."""
+
+    def __init__(self, tokenizer: rlx.llm.Tokenizer):
+        self._tokenizer = tokenizer
+        self.lengths: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def encode(self, text: str, *arguments: Any, **options: Any) -> list[int]:
+        self.lengths.append(len(text))
+        return self._tokenizer.encode(text, *arguments, **options)
+
+
+@pytest.mark.parametrize(("keeps", "status"), [(True, 400), (False, 200)])
+def test_spaces_that_are_dropped(model: rlx.llm.LLM, keeps: bool, status: int) -> None:
+    """For a tokenizer that drops repeated spaces, their number does not count."""
+    tokenizer = _CountingTokenizer(model.tokenizer)
+    if not keeps:
+        encode = model.tokenizer.encode
+        tokenizer.encode = lambda text, *a, **o: encode(" ".join(text.split()), *a, **o)  # type: ignore[method-assign]
+    with RunningServer(SharedModel(model, tokenizer)) as running:  # type: ignore[arg-type]
+        body = {"model": "tiny", "prompt": f"the{' ' * 5000}man", "max_tokens": 1}
+        assert running.post("completions", body).status_code == status
+
+
 def test_slow_bodies(server: RunningServer) -> None:
     answer = server.raw(_head(100) + b'{"model"')
     assert answer.startswith(b"HTTP/1.1 408") and b'"code":"timeout"' in answer
@@ -131,6 +276,30 @@ def test_slow_headers(model: rlx.llm.LLM, monkeypatch: pytest.MonkeyPatch) -> No
             assert connection.recv(1000).startswith(b"HTTP/1.1 200")
             connection.sendall(b"GET")
             read_all(connection)
+
+
+def test_many_connections(model: rlx.llm.LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle connections do not use up the descriptors. Those that are there are answered."""
+    monkeypatch.setattr(server_module, "_MORE_CONNECTIONS", 5)
+    with RunningServer(ScriptedModel(model, "text"), parallel=2, queue=1) as running, contextlib.ExitStack() as stack:
+        held = [stack.enter_context(running.connect()) for _ in range(8)]
+        wait_until(lambda: len(running.server.server_state.connections) == 8)
+        for _ in range(3):
+            with running.connect() as connection:
+                answer = read_all(connection)
+                assert answer.startswith(b"HTTP/1.1 503") and b"too many connections" in answer
+        held[0].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert read_all(held[0]).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: len(running.server.server_state.connections) == 7)
+        assert running.get("/health").status_code == 200
+
+
+def test_connections_need_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    settings = ServerSettings(parallel=4, queue=64)
+    for soft, most in ((1024, 324), (256, 128), (64, 1), (resource.RLIM_INFINITY, 324)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
+        assert server_module.most_connections(settings) == most
 
 
 def test_large_headers(server: RunningServer) -> None:

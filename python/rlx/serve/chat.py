@@ -170,10 +170,10 @@ def _tokens(request: ChatRequest, service: ModelService) -> list[int]:
     if reserved or len(variables) != len(request.template_options):
         raise invalid("Invalid 'chat_template_kwargs': a name is reserved or not valid.", "chat_template_kwargs")
     try:
-        tokens = tokenizer.apply_chat_template(request.messages, tokenize=True, tools=tools, **variables)
+        text = tokenizer.apply_chat_template(request.messages, tools=tools, **variables)
     except Error as problem:
         raise invalid(problem.message, "messages") from None
-    return service.check_length(tokens, "messages")
+    return service.encode(text, "messages", add_special_tokens=False)
 
 
 def _parts(

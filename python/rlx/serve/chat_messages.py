@@ -9,6 +9,9 @@ from rlx.serve.json_text import type_name
 from rlx.serve.request_error import RequestError, invalid
 from rlx.serve.request_fields import RequestFields
 
+_MOST_MESSAGES = 4096
+_MOST_PARTS = 4096  # of the content of a message
+_MOST_CALLS = 512  # in a message
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 # Templates know the older name of this role only.
 _OLDER_ROLES = {"developer": "system"}
@@ -20,7 +23,7 @@ def chat_messages(fields: RequestFields) -> list[dict[str, Any]]:
     Raises:
         RequestError: A message is not valid, or has content other than text.
     """
-    entries = fields.array("messages", least=1)
+    entries = fields.array("messages", least=1, most=_MOST_MESSAGES)
     if entries is None:
         raise fields.missing("messages")
     return [_message(fields.entry(f"messages[{i}]", entry)) for i, entry in enumerate(entries)]
@@ -62,6 +65,7 @@ def _content(fields: RequestFields, role: str) -> str | None:
         return value
     if not isinstance(value, list):
         raise fields.wrong_type("content", "a string or an array of content parts", value)
+    fields.array("content", most=_MOST_PARTS)
     return "\n".join(_text_part(fields.entry(f"content[{i}]", part), role) for i, part in enumerate(value))
 
 
@@ -81,7 +85,7 @@ def _text_part(part: RequestFields, role: str) -> str:
 
 
 def _tool_calls(fields: RequestFields) -> list[dict[str, Any]] | None:
-    entries = fields.array("tool_calls")
+    entries = fields.array("tool_calls", most=_MOST_CALLS)
     if not entries:
         return None
     return [_tool_call(fields.entry(f"tool_calls[{i}]", entry)) for i, entry in enumerate(entries)]

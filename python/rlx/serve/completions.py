@@ -56,9 +56,8 @@ def completion_request(fields: RequestFields, service: ModelService) -> Completi
         RequestError: A parameter is not valid or not supported.
     """
     service.check_model(fields)
-    vocab_size = service.model.config.vocab_size
-    prompts = _prompts(fields, vocab_size)
-    sampling = sampling_request(fields, vocab_size)
+    prompts = _prompts(fields, service)
+    sampling = sampling_request(fields, service.model.config.vocab_size)
     limit = token_limit(fields)
     sampling.options["max_tokens"] = _DEFAULT_TOKENS if limit is None else limit
     logprobs = logprob_count(fields, "logprobs")
@@ -73,7 +72,7 @@ def completion_request(fields: RequestFields, service: ModelService) -> Completi
     return CompletionRequest(prompts, sampling, has_echo, logprobs)
 
 
-def _prompts(fields: RequestFields, vocab_size: int) -> list[str | list[int]]:
+def _prompts(fields: RequestFields, service: ModelService) -> list[str | list[int]]:
     value = fields.take("prompt")
     if value is None:
         raise fields.missing("prompt")
@@ -82,28 +81,33 @@ def _prompts(fields: RequestFields, vocab_size: int) -> list[str | list[int]]:
     entries = fields.array("prompt", least=1)
     assert entries is not None
     if type(entries[0]) is int:
-        return [token_ids(fields, "prompt", entries, vocab_size)]
+        return [token_ids(fields, "prompt", entries, service)]
     fields.array("prompt", most=_MOST_PROMPTS)
     prompts: list[str | list[int]] = []
     for i, entry in enumerate(entries):
         if isinstance(entry, str):
             prompts.append(entry)
         elif isinstance(entry, list) and entry:
-            prompts.append(token_ids(fields, f"prompt[{i}]", entry, vocab_size))
+            prompts.append(token_ids(fields, f"prompt[{i}]", entry, service))
         else:
             raise fields.wrong_type(f"prompt[{i}]", "a string or an array of token ids", entry)
     return prompts
 
 
-def token_ids(fields: RequestFields, name: str, entries: list[Any], vocab_size: int) -> list[int]:
-    """Return an array of token ids, checked."""
+def token_ids(fields: RequestFields, name: str, entries: list[Any], service: ModelService) -> list[int]:
+    """Return an array of token ids, checked.
+
+    Raises:
+        RequestError: An entry is not the id of a token, or they do not fit into the context.
+    """
+    vocab_size = service.model.config.vocab_size
     for i, entry in enumerate(entries):
         if type(entry) is not int:
             raise fields.wrong_type(f"{name}[{i}]", "an integer", entry)
         if not 0 <= entry < vocab_size:
             message = f"Invalid '{name}[{i}]': Expected a token id from 0 to {vocab_size - 1}."
             raise invalid(message, name, "invalid_value")
-    return entries
+    return service.check_length(entries, name.partition("[")[0])
 
 
 def complete(request: CompletionRequest, service: ModelService, job: Job) -> Generator[bytes]:
@@ -113,7 +117,7 @@ def complete(request: CompletionRequest, service: ModelService, job: Job) -> Gen
         RequestError: A prompt does not fit into the context, or an option is not supported.
     """
     usage = TokenUsage()
-    prompts = [_tokens(prompt, service) for prompt in request.prompts]
+    prompts = [_tokens(prompt, service, job) for prompt in request.prompts]
     if request.has_echo and sum(map(len, prompts)) * request.sampling.choices > _MOST_ECHOED:
         raise invalid(f"At most {_MOST_ECHOED} tokens of prompts are returned, over all choices.", "echo")
     for tokens in prompts:
@@ -131,10 +135,9 @@ def complete(request: CompletionRequest, service: ModelService, job: Job) -> Gen
     yield json_bytes({**head, "choices": list(map(_choice, choices)), "usage": usage.body()})
 
 
-def _tokens(prompt: str | list[int], service: ModelService) -> list[int]:
-    if isinstance(prompt, str):
-        return service.encode(prompt, "prompt")
-    return service.check_length(prompt, "prompt")
+def _tokens(prompt: str | list[int], service: ModelService, job: Job) -> list[int]:
+    job.check()
+    return service.encode(prompt, "prompt") if isinstance(prompt, str) else prompt
 
 
 def _check_echo(request: CompletionRequest, service: ModelService, tokens: list[int]) -> None:
@@ -149,6 +152,7 @@ def _parts(
 ) -> Iterator[CompletionPart]:
     """Yield the parts of all choices. Those of choices that are computed together alternate."""
     writers: dict[int, CompletionLogprobs] = {}
+    echo = _PromptEcho(request, service, job, prompts)
     group = service.start(job, prompts, request.sampling)
     for index, chunk in service.chunks(job, group, usage, request.sampling):
         number, choice = divmod(index, request.sampling.choices)
@@ -157,7 +161,7 @@ def _parts(
             if choice == 0:
                 service.count_prompt(usage, len(prompts[number]), chunk.cached_tokens)
             if request.has_echo:
-                yield _echo(request, service, request.prompts[number], prompts[number], index, writers[index])
+                yield echo.part(index, writers[index])
         logprobs = None if chunk.logprobs is None else writers[index].entry(chunk.tokens, chunk.logprobs)
         if chunk.text or chunk.tokens:
             yield CompletionPart(index, chunk.text, logprobs)
@@ -165,26 +169,40 @@ def _parts(
             yield CompletionPart(index, "", None, chunk.finish_reason)
 
 
-def _echo(
-    request: CompletionRequest,
-    service: ModelService,
-    prompt: str | list[int],
-    tokens: list[int],
-    index: int,
-    writer: CompletionLogprobs,
-) -> CompletionPart:
-    """Return the part with the prompt. The token that starts a text is not part of it."""
-    model = service.model
-    text = (
-        prompt
-        if isinstance(prompt, str)
-        else model.tokenizer.decode([t for t in prompt if t < model.tokenizer.vocab_size])
-    )
-    if request.logprobs is None:
-        return CompletionPart(index, text, None)
-    begin = len(model.tokenizer.vocabulary.prefix) if isinstance(prompt, str) else 0
-    rows = prompt_logprobs(model.logits(tokens), tokens, request.logprobs)
-    return CompletionPart(index, text, writer.entry(tokens[begin:], rows[begin:]))
+class _PromptEcho:
+    """The parts of an answer with the prompts of a request.
+
+    Args:
+        request: The request.
+        service: The model.
+        job: The job of the request.
+        prompts: The tokens of its prompts.
+    """
+
+    def __init__(self, request: CompletionRequest, service: ModelService, job: Job, prompts: list[list[int]]):
+        self._request, self._service, self._job, self._prompts = request, service, job, prompts
+        self._rows: dict[int, list[dict[int, float] | None]] = {}  # by prompt
+        self._missing = [request.sampling.choices] * len(prompts)  # choices without the part
+
+    def part(self, index: int, writer: CompletionLogprobs) -> CompletionPart:
+        """Return the part of a choice. The token that starts a text is not part of it."""
+        number = index // self._request.sampling.choices
+        prompt, tokenizer = self._request.prompts[number], self._service.model.tokenizer
+        text = prompt if isinstance(prompt, str) else tokenizer.decode([t for t in prompt if t < tokenizer.vocab_size])
+        if self._request.logprobs is None:
+            return CompletionPart(index, text, None)
+        begin = len(tokenizer.vocabulary.prefix) if isinstance(prompt, str) else 0
+        rows = self._logprobs(number, self._request.logprobs)
+        return CompletionPart(index, text, writer.entry(self._prompts[number][begin:], rows[begin:]))
+
+    def _logprobs(self, number: int, most: int) -> list[dict[int, float] | None]:
+        """Return the log-probabilities of a prompt, which its choices share."""
+        tokens = self._prompts[number]
+        if number not in self._rows:
+            self._job.check()  # the run of the model over the whole prompt is not interrupted
+            self._rows[number] = prompt_logprobs(self._service.model.logits(tokens), tokens, most)
+        self._missing[number] -= 1
+        return self._rows[number] if self._missing[number] else self._rows.pop(number)
 
 
 def _choice(parts: list[CompletionPart]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def embedding_request(fields: RequestFields, service: ModelService) -> Embedding
         RequestError: A parameter is not valid or not supported.
     """
     service.check_model(fields)
-    inputs = _inputs(fields, service.model.config.vocab_size)
+    inputs = _inputs(fields, service)
     form = fields.choice("encoding_format", ("float", "base64"))
     dimensions, width = fields.integer("dimensions", 1), service.model.config.hidden_size
     if dimensions not in (None, width):
@@ -50,7 +50,7 @@ def embedding_request(fields: RequestFields, service: ModelService) -> Embedding
     return EmbeddingRequest(inputs, form == "base64")
 
 
-def _inputs(fields: RequestFields, vocab_size: int) -> list[str | list[int]]:
+def _inputs(fields: RequestFields, service: ModelService) -> list[str | list[int]]:
     value = fields.take("input")
     if value is None:
         raise fields.missing("input")
@@ -59,14 +59,14 @@ def _inputs(fields: RequestFields, vocab_size: int) -> list[str | list[int]]:
     else:
         entries = fields.array("input", least=1) or []
         if type(entries[0]) is int:
-            return [token_ids(fields, "input", entries, vocab_size)]
+            return [token_ids(fields, "input", entries, service)]
         fields.array("input", most=_MOST_INPUTS)
     inputs: list[str | list[int]] = []
     for i, entry in enumerate(entries):
         if entry == "" or entry == []:
             raise invalid("Invalid 'input': it must not be empty.", "input", "empty_string")
         if isinstance(entry, list):
-            inputs.append(token_ids(fields, f"input[{i}]", entry, vocab_size))
+            inputs.append(token_ids(fields, f"input[{i}]", entry, service))
         elif isinstance(entry, str):
             inputs.append(entry)
         else:
@@ -80,10 +80,10 @@ def embed(request: EmbeddingRequest, service: ModelService, job: Job) -> Generat
     Raises:
         RequestError: An input does not fit into the context, or the model does not support embeddings.
     """
-    tokens = [
-        service.encode(entry, "input") if isinstance(entry, str) else service.check_length(entry, "input")
-        for entry in request.inputs
-    ]
+    tokens: list[list[int]] = []
+    for entry in request.inputs:
+        job.check()
+        tokens.append(service.encode(entry, "input") if isinstance(entry, str) else entry)
     data: list[dict[str, Any]] = []
     for index, ids in enumerate(tokens):
         job.check()

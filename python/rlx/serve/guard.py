@@ -86,7 +86,7 @@ class RequestRecorder:
 
 
 class AccessGuard:
-    """Refuses requests without a key, or if there are no keys, those for host names of others.
+    """Checks the key of each request. If the server has no keys, it checks the host name instead.
 
     A page of another host can make its name refer to 127.0.0.1, and would then be of the same origin as this server.
 

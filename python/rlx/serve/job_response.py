@@ -36,16 +36,18 @@ class JobResponse:
         self._has_started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._queue.start(self._job)
-        watcher = asyncio.create_task(self._watch(receive))
         try:
-            async with asyncio.timeout(self._job.created + self._timeout - time.monotonic()):
-                await self._send_pieces(scope, send)
-        except TimeoutError:
-            await self._send_error(send, self._late())
+            self._queue.start(self._job)
+            watcher = asyncio.create_task(self._watch(receive))
+            try:
+                async with asyncio.timeout(self._job.created + self._timeout - time.monotonic()):
+                    await self._send_pieces(scope, send)
+            except TimeoutError:
+                await self._send_error(send, self._late())
+            finally:
+                watcher.cancel()
         finally:
-            watcher.cancel()
-            self._queue.cancel(self._job)
+            self._queue.cancel(self._job)  # also if the queue has refused it
 
     async def _watch(self, receive: Receive) -> None:
         """Wait until the client disconnects."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any, NoReturn
 
 from rlx.serve.request_error import RequestError, invalid
@@ -11,6 +12,7 @@ from rlx.support.files import unique_names
 
 _DEEPEST = 100  # arrays and objects inside each other
 _LONGEST_NUMBER = 400  # characters
+_NUMBER_BYTES = 32  # of memory, and of other values that are neither texts nor arrays nor objects
 
 
 def json_bytes(value: object) -> bytes:
@@ -23,8 +25,8 @@ def event_bytes(value: object) -> bytes:
     return b"data: " + json_bytes(value) + b"\n\n"
 
 
-def parse_object(body: bytes) -> dict[str, Any]:
-    """Return the object that a body has.
+def parse_object(body: bytes) -> tuple[dict[str, Any], int]:
+    """Return the object that a body has, and the number of bytes that it takes in memory, approximately.
 
     Raises:
         RequestError: It is not valid JSON in UTF-8, an object repeats a name, it is nested too deeply, or it has numbers or
@@ -38,7 +40,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
             parse_float=_finite,
             parse_int=_limited_integer,
         )
-        _check(value)
+        size = _checked_size(value)
     except RequestError:
         raise
     except RecursionError:
@@ -47,7 +49,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise invalid(f"We could not parse the JSON body of your request: {_reason(problem)}") from None
     if not isinstance(value, dict):
         raise invalid(f"The body of a request must be a JSON object, but it is {type_name(value)}.")
-    return value
+    return value, size
 
 
 def type_name(value: object) -> str:
@@ -85,20 +87,21 @@ def _too_deep() -> RequestError:
     return invalid(f"The JSON body has more than {_DEEPEST} arrays and objects inside each other.")
 
 
-def _check(value: Any) -> None:
-    """Check the depth of a value, and that its texts are valid Unicode."""
-    level = [value]
+def _checked_size(value: Any) -> int:
+    """Return the bytes of a value in memory. Its depth is checked, and that its texts are valid Unicode."""
+    level, size = [value] if isinstance(value, (str, list, dict)) else [], 0
     for _ in range(_DEEPEST + 1):
         inner: list[Any] = []
         for entry in level:
+            size += sys.getsizeof(entry)
             if isinstance(entry, str):
                 _check_text(entry)
-            elif isinstance(entry, list):
-                inner += (part for part in entry if isinstance(part, (str, list, dict)))
-            elif isinstance(entry, dict):
-                inner += (part for part in (*entry, *entry.values()) if isinstance(part, (str, list, dict)))
+                continue
+            before, parts = len(inner), entry if isinstance(entry, list) else (*entry, *entry.values())
+            inner += (part for part in parts if isinstance(part, (str, list, dict)))
+            size += _NUMBER_BYTES * (len(parts) - (len(inner) - before))
         if not inner:
-            return
+            return size
         level = inner
     raise _too_deep()
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.serve.metrics import ServerMetrics
-from rlx.serve.request_error import RequestError, context_exceeded, invalid
+from rlx.serve.request_error import RequestError, context_exceeded, invalid, text_too_long
 from rlx.serve.request_fields import RequestFields
 from rlx.serve.work_queue import Job, WorkQueue
+from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.version import __version__
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rlx.serve.sampling_fields import SamplingRequest
     from rlx.serve.settings import ServerSettings
 
+_SPACES = f"a{'a'.rjust(40)}"
 _PART = re.compile(r"-\d{5}-of-\d{5}$")  # of a split GGUF file
 
 
@@ -114,17 +116,36 @@ class ModelService:
             raise invalid(f"Invalid '{param}': it has no tokens.", param, "empty_string")
         return tokens
 
-    def encode(self, text: str, param: str) -> list[int]:
+    def encode(self, text: str, param: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the tokens of a prompt.
+
+        A text that is certainly too long is not encoded: some tokenizers need much time and memory for it.
 
         Raises:
             RequestError: They do not fit into the context, or the tokenizer refuses the text.
         """
+        most = self._longest_text
+        if len(text) > most and (self._keeps_spaces or len(" ".join(text.split())) > most):
+            raise text_too_long(len(text), self.model.context, param)
         try:
-            tokens = self.model.tokenizer.encode(text)
+            tokens = self.model.tokenizer.encode(text, add_special_tokens)
         except Error as problem:
             raise invalid(problem.message, param) from None
         return self.check_length(tokens, param)
+
+    @cached_property
+    def _longest_text(self) -> int:
+        """The number of characters of a context whose tokens all are the longest one."""
+        return self.model.context * max(map(len, self.model.tokenizer.vocabulary.tokens))
+
+    @cached_property
+    def _keeps_spaces(self) -> bool:
+        """Whether the tokenizer encodes each space. Others drop them, so that any number is few tokens."""
+        tokenizer = self.model.tokenizer
+        try:
+            return tokenizer.decode(tokenizer.encode(_SPACES, add_special_tokens=False)) == _SPACES
+        except Error:  # the vocabulary lacks the letter
+            return True
 
     def start(self, job: Job, prompts: Iterable[list[int]], sampling: SamplingRequest) -> TextGroup:
         """Return the texts of a request: the choices for each prompt, one prompt after the other.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,10 +11,11 @@ from starlette.requests import ClientDisconnect, Request
 
 from rlx.serve.job_response import CANCELLED
 from rlx.serve.request_error import RequestError
+from rlx.serve.request_memory import MemoryLease, RequestMemory
 
 Parsed = TypeVar("Parsed")
 _PARSED_AT_ONCE = 1 << 16  # bytes; longer bodies are parsed in a thread
-_LEAST_MEMORY = 64 << 20
+_LEAST_MEMORY = 256 << 20
 _CLOSE = {"Connection": "close"}
 
 
@@ -25,24 +27,25 @@ class BodyReader:
         seconds: The largest number of seconds until its last byte.
 
     Attributes:
-        memory: The largest number of bytes of all requests that have not arrived completely.
+        memory: The memory of all requests that arrive, wait or run.
     """
 
     def __init__(self, limit: int, seconds: float):
         self._limit, self._seconds = limit, seconds
-        self.memory = max(_LEAST_MEMORY, 4 * limit)
-        self._used = 0
+        self.memory = RequestMemory(max(_LEAST_MEMORY, 4 * limit))
+        self._parsing = threading.Lock()
 
-    async def read(self, request: Request, parse: Callable[[bytes], Parsed]) -> Parsed:
-        """Return the result of `parse` for the body of a request.
+    async def read(self, request: Request, parse: Callable[[bytes], tuple[Parsed, int]]) -> tuple[Parsed, MemoryLease]:
+        """Return the result of `parse` for the body of a request, and its memory, which the caller releases.
 
         Args:
             request: The request.
-            parse: Parses and checks a body. Long ones are parsed in a thread, so that other clients need not wait.
+            parse: Parses and checks a body, and returns the number of bytes that the result keeps. Long bodies are parsed in
+                a thread, so that other clients need not wait.
 
         Raises:
-            RequestError: The type of the content is another one (415), the body is too large (413) or too slow (408), or too
-                many bodies arrive at once (503).
+            RequestError: The type of the content is another one (415), the body is too large (413) or too slow (408), or
+                the requests of all clients use too much memory (503).
         """
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -51,35 +54,48 @@ class BodyReader:
                 "Unsupported content type. The body must be JSON, with the header 'Content-Type: application/json'."
             )
             raise RequestError(415 if kind else 400, message)
+        lease = self.memory.lease()
+        try:
+            parsed, size = await self._parsed(await self._arrived(request, lease), parse)
+            lease.resize(size)
+        except BaseException:
+            lease.release()
+            raise
+        return parsed, lease
+
+    async def _arrived(self, request: Request, lease: MemoryLease) -> bytes:
+        """Return the body of a request, in time."""
         try:
             async with asyncio.timeout(self._seconds):
-                body = await self._bytes(request)
+                return await self._bytes(request, lease)
         except TimeoutError:
             message = f"The request did not arrive within {self._seconds:g} seconds."
             raise RequestError(408, message, code="timeout", headers=_CLOSE) from None
         except ClientDisconnect:
             request.scope[CANCELLED] = True
             raise RequestError(400, "The client disconnected.", headers=_CLOSE) from None
-        if len(body) > _PARSED_AT_ONCE:
-            return await asyncio.to_thread(parse, body)
-        return parse(body)
 
-    async def _bytes(self, request: Request) -> bytes:
+    async def _parsed(self, body: bytes, parse: Callable[[bytes], tuple[Parsed, int]]) -> tuple[Parsed, int]:
+        if len(body) <= _PARSED_AT_ONCE:
+            return parse(body)
+
+        def parse_alone() -> tuple[Parsed, int]:
+            # Parsing takes far more memory than a body, and several threads would not do it faster.
+            with self._parsing:
+                return parse(body)
+
+        return await asyncio.to_thread(parse_alone)
+
+    async def _bytes(self, request: Request, lease: MemoryLease) -> bytes:
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > self._limit:
             raise self._too_large()
         body = bytearray()
-        try:
-            async for part in request.stream():
-                if len(body) + len(part) > self._limit:
-                    raise self._too_large()
-                if self._used + len(part) > self.memory:
-                    headers = {"Retry-After": "1", **_CLOSE}
-                    raise RequestError(503, "Too many large requests at once.", kind="server_error", headers=headers)
-                self._used += len(part)
-                body += part
-        finally:
-            self._used -= len(body)
+        async for part in request.stream():
+            if len(body) + len(part) > self._limit:
+                raise self._too_large()
+            lease.resize(len(body) + len(part))
+            body += part
         return bytes(body)
 
     def _too_large(self) -> RequestError:

@@ -52,9 +52,21 @@ def context_exceeded(count: int, context: int, param: str) -> RequestError:
     return invalid(message, param, "context_length_exceeded")
 
 
+def text_too_long(characters: int, context: int, param: str) -> RequestError:
+    """Return the error for a text that is too long for the context, whatever its tokens are (400)."""
+    limit = f"This model's maximum context length is {context} tokens."
+    message = f"{limit} However, your {param} resulted in a text of {characters} characters, which has more tokens."
+    return invalid(f"{message} Please reduce the length of the {param}.", param, "context_length_exceeded")
+
+
 def internal_error() -> RequestError:
     """Return the error for a failure of the server (500). Its cause is in the log, not in the answer."""
     return RequestError(500, "The server had an error while processing your request.", kind="server_error")
+
+
+def too_many_connections() -> RequestError:
+    """Return the error for a connection that is one too many (503)."""
+    return RequestError(503, "The server has too many connections.", kind="server_error", headers={"Retry-After": "1"})
 
 
 def shutting_down() -> RequestError:

@@ -38,7 +38,7 @@ _Reader = Callable[[RequestFields, ModelService], tuple[_Work, bool]]
 
 
 def routes_of(model: LLM, settings: ServerSettings) -> Starlette:
-    """Return the application for a model. Its `state.service` is the `ModelService`."""
+    """Return the application for a model. Its `state` has the `ModelService` and the `RequestMemory`."""
     service = ModelService(model, settings)
     bodies = BodyReader(settings.body_limit, settings.body_timeout)
     routes = [
@@ -68,6 +68,7 @@ def routes_of(model: LLM, settings: ServerSettings) -> Starlette:
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers, lifespan=lifespan)
     app.router.redirect_slashes = False
     app.state.service = service
+    app.state.memory = bodies.memory
     return app
 
 
@@ -88,12 +89,14 @@ def _embeddings(fields: RequestFields, service: ModelService) -> tuple[_Work, bo
 def _computed(service: ModelService, bodies: BodyReader, reader: _Reader) -> Callable[[Request], Awaitable[Any]]:
     """Return the endpoint of requests that a job computes."""
 
-    def parse(body: bytes) -> tuple[_Work, bool]:
-        return reader(RequestFields(parse_object(body)), service)
+    def parse(body: bytes) -> tuple[tuple[_Work, bool], int]:
+        value, size = parse_object(body)
+        return reader(RequestFields(value), service), size
 
     async def endpoint(request: Request) -> JobResponse:
-        work, is_stream = await bodies.read(request, parse)
-        return JobResponse(service.queue, Job(work), service.settings.timeout, is_stream=is_stream)
+        (work, is_stream), lease = await bodies.read(request, parse)
+        job = Job(work, on_end=lease.release)
+        return JobResponse(service.queue, job, service.settings.timeout, is_stream=is_stream)
 
     return endpoint
 

@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,10 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rlx.serve.json_text import json_bytes
+from rlx.serve.request_error import too_many_connections
 from rlx.serve.request_log import LOGGER
+from rlx.serve.settings import ServerSettings
 from rlx.support.errors import Error
 
 _BACKLOG = 512  # connections that the system accepts in advance
@@ -23,15 +27,32 @@ _HEADER_BYTES = 1 << 16  # of one request
 _HEADER_SECONDS = 20.0  # from the connection, or the last answer, to the end of the headers
 _IDLE_SECONDS = 65  # longer than load balancers keep connections, which would use one that has just been closed
 _LAST_SECONDS = 5  # for answers after running requests were ended
+_MORE_CONNECTIONS = 256  # than requests: idle ones, and those of short answers
+_OTHER_FILES = 128  # that the process may have open: weights, libraries, programs
 
 
-class _TimedProtocol(H11Protocol):
-    """HTTP with a limit for the time in which headers must arrive. uvicorn waits for them without one."""
+class _LimitedProtocol(H11Protocol):
+    """HTTP with limits that uvicorn does not have: of connections, and of the time in which headers must arrive.
+
+    Args:
+        most: The largest number of connections of the server, idle ones included.
+        **options: Those of `H11Protocol`.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
 
+    def __init__(self, most: int, **options: Any):
+        super().__init__(**options)
+        self._most = most
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if len(self.connections) > self._most:
+            body = json_bytes(too_many_connections().body())
+            head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+            transport.write(f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            transport.close()
+            return
         self._deadline = self.loop.call_later(_HEADER_SECONDS, self._close_late)
 
     def data_received(self, data: bytes) -> None:
@@ -124,6 +145,17 @@ def is_loopback(bound: socket.socket) -> bool:
     return ipaddress.ip_address(bound.getsockname()[0].partition("%")[0]).is_loopback
 
 
+def most_connections(settings: ServerSettings) -> int:
+    """Return the largest number of connections of a server: those of its requests and more, if there are descriptors."""
+    wanted = settings.parallel + settings.queue + _MORE_CONNECTIONS
+    if sys.platform == "win32":
+        return wanted
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - _OTHER_FILES))
+
+
 def run_server(
     app: Starlette,
     bound: socket.socket,
@@ -157,7 +189,7 @@ def make_server(app: Starlette, *, grace: float = 30.0, on_ready: Callable[[], N
     """Return a server of uvicorn with limits. `run_server` runs it in the main thread, tests in another one."""
     config = uvicorn.Config(
         app,
-        http=_TimedProtocol,
+        http=partial(_LimitedProtocol, most_connections(app.state.service.settings)),  # type: ignore[arg-type]
         ws="none",
         loop="asyncio",
         lifespan="on",

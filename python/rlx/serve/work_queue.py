@@ -33,14 +33,16 @@ class Job:
 
     Args:
         work: Yields the pieces of the answer, in a worker thread. It calls `check` between its steps.
+        on_end: Called when the work has ended, or will not begin, from any thread. It may be called again.
 
     Attributes:
         pieces: The pieces that are ready, then `JobSignal.END` or an exception.
         created: When the job was made, of `time.monotonic`.
+        end: The argument `on_end`.
     """
 
-    def __init__(self, work: Callable[[Job], Generator[bytes]]):
-        self._work = work
+    def __init__(self, work: Callable[[Job], Generator[bytes]], *, on_end: Callable[[], None] = lambda: None):
+        self._work, self.end = work, on_end
         self._cancelled = threading.Event()
         self._stop: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -145,6 +147,7 @@ class WorkQueue:
         try:
             job.run()
         finally:
+            job.end()
             with self._lock:
                 self._mean_seconds += (time.monotonic() - begin - self._mean_seconds) / 8
                 self._running.discard(job)
@@ -154,12 +157,18 @@ class WorkQueue:
                     self._run(self._waiting.popleft())
 
     def cancel(self, job: Job) -> None:
-        """End a job. One that waits leaves the queue, and one that runs ends at its next `check`."""
+        """End a job. One that waits leaves the queue, and one that runs ends at its next `check`.
+
+        It may have ended before, or have been refused by `start`.
+        """
         job.cancel()
         with self._lock:
             if job in self._waiting:
                 self._waiting.remove(job)
                 self._metrics.waiting.add(-1)
+            is_running = job in self._running
+        if not is_running:
+            job.end()
 
     def open(self) -> None:
         """Accept jobs, also after `stop`."""

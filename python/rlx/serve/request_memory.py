@@ -1,0 +1,66 @@
+"""`RequestMemory`: the memory that requests use together, with a limit."""
+
+from __future__ import annotations
+
+import threading
+
+from rlx.serve.request_error import RequestError
+
+
+class RequestMemory:
+    """Counts the bytes of requests that arrive, wait and run.
+
+    Args:
+        most: The largest number of bytes of all requests. A request that is alone is always accepted.
+    """
+
+    def __init__(self, most: int):
+        self.most = most
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """The number of bytes that are in use."""
+        return self._used
+
+    def lease(self) -> MemoryLease:
+        """Return the memory of a new request."""
+        return MemoryLease(self)
+
+    def change(self, before: int, after: int) -> None:
+        """Change the number of bytes of one request.
+
+        Raises:
+            RequestError: There are too many with those of other requests (503).
+        """
+        with self._lock:
+            others = self._used - before
+            if after > before and others > 0 and others + after > self.most:
+                headers = {"Retry-After": "1", "Connection": "close"}
+                raise RequestError(503, "Too many large requests at once.", kind="server_error", headers=headers)
+            self._used = others + after
+
+
+class MemoryLease:
+    """The memory of one request. All methods are thread-safe, because the job of a request ends in its own thread.
+
+    Args:
+        memory: The memory of all requests.
+    """
+
+    def __init__(self, memory: RequestMemory):
+        self._memory, self._size = memory, 0
+
+    def resize(self, size: int) -> None:
+        """Set the number of bytes.
+
+        Raises:
+            RequestError: There are too many with those of other requests (503).
+        """
+        self._memory.change(self._size, size)
+        self._size = size
+
+    def release(self) -> None:
+        """Use no memory any longer. It may be called several times."""
+        self.resize(0)
