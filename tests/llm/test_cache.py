@@ -121,7 +121,9 @@ class _Model:
         self.program.write(text, tokens, text.written_slots)
         first = len(text.tokens)
         self.cache.advance(text, range(first + 1, first + 1 + len(tokens)))
-        text.tokens += tokens[:accepted]
+        text.proposed = tokens
+        text.continue_at(first + accepted)
+        text.settle()
 
 
 @pytest.mark.parametrize("has_pages", [True, False])
@@ -154,7 +156,8 @@ def test_texts_have_their_own_states(number: int, kept: int, has_pages: bool, se
             text = one()
             before = list(text.tokens)
             model_length = int(rng.integers(0, len(before) + 1))
-            text.shorten(model_length)
+            text.continue_at(model_length)
+            text.settle()
             assert text.tokens == before[: len(text.tokens)] and len(text.tokens) <= model_length
             if not text.tokens:
                 active.remove(text)
@@ -177,10 +180,12 @@ def test_a_text_is_shortened_by_the_kept_states() -> None:
     text = model.start([1, 2, 3])
     for token in (4, 5, 6):
         model.steps([text], token)
-    text.shorten(4)
+    assert text.continue_at(4) == 4
+    text.settle()
     assert text.tokens == [1, 2, 3, 4]
     model.steps([text], 7)
-    text.shorten(2)  # too far back
+    assert text.continue_at(2) == 0  # too far back
+    text.settle()
     assert text.tokens == []
 
 

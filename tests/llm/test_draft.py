@@ -87,7 +87,7 @@ def test_right_proposals_save_runs(monkeypatch: pytest.MonkeyPatch, model_path: 
     run = engine.Engine._run
 
     def counted(self: Any, entry: str, rows: Any) -> Any:
-        if self._rows > 1:  # not the draft
+        if self.run_rows > 1:  # not the draft
             counts[entry] = counts.get(entry, 0) + 1
         return run(self, entry, rows)
 

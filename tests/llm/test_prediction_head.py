@@ -91,10 +91,10 @@ def test_predictions_are_those_of_the_head(drafted: rlx.llm.LLM, length: int) ->
     own.start(text, prompt)
     for accepted in (1, 3, 4, 2):
         fed = rng.integers(6, 200, 4).tolist()
-        tokens = [*text.tokens, fed[0]]
+        tokens = [*text.tokens, *text.proposed[: text.length - len(text.tokens)], fed[0]]
         assert own.predict(text, fed[0], 3) == reference.predictions(tokens, 3)
         own.verify(text, fed)
-        text.tokens += fed[:accepted]
+        text.continue_at(len(text.tokens) + accepted)
     own.step(text, 9)
     assert own.predict(text, 8, 1) == reference.predictions([*text.tokens, 8], 1)
     text.is_done = True
@@ -123,7 +123,7 @@ def test_right_predictions_save_runs(monkeypatch: pytest.MonkeyPatch, drafted: r
         return run(self, entry, rows)
 
     def right(self: Any, text: CachedText, token: int, count: int) -> list[int]:
-        done = len(text.tokens) + 1 - prompt_length
+        done = text.length + 1 - prompt_length
         return expected[done : done + count]
 
     prompt_length = len(drafted.tokenizer.encode(_PROMPTS[0]))

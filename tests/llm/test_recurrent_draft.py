@@ -68,7 +68,7 @@ def test_right_proposals_save_runs(monkeypatch: pytest.MonkeyPatch, paths: dict[
     run = engine.Engine._run
 
     def counted(self: Any, entry: str, rows: Any) -> Any:
-        own = entry if self._rows > 1 else f"{entry} of the draft"
+        own = entry if self.run_rows > 1 else f"{entry} of the draft"
         counts[own] = counts.get(own, 0) + 1
         return run(self, entry, rows)
 

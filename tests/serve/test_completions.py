@@ -140,7 +140,7 @@ def test_choices_are_rows_of_the_same_runs(model: rlx.llm.LLM, monkeypatch: pyte
         with RunningServer(several, alias="small") as running:
             answer = running.post("completions", {"model": "small", "prompt": prompts, **options}).json()
             assert [choice["text"] for choice in answer["choices"]] == expected
-            assert max(counts) == several.engine.rows == 3 and len(counts) < 2 * 6 + 6
+            assert max(counts) == several.engine.text_rows == 3 and len(counts) < 2 * 6 + 6
             body = {"model": "small", "prompt": PROMPT, "stream": True, **options}
             events = running.post("completions", body).text.split("data: ")[1:-1]
     numbers = [json.loads(event)["choices"][0]["index"] for event in events]

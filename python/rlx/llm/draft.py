@@ -123,8 +123,7 @@ class _ModelProposer:
             logits = engine.start(text, tokens)
             self._is_started = True
         else:
-            text.shorten(common_length(text.tokens, tokens[:-1]))
-            missing = tokens[len(text.tokens) :]
+            missing = tokens[text.continue_at(common_length(text.tokens, tokens[:-1])) :]
             if len(missing) > _MOST_STEPS:
                 logits = engine.extend(text, tokens)
             else:

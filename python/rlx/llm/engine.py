@@ -60,7 +60,7 @@ class Engine:
         activations: The precision of activations in products with packed weights.
         parallel: The number of texts for which the cache has pages and slots, unless they take more than `LARGEST_CACHE`.
         drafted: The number of proposed tokens that are verified in one run.
-        kept: The number of last tokens that `CachedText.shorten` may remove without forgetting a recurrent state.
+        kept: The number of last tokens that `CachedText.continue_at` may remove without forgetting a recurrent state.
         predicts: Whether the model has a head that predicts further tokens, for `predict`.
     """
 
@@ -83,7 +83,8 @@ class Engine:
         self._scheduler = Scheduler()
         self._is_recurrent = model.config.recurrent_elements > 0
         self._is_consecutive = self._is_recurrent and drafted > 0
-        self._rows = drafted + 1 if self._is_consecutive else min(max(parallel, drafted + 1), _MOST_ROWS)
+        # The rows of a run: texts or, if it is consecutive, tokens of one text.
+        self.run_rows = drafted + 1 if self._is_consecutive else min(max(parallel, drafted + 1), _MOST_ROWS)
         self._page = min(_PAGE, -(-context // _PAGE_STEP) * _PAGE_STEP)
         self._pages_of_text = -(-context // self._page)
         self._pages = self._slots = self._checkpoints = self._kept = 0
@@ -110,17 +111,17 @@ class Engine:
         sizes: dict[str, Any] = {"context": self.context, "last": True, **self._precision}
         # Rows of a run without a text use the last page and the last slot, and so do texts that have no state yet.
         if self._pages:
-            sizes |= {"pages": self._pages + (self._rows > 1), "page_length": self._page}
+            sizes |= {"pages": self._pages + (self.run_rows > 1), "page_length": self._page}
         if self._slots:
             sizes["slots"] = self._slots + 1
         whole = {"hidden": True} if self._predicts else {}
         graphs = {"prefill": self._model.graph(sequence=_SYMBOL, **sizes, **whole)}
         decode = self._model.graph(sequence=1, **sizes, **whole)
-        if self._rows == 1 or _has_equal_rows(decode):
+        if self.run_rows == 1 or _has_equal_rows(decode):
             graphs["decode"] = decode
-        if self._rows > 1:
+        if self.run_rows > 1:
             own = whole | ({"consecutive": True} if self._is_consecutive else {})
-            graphs["batch"] = self._model.graph(sequence=1, batch=self._rows, **sizes, **own)
+            graphs["batch"] = self._model.graph(sequence=1, batch=self.run_rows, **sizes, **own)
         if self._predicts:
             graphs["predict"] = self._model.prediction_graph(sequence=_SYMBOL, **(sizes | {"slots": 0}))
         if self._pages:
@@ -148,9 +149,9 @@ class Engine:
         return {"cache_dtype": self._cache_dtype, "activations": self._activations}
 
     @property
-    def rows(self) -> int:
+    def text_rows(self) -> int:
         """The largest number of texts in one run."""
-        return 1 if self._is_consecutive else self._rows
+        return 1 if self._is_consecutive else self.run_rows
 
     def logits(self, tokens: Sequence[int]) -> np.ndarray:
         """Return the logits after each token, f32 `[tokens, vocab_size]`."""
@@ -165,7 +166,7 @@ class Engine:
     # --- prompts ----------------------------------------------------------------------------------
 
     def start(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
-        """Put a prompt into the cache, and return the logits after it, f32 `[vocab_size]`.
+        """Put a prompt into the cache, and return the logits after it, f32 `[vocab_size]`; none if the text is done.
 
         Between two runs of a long prompt, the tokens that wait are added to other texts. If the text is done then, this ends.
 
@@ -178,14 +179,20 @@ class Engine:
         return self.extend(text, prompt) if logits is None else logits
 
     def extend(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
-        """Add the tokens of a prompt to a text that has its first ones, and return the logits after the last."""
+        """Add the tokens of a prompt to a text that has its first ones, and return the logits after the last.
+
+        There are none if the text is done.
+        """
         logits = np.zeros(0, np.float32)
-        while len(text.tokens) < len(prompt) and not text.is_done:
+        while text.length < len(prompt) and not text.is_done:
             logits = self._scheduler.call(self._prefill, text, prompt)
         return logits
 
     def _prefill(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray:
         """Add the next tokens of a prompt: those of one run."""
+        text.settle()
+        if text.is_done:  # since this call waits; the states of its tokens may belong to another text by now
+            return np.zeros(0, np.float32)
         begin = len(text.tokens)
         tokens = prompt[begin : begin + self._page - begin % self._page]
         end = begin + len(tokens)
@@ -221,12 +228,13 @@ class Engine:
         """Add a token to each of some texts, and return the logits after them."""
         for text, _ in pairs:
             self._check_room(text, 1)
-        return self._scheduler.run([Step(text, token, self._run_steps, self.rows) for text, token in pairs])
+        return self._scheduler.run([Step(text, token, self._run_steps, self.text_rows) for text, token in pairs])
 
     def _run_steps(self, steps: Sequence[Step]) -> None:
         """Run as many of some steps as have room in the cache together, and at least one."""
         ready: list[Step] = []
         for step in steps:
+            step.text.settle()
             if not self._cache.admit(step.text, 1, others=[other.text for other in ready]):
                 break
             ready.append(step)
@@ -238,19 +246,23 @@ class Engine:
             step.finish(logits)
 
     def verify(self, text: CachedText, tokens: Sequence[int]) -> list[np.ndarray]:
-        """Return the logits after each of at most `rows` tokens, as `step` returns them. The text stays as it is.
+        """Return the logits after each of at most `run_rows` tokens, as `step` returns them; none if the text is done.
 
-        The tokens are rows of one run, and each row sees the tokens before it. Callers add those that are right to
-        `text.tokens`.
+        The tokens are rows of one run, and each row sees the tokens before it. They become tokens of the text only by
+        `text.continue_at`, which callers call with the number of those that are right.
         """
         return self._scheduler.call(self._verified, text, tokens)
 
     def _verified(self, text: CachedText, tokens: Sequence[int]) -> list[np.ndarray]:
+        text.settle()
+        if text.is_done:
+            return []
         self._check_room(text, len(tokens))
         self._cache.admit(text, len(tokens), len(tokens))
         first = len(text.tokens)
         results = self._run("batch", [_Row(text, first + i, [token], i) for i, token in enumerate(tokens)])
         self._cache.advance(text, range(first + 1, first + 1 + len(tokens)))
+        text.proposed = list(tokens)
         return results
 
     # --- the head that predicts further tokens ----------------------------------------------------
@@ -259,17 +271,18 @@ class Engine:
         """Return at most `count` tokens that the head of the model predicts after the next token of a text.
 
         The head attends to the earlier states of a text, which it has computed with the prompt. It predicts the first token
-        from a state of the model, and further ones from its own. There are none if the text begins with a prompt that was in
-        the cache, and has no further token yet: the state after it is not known.
+        from a state of the model, and further ones from its own. There are none if the text is done, or if it begins with a
+        prompt that was in the cache, and has no further token yet: the state after it is not known.
         """
         return self._scheduler.call(self._predict, text, token, count)
 
     def _predict(self, text: CachedText, token: int, count: int) -> list[int]:
+        text.settle()
         first = length = len(text.tokens)
         text.hidden = {place: state for place, state in text.hidden.items() if place < length}  # not of wrong proposals
         while first - 1 in text.hidden:
             first -= 1
-        if first == length:
+        if text.is_done or first == length:
             return []
         self._cache.admit(text, count)
         proposed = [int(self._predict_rows(text, first, [*text.tokens[first + 1 :], token]).argmax())]
@@ -303,12 +316,12 @@ class Engine:
     # --- runs -------------------------------------------------------------------------------------
 
     def _check_room(self, text: CachedText, count: int) -> None:
-        if len(text.tokens) + count > self.context:
-            raise Error(f"{len(text.tokens) + count} tokens do not fit into a context of {self.context}")
+        if text.length + count > self.context:
+            raise Error(f"{text.length + count} tokens do not fit into a context of {self.context}")
 
     def _run(self, entry: str, rows: Sequence[_Row]) -> list[np.ndarray]:
         """Run a program, and return the last logits of each row."""
-        inputs = self._inputs(self._rows if entry == "batch" else 1, rows)
+        inputs = self._inputs(self.run_rows if entry == "batch" else 1, rows)
         if self._slots:
             inputs |= {name: np.full(len(inputs["start"]), self._slots, np.int32) for name in _SLOT_INPUTS}
             for number, row in enumerate(rows):

@@ -118,30 +118,28 @@ class Generation:
         """Generate like `chunks`, with proposed tokens."""
         proposer, engine = draft.proposer(self.text), self._engine
         try:
-            logits = self.begin()
-            chunk = None if self.text.is_done else self.advance(logits)
+            fed, results = list[int](), [self.begin()]
             while not self.text.is_done:
-                if chunk is not None:
-                    yield chunk
-                if self.token is None:
-                    return
-                chunk, room = None, engine.context - len(self.text.tokens) - 1
-                proposed = proposer.propose(self._all, min(DRAFTED, self._left - 1, room))
-                if not proposed:
-                    logits = engine.step(self.text, self.token)
-                    chunk = None if self.text.is_done else self.advance(logits)
-                    continue
-                fed = [self.token, *proposed]
-                verified = engine.verify(self.text, fed)
-                self._proposed += len(proposed)
-                for number, (token, logits) in enumerate(zip(fed, verified, strict=True)):
+                chunk = self.advance(results[0])
+                for token, logits in zip(fed[1:], results[1:], strict=True):
                     if token != self.token:  # the proposal is wrong
                         break
-                    self._accepted += number > 0
-                    self.text.tokens.append(token)
+                    self._accepted += 1
                     if chunk is not None:
                         yield chunk
+                    if self.text.is_done:  # the reader of the part has ended the text
+                        return
                     chunk = self.advance(logits)
+                if chunk is not None:
+                    yield chunk
+                if self.token is None or self.text.is_done:
+                    return
+                self.text.continue_at(len(self._all) - 1)
+                room = engine.context - len(self._all)
+                proposed = proposer.propose(self._all, min(DRAFTED, self._left - 1, room))
+                fed = [self.token, *proposed]
+                results = engine.verify(self.text, fed) if proposed else [engine.step(self.text, self.token)]
+                self._proposed += len(proposed)
         finally:
             proposer.close()
             self.text.is_done = True
@@ -224,7 +222,7 @@ class TextGroup(Iterator[tuple[int, Chunk]]):
     def _generated(self) -> Generator[tuple[int, Chunk]]:
         try:
             while True:
-                while len(self._running) < self._engine.rows and (started := self._next()) is not None:
+                while len(self._running) < self._engine.text_rows and (started := self._next()) is not None:
                     number, generation = started
                     if generation.has_draft:
                         yield from ((number, chunk) for chunk in generation.chunks())

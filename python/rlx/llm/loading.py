@@ -74,8 +74,7 @@ def load(
     """
     _check_choice("cache", cache, _CACHE_DTYPES)
     _check_choice("activations", activations, _ACTIVATIONS)
-    if type(parallel) is not int or not 1 <= parallel <= _MOST_PARALLEL:
-        raise Error(f"parallel must be an integer from 1 to {_MOST_PARALLEL}, got {short_repr(parallel)}")
+    _check_parallel(parallel)
     model, tokenizer, weights = _opened(path)
     if lora is not None:
         model = with_adapters(model, lora)
@@ -165,6 +164,11 @@ def _check_model_path(name: str, is_folder: bool) -> None:
 def _check_choice(name: str, value: str, among: tuple[str, ...]) -> None:
     if value not in among:
         raise Error(f"{name} must be one of {', '.join(among)}, got {short_repr(value)}")
+
+
+def _check_parallel(value: int) -> None:
+    if type(value) is not int or not 1 <= value <= _MOST_PARALLEL:
+        raise Error(f"parallel must be an integer from 1 to {_MOST_PARALLEL}, got {short_repr(value)}")
 
 
 def _context(context: int | None, model: PretrainedModel, cache: str) -> int:

@@ -16,6 +16,7 @@ class CachedText:
 
     Attributes:
         tokens: The tokens in the cache.
+        proposed: Tokens that are in the cache after `tokens`. They become tokens of the text if they are right.
         cached_tokens: The number of tokens of the prompt that were in the cache before.
         reusable: The number of tokens at the start that other texts may share. The program for prompts computed them; the one
             for single tokens rounds differently, and a result must not depend on earlier texts.
@@ -33,6 +34,8 @@ class CachedText:
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
+        self.proposed: list[int] = []
+        self._next_length: int | None = None
         self.cached_tokens = self.reusable = 0
         self.pages: list[int] = []
         self.saved: dict[str, np.ndarray] | None = None
@@ -48,12 +51,36 @@ class CachedText:
         """Whether other texts have taken the place of this one in the cache."""
         return self.saved is not None or self.saved_states is not None
 
-    def shorten(self, length: int) -> None:
-        """Forget the tokens after the first ones, and after the last one before these whose recurrent state is known."""
+    @property
+    def length(self) -> int:
+        """The number of tokens before those of the next run."""
+        return len(self.tokens) if self._next_length is None else self._next_length
+
+    def continue_at(self, length: int) -> int:
+        """Let the next run continue after some of the tokens in the cache, and return their number.
+
+        It is less than `length` if the recurrent states after these tokens are not known. The thread of the text calls this.
+        The tokens change in the next run, in the thread that changes the cache.
+
+        Args:
+            length: A number of tokens: the first ones of `tokens` and `proposed`.
+        """
         if self.state_lengths is not None:
             length = max((known for known in self.state_lengths if known <= length), default=0)
-        del self.tokens[length:]
-        self.reusable = min(self.reusable, length)
+        self._next_length = length
+        return length
+
+    def settle(self) -> None:
+        """Take the proposed tokens that are right, and forget the tokens after the place where the text continues.
+
+        Proposed tokens are forgotten without a call of `continue_at`. Only the thread that changes the cache calls this.
+        """
+        length, self._next_length = self.length, None
+        if not self.is_done:  # a text that is done has only the tokens that others may share
+            self.tokens += self.proposed[: max(length - len(self.tokens), 0)]
+            del self.tokens[length:]
+            self.reusable = min(self.reusable, length)
+        self.proposed = []
 
 
 class PagePool:
@@ -91,7 +118,7 @@ class PagePool:
             The number of tokens in the cache. If they end within a page that stays with its text, also the numbers of this page
             and of a new page, into which it must be copied.
         """
-        self._trim_finished()
+        self._trim_finished({text})
         self.use(text)
         length, best = max(
             ((common_length(other.tokens[: other.reusable], prompt[:-1]), other) for other in self._texts),
@@ -125,7 +152,7 @@ class PagePool:
             length: The number of its tokens.
             pinned: Texts whose pages must stay.
         """
-        self._trim_finished()
+        self._trim_finished(pinned)
         self.use(text)
         while len(text.pages) * self.length < length:
             page = self._take(pinned)
@@ -158,10 +185,10 @@ class PagePool:
         if not self._uses[page]:
             self._free.append(page)
 
-    def _trim_finished(self) -> None:
-        """Keep of finished texts the tokens that others may share."""
+    def _trim_finished(self, pinned: Collection[CachedText]) -> None:
+        """Keep of finished texts the tokens that others may share, but not of those in the run: they end after it."""
         for text in self.texts:
-            if not text.is_done:
+            if not text.is_done or text in pinned:
                 continue
             text.saved = None
             while len(text.pages) * self.length >= text.reusable + self.length:

@@ -35,7 +35,7 @@ class SlotPool:
 
     Args:
         count: The number of slots.
-        kept: The number of earlier states that a text keeps, for `CachedText.shorten`.
+        kept: The number of earlier states that a text keeps, for `CachedText.continue_at`.
     """
 
     def __init__(self, count: int, kept: int = 0):
