@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
+from rlx.llm.distribution import log_sum_exp
 from rlx.llm.draft import Draft
 from rlx.llm.engine import Engine
 from rlx.llm.generation import Generation, TextGroup, TextStream, completion, generated
@@ -216,11 +217,10 @@ class LLM:
             window = list(tokens[begin : begin + context])
             if has_first and first is not None:
                 window[0] = first
-            logits = self.engine.logits(window).astype(np.float64)[context // 2 : -1]
-            top = logits.max(-1, keepdims=True)
-            totals = top[:, 0] + np.log(np.exp(logits - top).sum(-1))
+            logits = self.engine.logits(window)[context // 2 : -1]
             following = np.array(tokens[begin + context // 2 + 1 : begin + context])
-            losses.append(totals - logits[np.arange(len(following)), following])
+            taken = logits[np.arange(len(following)), following].astype(np.float64)
+            losses.append(np.array([log_sum_exp(row) for row in logits]) - taken)
         return np.concatenate(losses)
 
     @property

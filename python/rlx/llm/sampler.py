@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from rlx.llm.distribution import likeliest, nucleus, top_logprobs
 from rlx.llm.options import GenerationOptions
 from rlx.support.errors import Error
 
@@ -14,7 +15,8 @@ from rlx.support.errors import Error
 class Sampler:
     """Chooses tokens one after the other.
 
-    The order is that of llama.cpp: logit bias, grammar, penalties, top-k, top-p, min-p, temperature.
+    The order is that of llama.cpp: logit bias, grammar, penalties, top-k, top-p, min-p, temperature. The tokens that are left
+    are in the order of their ids when one is drawn, so that a change of two similar logits by rounding changes no text.
 
     Args:
         options: The parameters.
@@ -47,18 +49,20 @@ class Sampler:
                 the distribution before it is applied.
 
         Raises:
-            Error: A logit is NaN, or no token is left.
+            Error: A logit is NaN or infinity, or no token is left.
         """
         scores = logits.astype(np.float64)
         if len(self._biased):
             scores[self._biased] += self._biases
-        if np.isnan(scores).any():
-            raise Error(
-                "the model's logits have NaN", hint="rlx.evaluate with the pass rlx-check-numerics finds the op"
-            )
+        greatest = scores.max()
+        if np.isnan(greatest) or greatest == np.inf:
+            problem = "NaN" if np.isnan(greatest) else "infinity"
+            hint = "rlx.evaluate with the pass rlx-check-numerics finds the op"
+            raise Error(f"the model's logits have {problem}", hint=hint)
         penalised = self._penalised(scores if allowed is None else np.where(allowed, scores, -np.inf))
         token = self._drawn(penalised)
-        logprobs = None if self._options.logprobs is None else self._logprobs(scores, token)
+        count = self._options.logprobs
+        logprobs = None if count is None else top_logprobs(scores, count, token)
         self._output[token] += 1
         self._seen.add(token)
         return token, logprobs
@@ -91,38 +95,30 @@ class Sampler:
             raise Error("logit_bias excludes all tokens, or all that the grammar allows")
         if options.temperature == 0:
             return best
-        # Of equal scores, the lower id comes first.
-        if 0 < options.top_k < len(scores):
-            least = np.partition(scores, -options.top_k)[-options.top_k]
-            candidates = np.flatnonzero(scores >= least)
-        else:
-            candidates = np.arange(len(scores))
-        candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
-        if options.top_k:
-            candidates = candidates[: options.top_k]
-        kept = scores[candidates]
-        if options.top_p < 1:
-            totals = np.cumsum(_softmax(kept))
-            count = int(np.searchsorted(totals, options.top_p)) + 1
-            candidates, kept = candidates[:count], kept[:count]
-        if options.min_p > 0:
-            with np.errstate(divide="ignore"):
-                is_likely = kept >= kept[0] + np.log(options.min_p)
-            candidates, kept = candidates[is_likely], kept[is_likely]
-        with np.errstate(over="ignore"):  # of a tiny temperature: all but the likeliest are minus infinity
-            totals = np.cumsum(_softmax((kept - kept[0]) / options.temperature))
+        ids = self._candidates(scores)
+        kept = scores if ids is None else scores[ids]
+        totals = (
+            kept - scores[best]
+        )  # the one large array that is allocated here: a new one takes as long as a pass over it
+        with np.errstate(over="ignore"):  # of a tiny temperature: all except the likeliest are minus infinity
+            totals /= options.temperature
+        np.exp(totals, out=totals)
+        np.cumsum(totals, out=totals)
         drawn = self._random.random() * totals[-1]
-        return int(candidates[min(int(np.searchsorted(totals, drawn, side="right")), len(candidates) - 1)])
+        # Rounding may give the sum itself, which no token exceeds. The last one that adds to it is meant then.
+        number = min(int(np.searchsorted(totals, drawn, side="right")), int(np.searchsorted(totals, totals[-1])))
+        return number if ids is None else int(ids[number])
 
-    def _logprobs(self, scores: np.ndarray, token: int) -> dict[int, float]:
-        """Return the log-probabilities of the likeliest tokens, and of the one taken, likeliest first."""
-        count = min(self._options.logprobs or 0, len(scores))
-        shifted = scores - scores.max()
-        logprobs = shifted - np.log(np.exp(shifted).sum())
-        best = np.argsort(-logprobs, kind="stable")[:count].tolist()
-        return {i: float(logprobs[i]) for i in (best if token in best else [*best, token])}
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    powers = np.exp(scores - scores[0])  # the first is the greatest
-    return powers / powers.sum()
+    def _candidates(self, scores: np.ndarray) -> np.ndarray | None:
+        """Return the ids of the tokens that top-k, top-p and min-p keep, in ascending order; None for all."""
+        options, ids, kept = self._options, None, scores
+        if 0 < options.top_k < len(scores):
+            ids = likeliest(scores, options.top_k)
+            kept = scores[ids]
+        if options.top_p < 1:
+            inner = nucleus(kept, options.top_p)
+            ids, kept = inner if ids is None else ids[inner], kept[inner]
+        if options.min_p > 0:
+            inner = np.flatnonzero(kept >= kept.max() + np.log(options.min_p))
+            ids = inner if ids is None else ids[inner]
+        return ids

@@ -21,8 +21,10 @@ import numpy as np
 from rlx.llm.pages import CachedText
 from rlx.support.errors import Error
 
-# Seconds to wait for the next tokens of texts that were in the last run. Texts that have not come by then are not waited for.
+# Seconds to wait for the next tokens of texts that were in the last run, or as long as that run took if it is more: a run of
+# their own costs as much. Texts that have not come by then are not waited for.
 _PATIENCE_S = 0.02
+_POLL_S = 0.002  # seconds until the scheduler sees that a text has ended for which it waits
 
 
 class ScheduledCall:
@@ -33,11 +35,13 @@ class ScheduledCall:
         *arguments: Its arguments.
 
     Attributes:
+        thread: The thread that waits for the result.
         is_finished: Whether there is a result or an error.
     """
 
     def __init__(self, function: Callable[..., Any], *arguments: Any):
         self._function, self._arguments = function, arguments
+        self.thread = threading.get_ident()
         self.is_finished = False
         self._result: Any = None
         self._error: BaseException | None = None
@@ -87,7 +91,6 @@ class Step(ScheduledCall):
     def __init__(self, text: CachedText, token: int, run_together: Callable[[Sequence[Step]], None], most: int):
         super().__init__(run_together)
         self.text, self.token, self.most = text, token, most
-        self.thread = threading.get_ident()
 
     def run_with(self, others: Sequence[Step]) -> None:
         """Run this step with others."""
@@ -168,6 +171,7 @@ class _Loop:
         self._steps: list[Step] = []
         self._calls: deque[ScheduledCall] = deque()
         self._last: list[tuple[CachedText, int]] = []  # the texts of the last run, with their threads
+        self._last_s = 0.0  # its duration
         self._is_ended = False
 
     def run(self) -> None:
@@ -207,16 +211,20 @@ class _Loop:
         waiting.sort(key=lambda step: step.text.is_outside)
         if waiting:
             first, *others = waiting
+            begin = time.monotonic()
             first.run_with(others[: first.most - 1])
+            self._last_s = time.monotonic() - begin
         self._last = [(step.text, step.thread) for step in waiting if step.is_finished]
         self._steps = [step for step in waiting if not step.is_finished]
 
     def _wait_for_others(self) -> None:
         """Wait for texts of the last run whose threads choose their next tokens, so that they are in one run again."""
-        end = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + max(_PATIENCE_S, self._last_s)
         while len(self._steps) < self._steps[0].most:
-            here = {step.thread for step in self._steps}
+            here = {call.thread for call in (*self._steps, *self._calls)}
             if all(thread in here or text.is_done for text, thread in self._last):
                 return
-            if not self._take(max(end - time.monotonic(), 1e-6)):
+            left = end - time.monotonic()
+            if left <= 0:
                 return
+            self._take(min(left, _POLL_S))

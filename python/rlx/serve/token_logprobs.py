@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.llm import Tokenizer
+from rlx.llm.distribution import top_logprobs
 
 _LEAST = -9999.0  # as OpenAI writes log-probabilities that JSON cannot represent
 
@@ -116,11 +117,4 @@ def prompt_logprobs(logits: np.ndarray, tokens: Sequence[int], most: int) -> lis
         tokens: The tokens.
         most: The number of likeliest tokens of each.
     """
-    rows: list[dict[int, float] | None] = [None]
-    for row, token in zip(logits[:-1], tokens[1:], strict=True):
-        scores = row.astype(np.float64)
-        shifted = scores - scores.max()
-        values = shifted - np.log(np.exp(shifted).sum())
-        best = np.argsort(-values, kind="stable")[:most].tolist()
-        rows.append({i: float(values[i]) for i in (best if token in best else [*best, token])})
-    return rows
+    return [None, *(top_logprobs(row, most, token) for row, token in zip(logits[:-1], tokens[1:], strict=True))]
