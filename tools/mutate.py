@@ -26,8 +26,6 @@ ROOT = Path(__file__).resolve().parents[1]
 _PACKAGE = Path("python/rlx")
 # Without this, an editable install would find its package before PYTHONPATH.
 _COPY_FIRST = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'Redirecting' not in type(f).__name__]"
-# The tests that check the semantics of rules on generated cases.
-_JUDGES = ("tests/conformance", "tests/transforms", "tests/passes", "tests/plan")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 _BEGUN = re.compile(r"^(tests/\S+::.*)$", re.MULTILINE)
 _NONE_FAILED, _NONE_COLLECTED = 0, 5
@@ -119,7 +117,9 @@ class Copy:
         text, began = file.read_text(), time.monotonic()
         file.write_text(text.replace(mutation.old, mutation.new))
         try:
-            failures = ((*run, self._first_failure([*run[1], *_JUDGES])) for run in self._runs(mutation, seeds, runs))
+            failures = (
+                (*run, self._first_failure([*run[1], *mutation.folders])) for run in self._runs(mutation, seeds, runs)
+            )
             run, words, test = next((f for f in failures if f[2] is not None), ("", [], None))
         finally:
             file.write_text(text)

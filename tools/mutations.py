@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The tests that check the semantics of rules on generated cases.
+JUDGES = ("tests/conformance", "tests/transforms", "tests/passes", "tests/plan")
+
 
 @dataclass(frozen=True)
 class Mutation:
@@ -14,12 +17,14 @@ class Mutation:
         old: Text that occurs once in the package.
         new: The replacement.
         likely: The tests that should find it and are run first, in the syntax of pytest's `-k`.
+        folders: The folders of the tests.
     """
 
     name: str
     old: str
     new: str
     likely: str
+    folders: tuple[str, ...] = JUDGES
 
 
 MUTATIONS = (
@@ -221,5 +226,76 @@ MUTATIONS = (
         "    yield from step.captured\n",
         "    yield from ()\n",
         "test_what_regions_read_is_computed_before_them",
+    ),
+    # --- language models --------------------------------------------------------------------------
+    Mutation(
+        "sampling: the repetition penalty divides negative logits as well",
+        "np.where(old > 0, old / options.repetition_penalty, old * options.repetition_penalty)",
+        "old / options.repetition_penalty",
+        "test_sampler",
+        ("tests/llm",),
+    ),
+    Mutation(
+        "sampling: min-p is relative to 1, and not to the likeliest token",
+        "kept.max() + np.log(options.min_p)",
+        "np.log(options.min_p)",
+        "test_sampler",
+        ("tests/llm",),
+    ),
+    Mutation(
+        "cache: a page that two texts share has one user",
+        "            self._uses[page] += 1\n        text.tokens, text.reusable",
+        "            pass\n        text.tokens, text.reusable",
+        "test_cache or test_pages",
+        ("tests/llm",),
+    ),
+    Mutation(
+        "cache: the recurrent state of a checkpoint is written",
+        "self._uses[text.slots[length]] == 1",
+        "self._uses[text.slots[length]] >= 1",
+        "test_cache",
+        ("tests/llm",),
+    ),
+    Mutation(
+        "adapters: alpha and rank do not count",
+        "scale = factor * own.scale",
+        "scale = factor",
+        "test_adapters",
+        ("tests/models",),
+    ),
+    Mutation(
+        "prediction head: the state comes before the embedding",
+        'parts = [run.norm(head, "pre_fc_norm_embedding", tokens.rows(ids)), run.norm(head, "pre_fc_norm_hidden", hidden)]',
+        'parts = [run.norm(head, "pre_fc_norm_hidden", hidden), run.norm(head, "pre_fc_norm_embedding", tokens.rows(ids))]',
+        "test_prediction_head",
+        ("tests/models",),
+    ),
+    Mutation(
+        "GPTQ: the older format stores zero-points as the newer one",
+        "numbers.astype(np.int32) + (not options.stores_zeros)",
+        "numbers.astype(np.int32)",
+        "test_quantized_folders",
+        ("tests/models",),
+    ),
+    Mutation(
+        "affine blocks: the bias is scaled",
+        "return steps * scale + self.scale.read(blocks, self.scale.nbytes)",
+        "return (steps + self.scale.read(blocks, self.scale.nbytes)) * scale",
+        "test_layouts",
+        ("tests/schemes",),
+    ),
+    Mutation(
+        "matmul_transposed: a block has one row of terms",
+        "            block[d + i, self.k.at(n)] = vector",
+        "            block[d, self.k.at(n)] = vector",
+        "test_library and matmul_transposed",
+        ("tests/kernels",),
+    ),
+    Mutation(
+        "the server: large bodies arrive",
+        "if len(body) + len(part) > self._limit:",
+        "if len(body) + len(part) > 1000 * self._limit:",
+        "test_errors or test_hostile",
+        ("tests/serve",),
     ),
 )  # fmt: skip
