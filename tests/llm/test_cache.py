@@ -32,19 +32,22 @@ class _Program:
         self.states = [SimpleNamespace(name=name) for name in self._values]
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
 
-    def __getitem__(self, name: str) -> _Program:
-        assert name == "copy"
-        return self
+    def __getitem__(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(run=getattr(self, name))
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> None:
+    def copy_page(self, inputs: Mapping[str, np.ndarray]) -> None:
         """Copy a page."""
         self._values["key_0"][inputs["target"]] = self._values["key_0"][inputs["source"]]
 
+    def write_page(self, inputs: Mapping[str, np.ndarray]) -> None:
+        """Write a page or a slot. All its rows are there."""
+        for name in inputs.keys() - {"target"}:
+            self._values[name.removeprefix("new_")][inputs["target"]] = inputs[name]
+
+    write_slot = write_page
+
     def state(self, name: str) -> np.ndarray:
         return self._values[name].copy()
-
-    def set_state(self, name: str, value: np.ndarray) -> None:
-        self._values[name] = value
 
     def number(self, tokens: Sequence[int]) -> int:
         """Return the number of a text."""

@@ -299,16 +299,16 @@ def test_an_interrupt_between_two_texts_leaves_no_wrong_cache(
     next(first)
     next(second)
     program, calls = type(model.engine._generation), []  # pyright: ignore[reportPrivateUsage]
-    write = program.set_state
+    run = program.run
 
-    def interrupted(self: Any, *arguments: Any) -> None:
-        calls.append(arguments)
-        if len(calls) == 2:
+    def interrupted(self: Any, inputs: Any) -> Any:
+        if "target" in inputs:
+            calls.append(inputs)
             raise KeyboardInterrupt
-        write(self, *arguments)
+        return run(self, inputs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(program, "set_state", interrupted)
+        patch.setattr(program, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             next(first)
     assert model.generate("and the inn", **options).tokens == expected.tokens

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import re
+import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +20,7 @@ from scipy.stats import chisquare
 
 import rlx
 from rlx.llm.grammar import GrammarConstraint, constraint_source
+from rlx.llm.grammar import source as grammar_source
 from rlx.llm.options import GenerationOptions
 from rlx.llm.sampler import Sampler
 from rlx.llm.tokenizer import Tokenizer, tokenizer_from_gguf
@@ -43,7 +47,8 @@ def _accepted(constraint: GrammarConstraint, alphabet: str, longest: int, text: 
     if len(text) < longest:
         for character in alphabet:
             if allowed[3 + ord(character)]:
-                following = constraint.copied()
+                following = copy.copy(constraint)
+                following._matcher = constraint._matcher.deep_copy()
                 following.accept(3 + ord(character))
                 yield from _accepted(following, alphabet, longest, text + character)
 
@@ -386,3 +391,30 @@ def test_large_grammars_take_bounded_time(model: rlx.llm.LLM, grammar: str) -> N
     except rlx.Error:
         pass
     assert time.monotonic() - start < 60
+
+
+def test_a_grammar_is_checked_once(monkeypatch: pytest.MonkeyPatch, model: rlx.llm.LLM) -> None:
+    """For several texts, and when a client repeats a mistake, which is an error of its own each time."""
+    counts: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(subprocess, "run")
+    count(grammar_source, "checked_schema")
+    schema = {"enum": ["checked once"]}
+    assert {c.text for c in model.generate(_PROMPT, schema=schema, n=8)} == {'"checked once"'}
+    assert counts == {"run": 1, "checked_schema": 1}
+    problems = list[rlx.Error]()
+    for _ in range(3):
+        with pytest.raises(rlx.Error, match="grammar") as caught:
+            model.generate(_PROMPT, grammar="start: a_rule_that_is_not_there")
+        problems.append(caught.value)
+    assert counts["run"] == 2 and len({str(problem) for problem in problems}) == 1
+    assert len({id(problem) for problem in problems}) == 3

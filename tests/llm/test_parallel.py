@@ -104,6 +104,7 @@ def test_prompts_of_several_pages(alone: rlx.llm.LLM, several: rlx.llm.LLM) -> N
 def test_texts_without_room_in_the_cache(monkeypatch: pytest.MonkeyPatch, path: Path, alone: rlx.llm.LLM) -> None:
     """The cache has pages for one text of the whole context, and all together have more tokens."""
     monkeypatch.setattr(engine, "LARGEST_CACHE", 0)
+    monkeypatch.setattr("rlx.runtime.program.Program.set_state", None)  # it would copy the pages of all texts
     prompts = [[9 + i] * (250 + 60 * i) for i in range(5)]
     expected = [_content(alone.generate(prompt, seed=i, **_OPTIONS)) for i, prompt in enumerate(prompts)]
     with rlx.llm.load(path, threads=1, parallel=3) as model:
@@ -115,6 +116,26 @@ def test_texts_without_room_in_the_cache(monkeypatch: pytest.MonkeyPatch, path: 
         assert ["".join(chunk.text for chunk in own) for own in parts] == [text for text, *_ in expected]
         assert [_content(c) for c in _in_threads(model, prompts)] == expected
         assert _content(model.generate(prompts, seed=0, **_OPTIONS)[0]) == expected[0]
+
+
+def test_each_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Threads that need the same program wait for the one that compiles it."""
+    names: list[str] = []
+    compile_graphs = rlx.Session.compile
+
+    def counted(self: Any, graphs: Any, **options: Any) -> Any:
+        names.append(",".join(graphs) if isinstance(graphs, dict) else "whole")
+        return compile_graphs(self, graphs, **options)
+
+    monkeypatch.setattr(rlx.Session, "compile", counted)
+    with rlx.llm.load(path, threads=1) as model:
+        calls = [lambda: model.embed("the"), lambda: model.generate("the", max_tokens=2)] * 3
+        threads = [threading.Thread(target=call) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(names) == ["prefill,decode,copy_page,write_page", "whole"]
 
 
 def test_the_number_of_texts_is_checked(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`TextCache`: the places of texts in the states of a program, and texts that are outside while others take their place."""
+"""`TextCache`: the pages and slots of texts in the states of a program, and the texts that are saved outside of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TextCache:
     # --- prompts ----------------------------------------------------------------------------------
 
     def share(self, text: CachedText, prompt: Sequence[int]) -> np.ndarray | None:
-        """Give a new text what the cache has of the beginning of a prompt.
+        """Share the cached tokens at the start of a prompt with a new text.
 
         Returns:
             The logits after the prompt, if the whole of it has been computed before.
@@ -60,7 +60,7 @@ class TextCache:
         length, copied = self._pages.share(text, prompt)
         if copied is not None:
             source, target = (np.array([page], np.int32) for page in copied)
-            self._program["copy"].run({"source": source, "target": target})
+            self._program["copy_page"].run({"source": source, "target": target})
             text.tokens, text.reusable = list(prompt[:length]), length
         return length
 
@@ -94,7 +94,7 @@ class TextCache:
             if not self._make_room(text, [t for t in pages.texts if t.pages], pinned):
                 return False
         if text.saved is not None:
-            self._write(text.pages, text.saved)
+            self._write("write_page", text.pages, text.saved)
             text.saved = None
         return True
 
@@ -107,7 +107,7 @@ class TextCache:
             if not self._reserve(slots, text, len(lengths), pinned):
                 return False
             for length, slot in zip(lengths, text.written_slots, strict=True):
-                self._write([slot], saved[length])
+                self._write("write_slot", [slot], saved[length])
             slots.advance(text, lengths)
             text.saved_states = None
         return self._reserve(slots, text, count, pinned)
@@ -152,12 +152,12 @@ class TextCache:
                 result[length][name] = state[slot : slot + 1].copy()
         return result
 
-    def _write(self, places: Sequence[int], saved: Mapping[str, np.ndarray]) -> None:
+    def _write(self, entry: str, indices: Sequence[int], saved: Mapping[str, np.ndarray]) -> None:
         """Write saved pages, or a slot. A text may need fewer pages: proposed tokens that were wrong have been forgotten."""
-        for name, content in saved.items():
-            state, count = self._program.state(name).copy(), min(len(places), len(content))
-            state[places[:count]] = content[:count]
-            self._program.set_state(name, state)
+        count = min(len(indices), *(len(content) for content in saved.values()))
+        for number, index in enumerate(indices[:count]):
+            contents = {f"new_{name}": content[number : number + 1] for name, content in saved.items()}
+            self._program[entry].run({"target": np.array([index], np.int32), **contents})
 
     def _names(self, is_cache: bool) -> Iterator[str]:
         return (state.name for state in self._program.states if is_cache_state(state.name) == is_cache)

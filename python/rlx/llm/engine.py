@@ -8,26 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from rlx import mlir
 from rlx.ir.dtype import dtype
-from rlx.ir.graph.graph import Graph
-from rlx.ir.interface import Argument
-from rlx.ir.op import opview, views
-from rlx.llm.cache import TextCache, is_cache_state
+from rlx.llm.cache import TextCache
+from rlx.llm.generation_graphs import generation_graphs, whole_graph
 from rlx.llm.pages import CachedText, PagePool
 from rlx.llm.scheduler import Scheduler, Step
 from rlx.llm.slots import SlotPool
 from rlx.models.model import PretrainedModel
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
-from rlx.schemes.registry import WITHOUT_KERNELS
-from rlx.support.cached_property import cached_property
+from rlx.support.cached_property import locked_property
 from rlx.support.errors import Error
 
 _PAGE = 256  # tokens of a page, and so at most of a run for a prompt: an interrupt waits for one run
 _PAGE_STEP = 64  # kernels take pages of a multiple of this number
-_SYMBOL = "sequence"
-_ALIKE = frozenset(("matmul_transposed", "cached_attention"))
 _MOST_ROWS = 8  # texts in one run, for which there are kernels
 _MOST_CHECKPOINTS = 64
 _SLOT_INPUTS = ("read_slots", "written_slots")
@@ -106,7 +100,7 @@ class Engine:
 
     # --- programs ---------------------------------------------------------------------------------
 
-    @cached_property
+    @locked_property
     def _generation(self) -> Program:
         sizes: dict[str, Any] = {"context": self.context, "last": True, **self._precision}
         # Rows of a run without a text use the last page and the last slot, and so do texts that have no state yet.
@@ -114,35 +108,23 @@ class Engine:
             sizes |= {"pages": self._pages + (self.run_rows > 1), "page_length": self._page}
         if self._slots:
             sizes["slots"] = self._slots + 1
-        whole = {"hidden": True} if self._predicts else {}
-        graphs = {"prefill": self._model.graph(sequence=_SYMBOL, **sizes, **whole)}
-        decode = self._model.graph(sequence=1, **sizes, **whole)
-        if self.run_rows == 1 or _has_equal_rows(decode):
-            graphs["decode"] = decode
-        if self.run_rows > 1:
-            own = whole | ({"consecutive": True} if self._is_consecutive else {})
-            graphs["batch"] = self._model.graph(sequence=1, batch=self.run_rows, **sizes, **own)
-        if self._predicts:
-            graphs["predict"] = self._model.prediction_graph(sequence=_SYMBOL, **(sizes | {"slots": 0}))
-        if self._pages:
-            caches = {a.name: a for g in graphs.values() for a in g.arguments if is_cache_state(a.name)}
-            graphs["copy"] = _copy_of_page(list(caches.values()))
-        return self._session.compile(graphs)
+        own = {"is_consecutive": self._is_consecutive, "predicts": self._predicts}
+        return self._session.compile(generation_graphs(self._model, sizes, self.run_rows, **own))
 
-    @cached_property
+    @locked_property
     def _cache(self) -> TextCache:
         pages = PagePool(self._pages, self._page) if self._pages else None
         slots = SlotPool(self._slots, self._kept) if self._slots else None
         return TextCache(pages, slots, self._generation)
 
-    @cached_property
+    @locked_property
     def _scoring(self) -> Program:
-        return self._session.compile(self._model.graph(sequence=_SYMBOL, **self._precision))
+        return self._session.compile(whole_graph(self._model, **self._precision))
 
-    @cached_property
+    @locked_property
     def _hidden_states(self) -> Program:
         headless = replace(self._model, config=replace(self._model.config, head=False))
-        return self._session.compile(headless.graph(sequence=_SYMBOL, **self._precision))
+        return self._session.compile(whole_graph(headless, **self._precision))
 
     @property
     def _precision(self) -> dict[str, str]:
@@ -344,29 +326,3 @@ class Engine:
             if self._pages:
                 inputs["pages"][number, : len(row.text.pages)] = row.text.pages
         return inputs
-
-
-def _has_equal_rows(decode: Graph) -> bool:
-    """Whether a row of a run with several rows has the bits of the program for one.
-
-    Some kernels of products compute each row alike, whatever their number. Other products depend on it.
-    """
-
-    def is_alike(op: mlir.Operation) -> bool:
-        if op.name == "rlx.dequant_matmul":
-            return views.DequantMatmul(op).scheme.lower() not in WITHOUT_KERNELS
-        return opview.name_of(op) in _ALIKE
-
-    return all(is_alike(op) for op in opview.operations(decode.function.entry_block) if opview.has_trait(op, "product"))
-
-
-def _copy_of_page(caches: Sequence[Argument]) -> Graph:
-    """Return a graph that copies page `source` of each cache to page `target`."""
-    g: Any = Graph("copy_page")
-    source, target = g.input("source", (1,), "i32"), g.input("target", (1,), "i32")
-    for cache in caches:
-        state = g.state(cache.name, cache.shape.dims, cache.shape.dtype)
-        page = g.gather(state, source, axis=0)
-        g.update(state, g.update_cache(state, page, g.constant([0], dtype="i32"), target))
-    g.set_outputs({"copied": target + 0})
-    return g

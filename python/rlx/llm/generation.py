@@ -25,7 +25,8 @@ class Generation:
         engine: The programs of the model.
         tokenizer: The tokenizer.
         prompt: The tokens of the prompt.
-        options: The parameters, with a seed.
+        options: The parameters.
+        seed: The seed, in place of that of the parameters.
         vocab_size: The number of logits.
         draft: Proposes tokens; None for one at a time.
 
@@ -40,16 +41,16 @@ class Generation:
         tokenizer: Tokenizer,
         prompt: list[int],
         options: GenerationOptions,
+        seed: int,
         vocab_size: int,
         draft: Draft | None = None,
     ) -> None:
-        assert options.seed is not None
         self._engine, self._prompt, self._options = engine, prompt, options
         self.text = CachedText()
         self.token: int | None = None
         self._draft = draft
         self._all = list(prompt)
-        self._sampler = Sampler(options, prompt, options.seed, vocab_size)
+        self._sampler = Sampler(options, prompt, seed, vocab_size)
         self._output = OutputText(tokenizer, options.stops)
         source = options.constraint
         self._constraint = None if source is None else GrammarConstraint(source, tokenizer, vocab_size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -270,8 +269,8 @@ class LLM:
         """Yield a generation for each sample of a prompt."""
         seed = secrets.randbits(63) if options.seed is None else options.seed
         for number in range(options.n):
-            own = replace(options, seed=seed + number)
-            yield Generation(self.engine, self.tokenizer, prompt, own, self.config.vocab_size, self._draft)
+            own = seed + number
+            yield Generation(self.engine, self.tokenizer, prompt, options, own, self.config.vocab_size, self._draft)
 
     def _streamed(self, prompt: list[int], options: GenerationOptions) -> TextStream:
         (generation,) = self._generations(prompt, options)

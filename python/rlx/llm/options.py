@@ -109,7 +109,10 @@ class GenerationOptions:
             self._set("logprobs", _count("logprobs", self.logprobs, 0))
         if type(self.ignore_eos) is not bool:
             raise Error(f"ignore_eos must be True or False, got {short_repr(self.ignore_eos)}")
-        if self.constraint is not None and self.ignore_eos:
+        has_grammar = self.schema is not None or self.grammar is not None
+        # Once: to check a large schema takes longer than to generate a token.
+        self._set("_constraint", constraint_source(self.schema, self.grammar) if has_grammar else None)
+        if has_grammar and self.ignore_eos:
             raise Error("ignore_eos cannot be used with a schema or a grammar, which define where a text ends")
 
     def _set(self, name: str, value: Any) -> None:
@@ -124,7 +127,7 @@ class GenerationOptions:
     @property
     def constraint(self) -> str | None:
         """The grammar that the text follows, for `GrammarConstraint`, or None."""
-        return None if self.schema is None and self.grammar is None else constraint_source(self.schema, self.grammar)
+        return self.__dict__["_constraint"]
 
 
 def checked_options(options: Mapping[str, Any]) -> GenerationOptions:

@@ -20,7 +20,7 @@ from rlx.models.feed_forward import feed_forward
 from rlx.models.fields import Fields
 from rlx.models.latent_attention import latent_qkv, latent_results
 from rlx.models.linear_attention import linear_attention
-from rlx.models.recurrent import RecurrentStates
+from rlx.models.recurrent import RecurrentStates, start_input
 from rlx.models.rope import RotaryTables
 from rlx.models.tensor_names import TensorNames, split_fused
 from rlx.schemes import SCHEMES
@@ -137,8 +137,6 @@ def _check_options_of_states(sizes: Mapping[str, Any]) -> None:
     for name in ("past", "cache", "attention_mask"):
         if sizes[name]:
             raise Error(f"graph: with context, keys and values are states, and '{name}' has no meaning")
-    if type(sizes["context"]) is not int or type(sizes["batch"]) is not int:
-        raise Error("graph: with context, 'context' and 'batch' must be integers, since states have fixed sizes")
 
 
 class _Pages:
@@ -175,8 +173,7 @@ class DecoderLayers:
             config.cache_bytes(self.scheme)  # an error if heads do not divide into blocks
         if self.context:
             _check_options_of_states(sizes)
-            # The position of the first token of each text: the number of its tokens in the cache.
-            self.start = self.g.input("start", (self.batch,), "i32")
+            self.start = start_input(self.g, sizes)
             self.pages = _Pages(self.g, self.batch, self.start, sizes) if sizes["pages"] else None
         self.past_length: Any = 0
         self.cached: dict[str, Tensor] = {}

@@ -151,7 +151,7 @@ def _build(scope: ParameterPrefix, config: MambaConfig, sizes: Mapping[str, Any]
     g, e = scope.g, config.hidden_size
     ids = g.input("input_ids", (sizes["batch"], sizes["sequence"]), "i32")
     batch, length = ids.shape.dims
-    states = RecurrentStates(g, batch, sizes, start_input(g, sizes))
+    states = RecurrentStates(g, batch, sizes, start_input(g, sizes) if sizes["context"] else None)
     tokens = scope.tokens("embed_tokens", config.vocab_size, e)
     x = tokens.rows(ids)
     for i in range(config.num_hidden_layers):

@@ -139,10 +139,8 @@ def _number_of_slots(sizes: Mapping[str, Any]) -> int:
     return slots
 
 
-def start_input(g: Any, sizes: Mapping[str, Any]) -> Tensor | None:
-    """Return the input `start` of a graph with states; None without `context`."""
-    if not sizes["context"]:
-        return None
+def start_input(g: Any, sizes: Mapping[str, Any]) -> Tensor:
+    """Return the input `start` of a graph with `context`: the position of the first token of each text, i32 `[batch]`."""
     if type(sizes["context"]) is not int or type(sizes["batch"]) is not int:
         raise Error("graph: with context, 'context' and 'batch' must be integers, since states have fixed sizes")
     return g.input("start", (sizes["batch"],), "i32")

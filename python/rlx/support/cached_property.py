@@ -1,9 +1,11 @@
-"""A cached property without a lock."""
+"""Cached properties, without and with a lock for each object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
+
+from rlx.support.locks import holding, make_lock
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -33,4 +35,24 @@ class cached_property(Generic[T_co]):
         # Python calls this only while the object's `__dict__` has no entry of this name.
         if instance is None:
             return self
+        return self._stored(instance)
+
+    def _stored(self, instance: object) -> T_co:
+        """Compute the value and store it, if there is none."""
         return instance.__dict__.setdefault(self._name, self._compute(instance))
+
+
+class locked_property(cached_property[T_co]):
+    """A property that one thread computes while others wait for it, for values that are expensive.
+
+    Each object has a lock of its own for each of these properties, which is free in a forked process.
+    """
+
+    def _stored(self, instance: object) -> T_co:
+        lock = instance.__dict__.setdefault(f"lock of {self._name}", make_lock())
+        return holding(lock, self._only_once, instance)
+
+    def _only_once(self, instance: object) -> T_co:
+        if self._name not in instance.__dict__:
+            instance.__dict__[self._name] = self._compute(instance)
+        return instance.__dict__[self._name]

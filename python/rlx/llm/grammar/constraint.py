@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import weakref
 from typing import Any
 
@@ -75,12 +74,6 @@ class GrammarConstraint:
         with converted("the grammar cannot be continued"):
             self._matcher.consume_token(token)
         self._check()
-
-    def copied(self) -> GrammarConstraint:
-        """Return a constraint with the same text, which is then continued on its own."""
-        result = copy.copy(self)
-        result._matcher = self._matcher.deep_copy()
-        return result
 
     def _check(self) -> None:
         if self._matcher.is_error():

@@ -32,8 +32,8 @@ def llguidance() -> Any:
     return import_package("llguidance", "a grammar or a schema")
 
 
-def check_isolated(source: str, name: str, *, has_places: bool) -> None:
-    """Check that a grammar is valid, and that it compiles within limits.
+def isolated_problem(source: str, name: str, *, has_places: bool) -> Error | None:
+    """Return the mistake of a grammar that is not valid or does not compile within limits; None if there is none.
 
     Args:
         source: The grammar in Lark.
@@ -41,7 +41,7 @@ def check_isolated(source: str, name: str, *, has_places: bool) -> None:
         has_places: Whether the lines of the grammar are those of the option.
 
     Raises:
-        Error: The grammar is not valid, or it takes too much time or memory.
+        Error: The other process cannot be started.
         UnsupportedError: The path of Python is not known.
     """
     folder = str(Path(llguidance().__file__).parents[1])
@@ -53,10 +53,11 @@ def check_isolated(source: str, name: str, *, has_places: bool) -> None:
             words, input=source.encode(), capture_output=True, timeout=_WAITING_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise Error(f"{name} is too complex: compiling it takes more than {_WAITING_SECONDS} seconds") from None
+        return Error(f"{name} is too complex: compiling it takes more than {_WAITING_SECONDS} seconds")
     except OSError as problem:
         raise Error(f"cannot check {name} in another process: {problem}") from None
     if result.returncode:
-        raise Error(f"{name} is too complex: it exhausts the stack, the time or the memory of a compilation")
+        return Error(f"{name} is too complex: it exhausts the stack, the time or the memory of a compilation")
     if message := result.stdout.decode("utf-8", "replace").strip():
-        raise library_error(message, source, name, has_places=has_places)
+        return library_error(message, source, name, has_places=has_places)
+    return None

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from rlx.llm.grammar.gbnf_lark import lark_of_gbnf
-from rlx.llm.grammar.isolation import check_isolated
+from rlx.llm.grammar.isolation import isolated_problem
 from rlx.llm.grammar.schema import checked_schema
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import unique_names
@@ -85,7 +85,14 @@ def _with_checked_schemas(grammar: str) -> str:
     return "".join([*parts, grammar[at:]])
 
 
-@lru_cache(maxsize=64)
-def _checked(source: str, name: str, has_places: bool = False) -> str:
-    check_isolated(source + _SETTINGS, name, has_places=has_places)
+def _checked(source: str, name: str, has_lines: bool = False) -> str:
+    problem = _problem(source + _SETTINGS, name, has_lines)
+    if problem is not None:
+        raise problem.moved()
     return source + _SETTINGS
+
+
+@lru_cache(maxsize=64)
+def _problem(source: str, name: str, has_lines: bool) -> Error | None:
+    """Return the mistake of a grammar. It is stored too, so that a client that repeats one starts no process each time."""
+    return isolated_problem(source, name, has_places=has_lines)
