@@ -198,7 +198,7 @@ def test_the_least_recently_used_checkpoint_makes_room() -> None:
         model.start([first, first]).is_done = True
     assert model.start([1, 1]).cached_tokens == 2
     model.start([4, 4]).is_done = True  # in place of the checkpoint of 2
-    assert [len(model.slots.found([first, first])) for first in (1, 2, 3, 4)] == [1, 0, 1, 1]
+    assert [len(model.slots.checkpoints_of([first, first])) for first in (1, 2, 3, 4)] == [1, 0, 1, 1]
 
 
 def test_both_pages_and_checkpoint_are_needed() -> None:
@@ -209,4 +209,4 @@ def test_both_pages_and_checkpoint_are_needed() -> None:
     model.start([1, 2, 3, 4, 5, 6]).is_done = True
     model.start([9] * 5).is_done = True  # takes both pages
     assert model.start([1, 2, 3, 4, 5, 6, 7]).cached_tokens == 0
-    assert [c.length for c in model.slots.found([1, 2, 3, 4, 5, 6])] == [6, 4]
+    assert [c.length for c in model.slots.checkpoints_of([1, 2, 3, 4, 5, 6])] == [6, 4]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rlx
-from rlx.llm import PromptLookup
+from rlx.llm import PredictionHead, PromptLookup
 from rlx.llm.engine import Engine
 from rlx.llm.pages import CachedText
 from tests.llm.recurrent_models import write_recurrent_model
@@ -30,7 +30,7 @@ _CALLS: dict[str, Callable[[Engine, CachedText], Any]] = {
 @pytest.fixture(scope="module", params=["llama", "qwen3_next"])
 def drafted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[rlx.llm.LLM]:
     path: Path = tmp_path_factory.mktemp("cancelled") / "model.gguf"
-    draft: Any = "mtp"
+    draft: Any = PredictionHead()
     if request.param == "llama":
         long: Any = {"llama.context_length": 512}
         draft = PromptLookup()

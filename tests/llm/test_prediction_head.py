@@ -40,7 +40,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def drafted(path: Path) -> Iterator[rlx.llm.LLM]:
-    with rlx.llm.load(path, threads=1, cache="f32", draft="mtp") as model:
+    with rlx.llm.load(path, threads=1, cache="f32", draft=rlx.llm.PredictionHead()) as model:
         yield model
 
 
@@ -133,8 +133,13 @@ def test_right_predictions_save_runs(monkeypatch: pytest.MonkeyPatch, drafted: r
     assert counts == {"batch": 6}  # one for four tokens: the first token is that of the cached prompt
 
 
+def test_the_word_of_the_command_line_is_a_path_here(path: Path) -> None:
+    with pytest.raises(rlx.Error, match=r"no such file: mtp(.|\n)*PredictionHead"):
+        rlx.llm.load(path, draft="mtp")
+
+
 def test_models_without_a_head_are_refused(tmp_path: Path) -> None:
     paths = [write_model(tmp_path / "other.gguf"), write_recurrent_model(tmp_path / "model.gguf", "qwen3_next")]
     for other in paths:
         with pytest.raises(rlx.UnsupportedError, match="has no head that predicts further tokens"):
-            rlx.llm.load(other, draft="mtp")
+            rlx.llm.load(other, draft=rlx.llm.PredictionHead())

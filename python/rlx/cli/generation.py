@@ -192,9 +192,11 @@ def not_utf8(source: str, problem: UnicodeError) -> Error:
 
 def load_model(arguments: argparse.Namespace, *, parallel: int = 1) -> LLM:
     """Return the model of the command line, for some texts at the same time."""
-    from rlx.llm import PromptLookup, load
+    from rlx.llm import PredictionHead, PromptLookup, load
 
     draft = PromptLookup() if arguments.lookup else arguments.draft
+    if draft == "mtp":  # a file of this name is ./mtp
+        draft = PredictionHead()
     options = precision_options(arguments)
     return load(
         arguments.model,

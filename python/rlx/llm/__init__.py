@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlx.llm.completion import Chunk, Completion
-from rlx.llm.draft import PromptLookup
+from rlx.llm.draft import PredictionHead, PromptLookup
 from rlx.llm.language_model import LLM
 from rlx.llm.loading import load, load_tokenizer
 from rlx.llm.quantization.quantize import QuantizedFile, quantize
@@ -13,6 +13,7 @@ __all__ = [
     "LLM",
     "Chunk",
     "Completion",
+    "PredictionHead",
     "PromptLookup",
     "QuantizedFile",
     "Tokenizer",

@@ -34,7 +34,7 @@ class TextCache:
         if self._slots is None:
             text.cached_tokens = self._share_pages(text, prompt)
             return None
-        for checkpoint in self._slots.found(prompt):
+        for checkpoint in self._slots.checkpoints_of(prompt):
             if self._continue_from(text, checkpoint, prompt):
                 text.cached_tokens = checkpoint.length
                 return checkpoint.logits if checkpoint.length == len(prompt) else None

@@ -137,8 +137,13 @@ class _ModelProposer:
         self._text.is_done = True
 
 
+@dataclass(frozen=True)
 class PredictionHead:
-    """Proposes the tokens that a head of the model itself predicts: multi-token prediction (see `prediction_head.py`).
+    """Proposes the tokens that a head of the model itself predicts: multi-token prediction (see `prediction_head.py`)."""
+
+
+class HeadDraft:
+    """The proposals of a `PredictionHead`.
 
     Args:
         engine: The programs of the model, with those of the head.

@@ -36,7 +36,7 @@ class _Row:
     text: CachedText
     start: int
     tokens: Sequence[int]
-    written: int = 0
+    slot_index: int = 0
 
 
 class Engine:
@@ -54,7 +54,7 @@ class Engine:
         activations: The precision of activations in products with packed weights.
         parallel: The number of texts for which the cache has pages and slots, unless they take more than `LARGEST_CACHE`.
         drafted: The number of proposed tokens that are verified in one run.
-        kept: The number of last tokens that `CachedText.continue_at` may remove without forgetting a recurrent state.
+        rewind: The number of last tokens that `CachedText.continue_at` may remove without forgetting a recurrent state.
         predicts: Whether the model has a head that predicts further tokens, for `predict`.
     """
 
@@ -68,7 +68,7 @@ class Engine:
         activations: str,
         parallel: int = 1,
         drafted: int = 0,
-        kept: int = 0,
+        rewind: int = 0,
         predicts: bool = False,
     ) -> None:
         self.context, self._predicts = context, predicts
@@ -81,20 +81,20 @@ class Engine:
         self.run_rows = drafted + 1 if self._is_consecutive else min(max(parallel, drafted + 1), _MOST_ROWS)
         self._page = min(_PAGE, -(-context // _PAGE_STEP) * _PAGE_STEP)
         self._pages_of_text = -(-context // self._page)
-        self._pages = self._slots = self._checkpoints = self._kept = 0
+        self._pages = self._slots = self._checkpoints = self._rewind = 0
         if "pages" in model.sizes:
             affordable = LARGEST_CACHE // (self._page * model.config.cache_bytes(cache_dtype, predicts))
             self._pages = max(self._pages_of_text, min(self._pages_of_text * parallel, affordable))
         if self._is_recurrent:
-            self._count_slots(parallel, drafted, kept)
+            self._count_slots(parallel, drafted, rewind)
 
-    def _count_slots(self, parallel: int, drafted: int, kept: int) -> None:
+    def _count_slots(self, parallel: int, drafted: int, rewind: int) -> None:
         """Set the numbers of slots and of checkpoints."""
         config = self._model.config
         size = config.recurrent_elements * dtype("f32").itemsize
         with_logits = size + config.vocab_size * dtype("f32").itemsize
-        own = max(drafted, kept) + 2 if drafted or kept else 1
-        self._kept = kept
+        own = max(drafted, rewind) + 2 if drafted or rewind else 1
+        self._rewind = rewind
         self._checkpoints = min(LARGEST_CHECKPOINTS // with_logits, _MOST_CHECKPOINTS)
         self._slots = max(own, min(own * parallel, LARGEST_CACHE // size)) + self._checkpoints
 
@@ -114,7 +114,7 @@ class Engine:
     @locked_property
     def _cache(self) -> TextCache:
         pages = PagePool(self._pages, self._page) if self._pages else None
-        slots = SlotPool(self._slots, self._kept) if self._slots else None
+        slots = SlotPool(self._slots, self._rewind) if self._slots else None
         return TextCache(pages, slots, self._generation)
 
     @locked_property
@@ -196,7 +196,7 @@ class Engine:
         Of a long prompt, the ends of some pages, so that it replaces at most half of all checkpoints.
         """
         if length == prompt_length:
-            return self._checkpoints > 0 and not self._kept
+            return self._checkpoints > 0 and not self._rewind
         most = self._checkpoints // 2
         return most > 0 and length // self._page % -(-prompt_length // (self._page * most)) == 0
 
@@ -308,7 +308,7 @@ class Engine:
             inputs |= {name: np.full(len(inputs["start"]), self._slots, np.int32) for name in _SLOT_INPUTS}
             for number, row in enumerate(rows):
                 inputs["read_slots"][number] = row.text.slots.get(row.start, self._slots)
-                inputs["written_slots"][number] = row.text.written_slots[row.written]
+                inputs["written_slots"][number] = row.text.written_slots[row.slot_index]
         results = self._generation[entry].run_named(inputs)
         if self._predicts:
             for row, states in zip(rows, results["hidden_states"], strict=False):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.llm.draft import DRAFTED, Draft, DraftModel, PredictionHead, PromptLookup
+from rlx.llm.draft import DRAFTED, Draft, DraftModel, HeadDraft, PredictionHead, PromptLookup
 from rlx.llm.engine import LARGEST_CACHE, Engine
 from rlx.llm.language_model import LLM
 from rlx.llm.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
@@ -31,7 +31,6 @@ _CACHE_DTYPES = ("f16", "f32", *PACKED_CACHES)
 _ACTIVATIONS = ("f32", "i16", "i8")
 _CONTEXT_STEP = 256
 _MOST_PARALLEL = 256
-_HEAD = "mtp"
 
 
 def load(
@@ -62,14 +61,14 @@ def load(
         lora: LoRA adapters: a path of a GGUF file or of a folder of PEFT, a pair of a path and a factor, a list of these, or
             a mapping of paths to factors.
         draft: The origin of tokens that the model verifies several at a time: the path of a smaller model with the same
-            tokens, a `PromptLookup`, or `"mtp"` for the head of the model that predicts further tokens. Texts are the same as
-            without it.
+            tokens, a `PromptLookup`, or a `PredictionHead`: the head of the model that predicts further tokens. Texts are the
+            same as without it.
         parallel: The number of texts that threads generate at the same time. Up to 8 of them are computed in one run, and the
             cache has room for all, or for 1 GiB.
 
     Raises:
         Error: The file is missing or damaged, or a value is not valid.
-        UnsupportedError: The architecture or the tokenizer is not known, there is no head for `draft="mtp"`, or heads do not
+        UnsupportedError: The architecture or the tokenizer is not known, the model has no `PredictionHead`, or heads do not
             divide into the blocks of the cache.
     """
     _check_choice("cache", cache, _CACHE_DTYPES)
@@ -84,14 +83,14 @@ def load(
     session = Session("cpu" if device is None else device, threads=threads)
     length = _context(context, model, cache)
     options: dict[str, Any] = {"cache_dtype": cache, "activations": activations, "parallel": parallel}
-    has_head = isinstance(draft, str) and draft == _HEAD
+    has_head = isinstance(draft, PredictionHead)
     if has_head:
         model.prediction_graph(sequence=1)  # an error, if there is none
     proposals = None if draft is None or has_head else _draft(draft, model, tokenizer, session, length, options)
     drafted = 0 if draft is None else DRAFTED
     engine = Engine(model, session, context=length, drafted=drafted, predicts=has_head, **options)
     if has_head:
-        proposals = PredictionHead(engine)
+        proposals = HeadDraft(engine)
     architecture = weights.metadata.get("general.architecture", model.model_type)
     return LLM(model, engine, tokenizer, weights, architecture, proposals)
 
@@ -127,12 +126,14 @@ def _draft(
     """
     if isinstance(draft, PromptLookup):
         return draft
+    if draft == "mtp" and not Path(draft).exists():
+        raise Error("no such file: mtp", hint="the head of the model is draft=rlx.llm.PredictionHead()")
     proposing, own, _ = _opened(draft)
     if own.vocabulary.tokens != tokenizer.vocabulary.tokens:
         raise Error(f"draft: {own!r} has other tokens than {tokenizer!r}")
     length = min(context, proposing.config.max_position_embeddings)
     proposing.config.cache_bytes(options["cache_dtype"])  # as for the model
-    return DraftModel(Engine(proposing, session, context=length, kept=DRAFTED, **options))
+    return DraftModel(Engine(proposing, session, context=length, rewind=DRAFTED, **options))
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:

@@ -35,11 +35,11 @@ class SlotPool:
 
     Args:
         count: The number of slots.
-        kept: The number of earlier states that a text keeps, for `CachedText.continue_at`.
+        rewind: The number of earlier states that a text keeps, for `CachedText.continue_at`.
     """
 
-    def __init__(self, count: int, kept: int = 0):
-        self._kept = kept
+    def __init__(self, count: int, rewind: int = 0):
+        self._rewind = rewind
         self._free = list(range(count))[::-1]
         self._uses = [0] * count
         self._texts: dict[CachedText, None] = {}  # the least recently used first
@@ -67,7 +67,7 @@ class SlotPool:
         length = len(text.tokens)
         self._drop(text.written_slots)
         text.written_slots = []
-        while count > 1 or self._kept or not self._is_own(text, length):
+        while count > 1 or self._rewind or not self._is_own(text, length):
             if len(text.written_slots) == count:
                 return True
             if self._free:
@@ -86,7 +86,7 @@ class SlotPool:
     def advance(self, text: CachedText, lengths: Sequence[int]) -> None:
         """Record that a run has written the states after these numbers of tokens to the `written_slots` of a text."""
         written = dict(zip(lengths, text.written_slots, strict=True))
-        is_only = len(lengths) == 1 and not self._kept
+        is_only = len(lengths) == 1 and not self._rewind
         others = {} if is_only else {n: slot for n, slot in text.slots.items() if n not in written}
         self._drop(slot for n, slot in text.slots.items() if n not in others)
         text.written_slots = []
@@ -101,7 +101,7 @@ class SlotPool:
 
     def is_kept(self, text: CachedText, length: int) -> bool:
         """Whether the state of a text after a number of tokens is still needed."""
-        return len(text.tokens) - self._kept <= length <= len(text.tokens)
+        return len(text.tokens) - self._rewind <= length <= len(text.tokens)
 
     def _is_own(self, text: CachedText, length: int) -> bool:
         """Whether a text has a state after its last token which nothing else uses."""
@@ -140,7 +140,7 @@ class SlotPool:
         self._uses[slot] += 1
         self._checkpoints[key] = StateCheckpoint(length, slot, logits.copy())
 
-    def found(self, prompt: Sequence[int]) -> list[StateCheckpoint]:
+    def checkpoints_of(self, prompt: Sequence[int]) -> list[StateCheckpoint]:
         """Return the checkpoints of beginnings of a prompt, the longest first."""
         lengths = sorted({length for length, _ in self._checkpoints if length <= len(prompt)})
         return [self._checkpoints[key] for key in _keys(prompt, lengths) if key in self._checkpoints][::-1]

@@ -114,63 +114,63 @@ class _SchemaChecker:
     """
 
     def __init__(self, schema: Mapping[str, Any]):
-        self._references: dict[str, str] = {}  # the first place of each reference
+        self._references: dict[str, str] = {}  # the first pointer to each reference
         self._schemas = set[int]()
         self.root = self._schema({k: v for k, v in schema.items() if k not in _ROOT_ANNOTATIONS}, "#", 0)
-        targets = {reference: self._target(reference, place) for reference, place in self._references.items()}
+        targets = {reference: self._target(reference, pointer) for reference, pointer in self._references.items()}
         _check_finite(self.root, targets)
 
-    def _schema(self, schema: Any, place: str, depth: int) -> Any:
+    def _schema(self, schema: Any, pointer: str, depth: int) -> Any:
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, Mapping):
-            raise Error(f"schema {place}: expected an object, True or False, got {short_repr(schema)}")
+            raise Error(f"schema {pointer}: expected an object, True or False, got {short_repr(schema)}")
         if depth > _DEEPEST or len(self._schemas) >= _MOST_SCHEMAS:
             limit = f"{_DEEPEST} levels" if depth > _DEEPEST else f"{_MOST_SCHEMAS} subschemas"
-            raise Error(f"schema {place}: more than {limit}")
+            raise Error(f"schema {pointer}: more than {limit}")
         result: dict[str, Any] = {}
         self._schemas.add(id(result))
         for key, value in schema.items():
-            if not self._is_left_out(key, value, place):
-                result[key] = self._value(key, value, f"{place}/{key}", depth + 1)
-        _check_least_properties(result, place)
-        _check_bounds(result, place)
+            if not self._is_left_out(key, value, pointer):
+                result[key] = self._value(key, value, f"{pointer}/{key}", depth + 1)
+        _check_least_properties(result, pointer)
+        _check_bounds(result, pointer)
         return result
 
-    def _is_left_out(self, key: Any, value: Any, place: str) -> bool:
+    def _is_left_out(self, key: Any, value: Any, pointer: str) -> bool:
         is_extension = isinstance(key, str) and key.startswith("x-") and key != "x-guidance"
         if key in _ANNOTATIONS or is_extension or (key == "uniqueItems" and value is False):
             return True
         if key not in _KNOWN:
             hint = suggestion(str(key), sorted(_KNOWN))
-            raise UnsupportedError(f"schema {place}: the keyword {short_repr(key)} cannot be enforced{hint}")
+            raise UnsupportedError(f"schema {pointer}: the keyword {short_repr(key)} cannot be enforced{hint}")
         return False
 
-    def _value(self, key: str, value: Any, place: str, depth: int) -> Any:
+    def _value(self, key: str, value: Any, pointer: str, depth: int) -> Any:
         if key in _LISTS or (key == "items" and isinstance(value, (list, tuple))):
             if not isinstance(value, (list, tuple)):
-                raise Error(f"schema {place}: expected a list of schemas, got {short_repr(value)}")
-            return [self._schema(entry, f"{place}/{i}", depth) for i, entry in enumerate(value)]
+                raise Error(f"schema {pointer}: expected a list of schemas, got {short_repr(value)}")
+            return [self._schema(entry, f"{pointer}/{i}", depth) for i, entry in enumerate(value)]
         if key in _SCHEMAS:
-            return self._schema(value, place, depth)
+            return self._schema(value, pointer, depth)
         if key in _OBJECTS:
             if not isinstance(value, Mapping):
-                raise Error(f"schema {place}: expected an object of schemas, got {short_repr(value)}")
-            return {name: self._schema(entry, f"{place}/{name}", depth) for name, entry in value.items()}
+                raise Error(f"schema {pointer}: expected an object of schemas, got {short_repr(value)}")
+            return {name: self._schema(entry, f"{pointer}/{name}", depth) for name, entry in value.items()}
         if key == "$ref":
             if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
                 raise UnsupportedError(
-                    f"schema {place}: expected a reference into the schema itself, such as '#/$defs/name',"
+                    f"schema {pointer}: expected a reference into the schema itself, such as '#/$defs/name',"
                     f" got {short_repr(value)}"
                 )
-            self._references.setdefault(value, place)
+            self._references.setdefault(value, pointer)
         elif key in _WITH_NUMBERS:
-            _check_numbers(value, place)
+            _check_numbers(value, pointer)
         elif key == "required" and not (isinstance(value, (list, tuple)) and all(isinstance(n, str) for n in value)):
-            raise Error(f"schema {place}: expected a list of names, got {short_repr(value)}")
+            raise Error(f"schema {pointer}: expected a list of names, got {short_repr(value)}")
         return value
 
-    def _target(self, reference: str, place: str) -> Any:
+    def _target(self, reference: str, pointer: str) -> Any:
         """Return the schema that a reference names."""
         value: Any = self.root
         for part in unquote(reference[1:]).split("/")[1:]:
@@ -181,13 +181,13 @@ class _SchemaChecker:
             elif isinstance(value, dict) and name in value:
                 value = value[name]
             else:
-                raise Error(f"schema {place}: the schema has no {short_repr(reference)}")
+                raise Error(f"schema {pointer}: the schema has no {short_repr(reference)}")
         if not isinstance(value, bool) and id(value) not in self._schemas:
-            raise Error(f"schema {place}: {short_repr(reference)} is not a schema")
+            raise Error(f"schema {pointer}: {short_repr(reference)} is not a schema")
         return value
 
 
-def _check_numbers(value: Any, place: str) -> None:
+def _check_numbers(value: Any, pointer: str) -> None:
     """Refuse numbers that the library (1.9.1) rounds: it computes with f64."""
     waiting = [value]
     while waiting:
@@ -198,21 +198,21 @@ def _check_numbers(value: Any, place: str) -> None:
             waiting += part
         elif isinstance(part, (int, float)) and _LARGEST_NUMBER <= abs(part) < math.inf:
             raise UnsupportedError(
-                f"schema {place}: numbers of 2^53 and above cannot be enforced, got {short_repr(part)}"
+                f"schema {pointer}: numbers of 2^53 and above cannot be enforced, got {short_repr(part)}"
             )
 
 
-def _check_least_properties(schema: Mapping[str, Any], place: str) -> None:
+def _check_least_properties(schema: Mapping[str, Any], pointer: str) -> None:
     """Refuse a count of properties that repeated names could reach: the grammar does not exclude those."""
     least = schema.get("minProperties", 0)
     if isinstance(least, (int, float)) and least > max(1, len(set(schema.get("required", ())))):
         raise UnsupportedError(
-            f"schema {place}: minProperties above the number of required properties cannot be enforced",
+            f"schema {pointer}: minProperties above the number of required properties cannot be enforced",
             hint="list the properties in 'required'",
         )
 
 
-def _check_bounds(schema: Mapping[str, Any], place: str) -> None:
+def _check_bounds(schema: Mapping[str, Any], pointer: str) -> None:
     """Refuse numbers between 0, which is excluded, and a number nearer than 1: the library (1.9.1) does not exclude 0."""
     if schema.get("type") == "integer":
         return
@@ -223,7 +223,7 @@ def _check_bounds(schema: Mapping[str, Any], place: str) -> None:
         limits = [value * sign for name in others for value in _numbers(schema, name)]
         if 0 in _numbers(schema, excluded) and any(0 < limit < 1 for limit in limits):
             bounds = f"'{excluded}' 0 with another bound nearer than 1"
-            raise UnsupportedError(f"schema {place}: {bounds} cannot be enforced for numbers")
+            raise UnsupportedError(f"schema {pointer}: {bounds} cannot be enforced for numbers")
 
 
 def _numbers(schema: Any, name: str) -> list[float]:

@@ -51,8 +51,8 @@ class RenderLimits:
         if time.monotonic() > self._deadline:
             raise LimitError(f"it takes more than {self._seconds:g} seconds")
 
-    def made(self, value: Any) -> Any:
-        """Return a value that the template has made.
+    def checked(self, value: Any) -> Any:
+        """Return a value that the template has computed, after checking its size.
 
         Raises:
             LimitError: It is too large, or all values together are, or the time is over.
@@ -102,7 +102,7 @@ class RenderLimits:
         if all(isinstance(operand, str) for operand in (left, right)):
             check_length(len(left) + len(right))
         if not all(isinstance(operand, list | tuple) for operand in (left, right)):
-            return self.made(left + right)
+            return self.checked(left + right)
         one, other = self.size(left), self.size(right)
         total = one[0] + other[0], one[1] + other[1], max(one[2], other[2])
         check_values(*total[:2])
@@ -122,19 +122,19 @@ class RenderLimits:
                 check_values(values * max(count, 0), characters * max(count, 0))
             elif isinstance(count, int) and isinstance(value, int):
                 check_bits(value.bit_length() + count.bit_length())
-        return self.made(left * right)
+        return self.checked(left * right)
 
     def raised(self, left: Any, right: Any) -> Any:
         """Return `left ** right`."""
         if isinstance(left, int) and isinstance(right, int):
             check_bits(left.bit_length() * abs(right))
-        return self.made(left**right)
+        return self.checked(left**right)
 
     def formatted(self, left: Any, right: Any) -> Any:
         """Return `left % right`, a remainder or a formatted string."""
         if isinstance(left, str):
             self.check_format(left, left.count("%"), right)
-        return self.made(left % right)
+        return self.checked(left % right)
 
     def check_format(self, text: str, fields: int, values: Any) -> None:
         """Check that a format has no wide fields, and that its result is short.

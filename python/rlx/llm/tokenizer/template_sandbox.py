@@ -90,7 +90,7 @@ class TemplateCode(CodeGenerator):
             super().visit_Getitem(node, frame)
 
     def _made(self, visit: Callable[[Any, Frame], None], node: nodes.Node, frame: Frame) -> None:
-        self.write("environment.made(")
+        self.write("environment.checked(")
         visit(node, frame)
         self.write(")")
 
@@ -165,13 +165,13 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         """Check the time."""
         self.limits.tick()
 
-    def made(self, value: Any) -> Any:
-        """Return a value that the template has made."""
-        return self.limits.made(value)
+    def checked(self, value: Any) -> Any:
+        """Return a value that the template has computed, after checking its size."""
+        return self.limits.checked(value)
 
     def concatenated(self, values: Sequence[Any]) -> str:
         """Return the value of `a ~ b`."""
-        return self.limits.made("".join(self.limits.joined("", map(str, values))))
+        return self.limits.checked("".join(self.limits.joined("", map(str, values))))
 
     def _concat(self, parts: Iterable[str]) -> str:
         kept: list[str] = []
@@ -180,7 +180,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             length += len(part)
             check_length(length)
             kept.append(part)
-        return self.limits.made("".join(kept))
+        return self.limits.checked("".join(kept))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Return the result of an operator that can make large values."""
@@ -200,7 +200,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             args = __self._text_arguments(owner, method.__name__, args, kwargs)
         elif isinstance(owner, _BUILT_IN) and method.__name__ not in _METHODS:
             raise LimitError(f"it calls the method '{method.__name__}', which is not available in templates")
-        return limits.made(super().call(__context, __obj, *args, **kwargs))
+        return limits.checked(super().call(__context, __obj, *args, **kwargs))
 
     def _text_arguments(self, text: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if name in ("format", "format_map"):
@@ -223,7 +223,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
                 limits.size(value)
             if check is not None:
                 check(limits, *values, **kwargs)
-            return limits.made(function(*args, **kwargs))
+            return limits.checked(function(*args, **kwargs))
 
         return limited
 
@@ -242,12 +242,12 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             raise LimitError(f"tojson has an indent above {_WIDEST_INDENT}")
         check_length(characters + values * depth * max(indent or 0, 1))
         text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-        return limits.made(text)
+        return limits.checked(text)
 
     def _join(self, values: Iterable[Any], d: Any = "", attribute: str | int | None = None) -> str:
         """Return texts in one, with another one between them."""
         parts = values if attribute is None else map(make_attrgetter(self, attribute), values)
-        return self.limits.made(str(d).join(map(str, self.limits.joined(str(d), parts))))
+        return self.limits.checked(str(d).join(map(str, self.limits.joined(str(d), parts))))
 
     def _sum(self, values: Iterable[Any], attribute: str | int | None = None, start: Any = 0) -> Any:
         """Return the sum of numbers."""
