@@ -115,6 +115,18 @@ def _refusal(path: Path, name: str, own: dict[str, Any] | None = None, tensors: 
         ("packed_4", {"config_groups": {"a": {"format": "marlin-24"}}}, "the format 'marlin-24' of compressed-tensors"),
         ("packed_4", {"config_groups": []}, "'quantization_config.config_groups' must be an object"),
         ("packed_4", {"sparsity_config": {"format": "sparse-24-bitmask"}}, "sparse weights of compressed-tensors"),
+        (
+            "packed_4",
+            {"transform_config": {"config_groups": {"u": {"type": "hadamard", "apply": [{"location": "input"}]}}}},
+            "transforms of activations ('quantization_config.transform_config') are not supported",
+        ),
+        ("packed_4", {"transform_config": 3}, "'quantization_config.transform_config' must be an object"),
+        ("packed_4", {"rotation": "hadamard"}, "the field 'quantization_config.rotation' of compressed-tensors is not"),
+        (
+            "packed_4",
+            {"config_groups": {"a": {"pre_scale": [1]}}},
+            "the field 'quantization_config.config_groups.a.pre",
+        ),
         ("fp8_blocks", {"weight_block_size": [64, 128]}, "weight_scale_inv' of"),
         ("fp8_blocks", {"weight_block_size": [0, 128]}, "'quantization_config.weight_block_size' must be a list of 2"),
         ("fp8_blocks", {"weight_block_size": "a"}, "'quantization_config.weight_block_size' must be a list of 2"),
@@ -123,6 +135,17 @@ def _refusal(path: Path, name: str, own: dict[str, Any] | None = None, tensors: 
 def test_configurations(tmp_path: Path, name: str, own: dict[str, Any], message: str) -> None:
     # MLX has the object twice; the first one counts.
     assert message in _refusal(tmp_path, name, own)
+
+
+def test_fields_without_a_meaning(tmp_path: Path) -> None:
+    """Files of the library have all fields, and those that are not used are null or empty."""
+    kind = FOLDERS["packed_4"]
+    _, quantised = model_tensors(kind.quantize, kind.also, kind.unused)
+    more = {"transform_config": {"config_groups": {}}, "sparsity_config": {}, "kv_cache_scheme": None, "rotation": None}
+    more |= {"version": "0.12.2", "quantization_status": "compressed", "global_compression_ratio": 1.5}
+    own = {**kind.config["quantization_config"], **more}
+    folder = write_model(tmp_path / "model", CONFIG | {"quantization_config": own}, quantised)
+    assert load(folder).weights
 
 
 _UP = "model.layers.0.mlp.up_proj"

@@ -36,6 +36,14 @@ _PARTS = (*_SCALES, "weight_zero_point", "weight_shape", "weight_g_idx")
 # Scales of activations and of keys and values.
 _UNUSED = ("input_scale", "output_scale", "input_zero_point", "activation_scale", "k_scale", "v_scale", "q_scale")
 _BITS = (4, 8)
+# The fields of a configuration, and those of a group of matrices. Others may describe further steps of the computation.
+_FIELDS = frozenset(
+    (
+        *("quant_method", "format", "config_groups", "ignore", "kv_cache_scheme", "quantization_status"),
+        *("global_compression_ratio", "sparsity_config", "transform_config", "version", "run_compressed"),
+    )
+)
+_GROUP_FIELDS = frozenset(("targets", "weights", "input_activations", "output_activations", "format"))
 
 
 def compressed_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Weight]:
@@ -43,10 +51,13 @@ def compressed_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[st
 
     Raises:
         Error: A part is missing, or does not fit the others.
-        UnsupportedError: The configuration has another format, or groups that cannot be packed.
+        UnsupportedError: The configuration has another format, transforms or unknown fields, or groups that cannot be packed.
     """
-    rectangle = (0, 0)
-    for own in (fields, *_groups(fields)):
+    rectangle, groups = (0, 0), _groups(fields)
+    _check_fields(fields, _FIELDS)
+    for own in groups:
+        _check_fields(own, _GROUP_FIELDS)
+    for own in (fields, *groups):
         form = own.data.get("format") or "dense"
         if form not in _FORMATS:
             known = ", ".join(_FORMATS)
@@ -59,7 +70,22 @@ def compressed_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[st
     sparsity = fields.within("sparsity_config")
     if sparsity is not None and sparsity.data.get("format", "dense") != "dense":
         raise UnsupportedError(f"{fields.file}: sparse weights of compressed-tensors are not supported")
+    transforms = fields.within("transform_config")
+    if transforms is not None and any(transforms.data.values()):
+        # Those of QuIP and SpinQuant rotate activations while the model runs. The weights alone give other results.
+        raise UnsupportedError(
+            f"{fields.file}: transforms of activations ('{fields.shown('transform_config')}') are not supported"
+        )
     return _joined(tensors, rectangle)
+
+
+def _check_fields(fields: Fields, known: frozenset[str]) -> None:
+    """Refuse fields with a meaning that is not known. Fields that are null, false or empty have none."""
+    for name, value in fields.data.items():
+        if value and name not in known:
+            raise UnsupportedError(
+                f"{fields.file}: the field '{fields.shown(name):.80}' of compressed-tensors is not supported"
+            )
 
 
 def _groups(fields: Fields) -> list[Fields]:
