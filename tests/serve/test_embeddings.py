@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import openai
+import pytest
 
 import rlx
+from tests.llm.tiny_model import write_model
 from tests.serve.serving import RunningServer
 
 TEXTS = ["the man", "in the inn"]
@@ -49,3 +55,27 @@ def test_mistakes(server: RunningServer, model: rlx.llm.LLM) -> None:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), body
     answer = server.post("embeddings", {"model": "small", "input": [9] * (model.context + 1)})
     assert answer.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_first_requests_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait for one compilation."""
+    compiled: list[object] = []
+    original = rlx.Session.compile
+
+    def counted(self: rlx.Session, graphs: Any, *arguments: Any, **options: Any) -> Any:
+        compiled.append(graphs)
+        return original(self, graphs, *arguments, **options)
+
+    monkeypatch.setattr(rlx.Session, "compile", counted)
+    with (
+        rlx.llm.load(write_model(tmp_path / "tiny.gguf"), threads=1) as model,
+        RunningServer(model) as running,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        bodies = [{"model": "tiny", "input": text} for text in ("a", "b", "c", "d")]
+        answers = list(pool.map(lambda body: running.post("embeddings", body), bodies))
+        assert [answer.status_code for answer in answers] == [200] * 4
+        expected = model.embed(["a", "b", "c", "d"])
+        for answer, vector in zip(answers, expected, strict=True):
+            np.testing.assert_array_equal(np.array(answer.json()["data"][0]["embedding"], np.float32), vector)
+    assert len(compiled) == 1
