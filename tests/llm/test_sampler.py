@@ -141,7 +141,7 @@ def test_the_likeliest(seed: int, kind: str) -> None:
         shifted = scores - scores.max()
         expected = shifted - np.log(np.exp(shifted).sum())
         np.testing.assert_allclose([*found.values()], expected[list(found)], rtol=1e-12, atol=1e-12)
-        assert log_sum_exp(np.stack([scores] * 2)).shape == (2,)
+        assert log_sum_exp(scores) == pytest.approx(np.log(np.exp(shifted).sum()) + scores.max())
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -162,12 +162,16 @@ def test_the_nucleus(seed: int, kind: str) -> None:
 
 def test_a_draw_is_never_an_excluded_token() -> None:
     """Also at the ends of the interval of random numbers, which tokens of probability 0 begin and end."""
-    excluded = np.zeros(200, np.float32)
-    excluded[[0, 1, 150, 199]] = -np.inf
-    for value, expected in ((0.0, 2), (np.nextafter(1, 0), 198)):
-        sampler = Sampler(GenerationOptions(temperature=1.0), [], 0, 200)
-        sampler._random = SimpleNamespace(random=lambda number=value: number)  # type: ignore[assignment]
-        assert sampler.choose(excluded)[0] == expected
+    for count in (200, 8192, 8193, 20000):
+        excluded = np.zeros(count, np.float32)
+        excluded[[0, 1, 150, count - 1]] = -np.inf
+        if count == 20000:
+            excluded[5000:17000] = excluded[17500:] = -np.inf  # whole parts of the computation, too
+        allowed = np.flatnonzero(excluded == 0)
+        for value, expected in ((0.0, 2), (0.5, allowed[len(allowed) // 2]), (np.nextafter(1, 0), allowed[-1])):
+            sampler = Sampler(GenerationOptions(temperature=1.0), [], 0, count)
+            sampler._random = SimpleNamespace(random=lambda number=value: number)  # type: ignore[assignment]
+            assert sampler.choose(excluded)[0] == expected
 
 
 def test_frequencies_of_a_large_vocabulary(seed: int) -> None:

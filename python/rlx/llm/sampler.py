@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from rlx.llm.distribution import likeliest, nucleus, top_logprobs
+from rlx.llm.distribution import drawn, likeliest, nucleus, top_logprobs
 from rlx.llm.options import GenerationOptions
 from rlx.support.errors import Error
 
@@ -97,16 +97,7 @@ class Sampler:
             return best
         ids = self._candidates(scores)
         kept = scores if ids is None else scores[ids]
-        totals = (
-            kept - scores[best]
-        )  # the one large array that is allocated here: a new one takes as long as a pass over it
-        with np.errstate(over="ignore"):  # of a tiny temperature: all except the likeliest are minus infinity
-            totals /= options.temperature
-        np.exp(totals, out=totals)
-        np.cumsum(totals, out=totals)
-        drawn = self._random.random() * totals[-1]
-        # Rounding may give the sum itself, which no token exceeds. The last one that adds to it is meant then.
-        number = min(int(np.searchsorted(totals, drawn, side="right")), int(np.searchsorted(totals, totals[-1])))
+        number = drawn(kept, options.temperature, self._random.random())
         return number if ids is None else int(ids[number])
 
     def _candidates(self, scores: np.ndarray) -> np.ndarray | None:
