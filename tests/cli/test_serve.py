@@ -16,6 +16,7 @@ import pytest
 
 import rlx
 from rlx.cli.main import main
+from rlx.serve.settings import ServerSettings
 from tests.llm.tiny_model import write_model
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
@@ -101,6 +102,30 @@ def test_open_addresses(
     monkeypatch.setattr(rlx.llm.LLM, "generate", lambda *_, **__: None)  # it would compile
     assert main(["serve", path, "--host", "0.0.0.0", "--port", "0", *words]) == 0
     assert ("0.0.0.0 is open to other machines, without a key" in capsys.readouterr().err) is warns
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        ([], {}),
+        (
+            ["--alias", "a", "--parallel", "2", "--queue", "3", "--timeout", "5", "--body-limit", "100"],
+            {"alias": "a", "parallel": 2, "queue": 3, "timeout": 5.0, "body_limit": 100},
+        ),
+        (
+            ["--api-key", "k", "--api-key", "l", "--allow-host", "b", "--cors", "https://c.example"],
+            {"api_keys": ["k", "l"], "hosts": ["b"], "cors": ["https://c.example"]},
+        ),
+    ],
+)
+def test_settings(path: str, monkeypatch: pytest.MonkeyPatch, words: list[str], settings: Any) -> None:
+    """Options are those of `rlx.serve.application`, with the same defaults."""
+    served: list[Any] = []
+    monkeypatch.delenv("RLX_API_KEY", raising=False)
+    monkeypatch.setattr("rlx.serve.server.run_server", lambda app, *_, **__: served.append(app))
+    monkeypatch.setattr(rlx.llm.LLM, "generate", lambda *_, **__: None)  # it would compile
+    assert main(["serve", path, "--port", "0", *words]) == 0
+    assert served[0].state.service.settings == ServerSettings(**settings)
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])

@@ -250,6 +250,8 @@ def test_failures_are_not_shown(model: rlx.llm.LLM, caplog: pytest.LogCaptureFix
 def test_settings(model: rlx.llm.LLM, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         rlx.serve.application(model, **settings)
+    with pytest.raises(rlx.Error, match="did you mean 'parallel'"):
+        rlx.serve.application(model, paralel=2)  # type: ignore[call-arg]
     with pytest.raises(rlx.Error, match="expected a language model"):
         rlx.serve.application("model.gguf")  # type: ignore[arg-type]
 

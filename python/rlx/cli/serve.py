@@ -10,50 +10,33 @@ import argparse
 import logging
 import os
 import sys
+from typing import Any
 
 from rlx.cli.display import Steps
 from rlx.cli.generation import add_model_options, load_model
+from rlx.cli.options import add_options
 from rlx.cli.streams import say
-
-_KEY_VARIABLE = "RLX_API_KEY"
+from rlx.support.options import option_help
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    from rlx.serve.settings import ServerSettings
+
     add_model_options(parser)
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="HOST", help="the address to listen on (default: this machine only)"
     )
     parser.add_argument("--port", type=int, default=8080, metavar="PORT", help="the port; 0 takes a free one")
-    parser.add_argument(
-        "--api-key",
-        action="append",
-        default=[],
-        metavar="KEY",
-        help=f"a key that clients must send; also read from the variable {_KEY_VARIABLE}, which other users do not see",
-    )
-    parser.add_argument("--parallel", type=int, default=4, metavar="N", help="requests that are computed at once (4)")
-    parser.add_argument(
-        "--queue", type=int, default=64, metavar="N", help="requests that wait; others are refused (64)"
-    )
-    parser.add_argument("--alias", metavar="NAME", help="the name of the model for clients (default: that of the file)")
-    parser.add_argument(
-        "--timeout", type=float, default=600.0, metavar="SECONDS", help="the largest time for a request (600)"
-    )
-    parser.add_argument(
-        "--body-limit", type=int, default=4 << 20, metavar="BYTES", help="the largest size of a request (4 MiB)"
-    )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a host name that clients without a key may use",
-    )
-    parser.add_argument(
-        "--cors", action="append", default=[], metavar="ORIGIN", help="an origin whose web pages may use the server"
-    )
+    add_options(parser, *_flagged(), of=ServerSettings)
     parser.add_argument("--quiet", action="store_true", help="do not print a line for each request")
+
+
+def _flagged() -> list[str]:
+    """Return the names of the settings that are options of the command."""
+    from rlx.serve.settings import ServerSettings
+
+    return [name for name, (_, option) in option_help(ServerSettings).items() if option.flag]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -67,19 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
         import_package(name, "rlx serve")
     from rlx.serve import application
     from rlx.serve.server import bound_socket, is_loopback, run_server, url_of
-    from rlx.serve.settings import ServerSettings
+    from rlx.serve.settings import KEY_VARIABLE, ServerSettings
 
-    variable = os.environ.get(_KEY_VARIABLE)
-    settings = {
-        "alias": arguments.alias,
-        "api_keys": [*arguments.api_key, *([variable] if variable else [])],
-        "parallel": arguments.parallel,
-        "queue": arguments.queue,
-        "timeout": arguments.timeout,
-        "body_limit": arguments.body_limit,
-        "hosts": arguments.allow_host,
-        "cors": arguments.cors,
-    }
+    settings: Any = {name: getattr(arguments, name) for name in _flagged()}
+    if variable := os.environ.get(KEY_VARIABLE):
+        settings["api_keys"] = [*settings["api_keys"], variable]
     ServerSettings(**settings)  # mistakes are reported before the model is loaded
     with bound_socket(arguments.host, arguments.port) as bound:
         if not is_loopback(bound) and not settings["api_keys"]:
