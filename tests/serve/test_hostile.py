@@ -6,6 +6,7 @@ import contextlib
 import json
 import select
 import socket
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ import pytest
 import rlx
 from rlx.serve import server as server_module
 from rlx.serve.json_text import parse_object
+from rlx.serve.request_error import RequestError
+from rlx.serve.request_memory import RequestMemory
 from rlx.serve.settings import ServerSettings
 from tests.serve.serving import (
     HEADERS,
@@ -168,6 +171,28 @@ def test_memory_of_refused_requests(model: rlx.llm.LLM) -> None:
         assert memory.used == used > 0
         assert first.result().status_code == 504
         wait_until(lambda: memory.used == 0)
+
+
+def test_memory_that_several_threads_release() -> None:
+    """The thread of a job and that of its answer may end it at the same time."""
+    memory = RequestMemory(1000)
+    leases = [memory.lease() for _ in range(200)]
+    for lease in leases:
+        lease.resize(5)
+    with pytest.raises(RequestError, match="Too many"):
+        memory.lease().resize(1)
+    barrier = threading.Barrier(4)
+
+    def release(_: int) -> None:
+        barrier.wait(60)
+        for lease in leases:
+            lease.release()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(release, range(4)))
+    assert memory.used == 0 and all(lease.size == 0 for lease in leases)
+    leases[0].resize(5000)  # alone
+    assert memory.used == 5000
 
 
 def test_the_estimate_of_memory() -> None:

@@ -28,18 +28,18 @@ class RequestMemory:
         """Return the memory of a new request."""
         return MemoryLease(self)
 
-    def change(self, before: int, after: int) -> None:
+    def resize(self, lease: MemoryLease, size: int) -> None:
         """Change the number of bytes of one request.
 
         Raises:
             RequestError: There are too many with those of other requests (503).
         """
         with self._lock:
-            others = self._used - before
-            if after > before and others > 0 and others + after > self.most:
+            others = self._used - lease.size
+            if size > lease.size and others > 0 and others + size > self.most:
                 headers = {"Retry-After": "1", "Connection": "close"}
                 raise RequestError(503, "Too many large requests at once.", kind="server_error", headers=headers)
-            self._used = others + after
+            self._used, lease.size = others + size, size
 
 
 class MemoryLease:
@@ -47,10 +47,13 @@ class MemoryLease:
 
     Args:
         memory: The memory of all requests.
+
+    Attributes:
+        size: The number of bytes, which `RequestMemory.resize` sets.
     """
 
     def __init__(self, memory: RequestMemory):
-        self._memory, self._size = memory, 0
+        self._memory, self.size = memory, 0
 
     def resize(self, size: int) -> None:
         """Set the number of bytes.
@@ -58,8 +61,7 @@ class MemoryLease:
         Raises:
             RequestError: There are too many with those of other requests (503).
         """
-        self._memory.change(self._size, size)
-        self._size = size
+        self._memory.resize(self, size)
 
     def release(self) -> None:
         """Use no memory any longer. It may be called several times."""
