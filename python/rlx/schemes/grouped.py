@@ -15,13 +15,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-import ml_dtypes
-import numpy as np
-
 from rlx.schemes.layouts import BLOCKS, SCALES, BlockLayout, FloatLayout, IntegerLayout
 from rlx.schemes.scheme import Scheme
 
-_FLOATS = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
+_FLOATS = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _NAME = re.compile(
     r"(?:int(?P<bits>4|8)_block(?P<block>32|64|128)(?P<zero>_asym)?|affine(?P<steps>[234568])_block(?P<size>32|64|128))"
     r"(?:_(?P<scale>bf16|f32))?"

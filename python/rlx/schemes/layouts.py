@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from rlx.schemes.blocks import Blocks
 from rlx.support.errors import Error
+from rlx.support.packages import import_package
 
 BLOCKS = (128, 64, 32)
 # The planes of bits of an integer, the lowest first. Each has 1, 2, 4 or 8 bits.
 _PLANES = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
 _RUN = 32  # elements whose bits of a plane are together
+
+
+@cache
+def _dtype(name: str) -> np.dtype:
+    # Graphs need the table of formats, and not ml_dtypes, which is imported when it is needed.
+    own = name.startswith("<")
+    return np.dtype(name if own else getattr(import_package("ml_dtypes", "packed weights"), name))
 
 
 @dataclass(frozen=True)
@@ -28,13 +36,18 @@ class ScaleFormat:
 
     Attributes:
         name: The dtype.
-        dtype: The dtype in NumPy, little-endian.
+        numpy_name: Its name in NumPy or ml_dtypes, little-endian.
         read: Returns the number at a position of a block, as f32 `[…, 1]`.
     """
 
     name: str
-    dtype: np.dtype
+    numpy_name: str
     read: Callable[[Blocks[Any], int], Any] = field(repr=False)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype in NumPy."""
+        return _dtype(self.numpy_name)
 
     @property
     def nbytes(self) -> int:
@@ -65,9 +78,9 @@ def _f32(blocks: Blocks[Any], start: int) -> Any:
 
 
 SCALES = {
-    "f16": ScaleFormat("f16", np.dtype("<f2"), lambda blocks, start: blocks.half(start)),
-    "bf16": ScaleFormat("bf16", np.dtype(ml_dtypes.bfloat16), _bf16),
-    "f32": ScaleFormat("f32", np.dtype("<f4"), _f32),
+    "f16": ScaleFormat("f16", "<f2", lambda blocks, start: blocks.half(start)),
+    "bf16": ScaleFormat("bf16", "bfloat16", _bf16),
+    "f32": ScaleFormat("f32", "<f4", _f32),
 }
 _ZERO = np.dtype("<f2")  # zero-points: f16 has all integers up to 2048
 
@@ -236,14 +249,19 @@ class FloatLayout:
     """A block of 8-bit floats after a scale in f32. An element is a float times the scale.
 
     Attributes:
-        dtype: `float8_e4m3fn`, which has NaN and no infinity, or `float8_e5m2`.
+        numpy_name: `float8_e4m3fn`, which has NaN and no infinity, or `float8_e5m2`.
         block: The number of elements.
     """
 
-    dtype: np.dtype
+    numpy_name: str
     block: int
 
     header = 4
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of elements in ml_dtypes."""
+        return _dtype(self.numpy_name)
 
     @property
     def nbytes(self) -> int:
@@ -253,7 +271,7 @@ class FloatLayout:
     @property
     def largest(self) -> float:
         """The largest finite element."""
-        return float(ml_dtypes.finfo(self.dtype).max)
+        return float(import_package("ml_dtypes", "packed weights").finfo(self.dtype).max)
 
     def decode(self, blocks: Blocks[Any]) -> Any:
         """Return the elements of blocks, f32 `[…, block]`."""

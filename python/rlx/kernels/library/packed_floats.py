@@ -54,7 +54,7 @@ def find_float_format(name: str) -> FloatBlockFormat | None:
     if not isinstance(layout, FloatLayout):
         return None
     scale = number_of(SCALES["f32"], 0)
-    if layout.dtype.name == "float8_e5m2":
+    if layout.numpy_name == "float8_e5m2":
         return FloatBlockFormat(layout.block, layout.header, _e5m2, scale)
     return FloatBlockFormat(layout.block, layout.header, _e4m3, lambda code, at: scale(code, at) * 256.0)
 
