@@ -171,6 +171,29 @@ def test_packed(tmp_path: Path) -> None:
             quantize(folder, folder / out, remark=lambda line: None)
 
 
+def test_a_folder_and_its_file_propose_tokens_for_each_other(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    content, tokenizer = reference("llama"), samples.byte_level("gpt-2")
+    tensors, rows = weights(content["tensors"]), tokenizer.get_vocab_size()
+    for name, array in tensors.items():
+        if len(array) == content["config"]["vocab_size"]:
+            tensors[name] = np.resize(array, (rows, *array.shape[1:]))
+    folder = write_model(tmp_path / "folder", content["config"] | {"vocab_size": rows}, tensors)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    quantize(folder, tmp_path / "a.gguf", "F32")
+    for model, draft in ((folder, tmp_path / "a.gguf"), (tmp_path / "a.gguf", folder)):
+        rlx.llm.load(model, draft=draft).close()
+    data = json.loads(tokenizer.to_str())
+    vocabulary = data["model"]["vocab"]
+    last, number = max(vocabulary.items(), key=lambda item: item[1])
+    pairs = [pair if isinstance(pair, list) else pair.split(" ") for pair in data["model"]["merges"]]
+    data["model"]["merges"] = [pair for pair in pairs if last not in (*pair, "".join(pair))]
+    vocabulary["another"] = vocabulary.pop(last)
+    (folder / "tokenizer.json").write_text(json.dumps(data))
+    with pytest.raises(rlx.Error, match=f"has other tokens than .* the first that differs has the id {number}"):
+        rlx.llm.load(folder, draft=tmp_path / "a.gguf")
+
+
 def test_tokens_of_merges(tmp_path: Path) -> None:
     """The score of a token is the rank of its merge. Ids without a token are unused."""
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": [2, 5], "bos_token_id": 1}))

@@ -21,7 +21,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Declare the model and how it is loaded."""
     parser.add_argument("model", metavar="MODEL", help="a GGUF file (of several parts, the first), or a model's folder")
     parser.add_argument(
-        "-c", "--context", type=int, metavar="N", help="the largest number of tokens (default: the model's)"
+        "-c",
+        "--context",
+        type=int,
+        metavar="N",
+        help="the largest number of tokens (default: the model's, or less if keys and values take 1 GiB)",
     )
     add_precision_options(parser)
     add_lora_option(parser, "an adapter: a GGUF file, or a folder of PEFT")

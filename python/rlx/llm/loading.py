@@ -129,11 +129,20 @@ def _draft(
     if draft == "mtp" and not Path(draft).exists():
         raise Error("no such file: mtp", hint="the head of the model is draft=rlx.llm.PredictionHead()")
     proposing, own, _ = _opened(draft)
-    if own.vocabulary.tokens != tokenizer.vocabulary.tokens:
-        raise Error(f"draft: {own!r} has other tokens than {tokenizer!r}")
+    _check_same_tokens(own, tokenizer)
     length = min(context, proposing.config.max_position_embeddings)
     proposing.config.cache_bytes(options["cache_dtype"])  # as for the model
     return DraftModel(Engine(proposing, session, context=length, rewind=DRAFTED, **options))
+
+
+def _check_same_tokens(own: Tokenizer, expected: Tokenizer) -> None:
+    """Check that the tokenizer of a model that proposes tokens has those of the model that verifies them."""
+    pairs = zip(own.vocabulary.tokens, expected.vocabulary.tokens, strict=False)
+    different = next((i for i, (first, second) in enumerate(pairs) if first != second), None)
+    if different is None and own.vocab_size != expected.vocab_size:
+        different = min(own.vocab_size, expected.vocab_size)
+    if different is not None:
+        raise Error(f"draft: {own!r} has other tokens than {expected!r}: the first that differs has the id {different}")
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:

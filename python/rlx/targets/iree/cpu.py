@@ -129,7 +129,8 @@ class Cpu:
         elif present is None or (self.host and self.host == host_features()):
             return None
         missing = sorted((self.features & _names(this_machine).keys()) - present)
-        return f"this machine's CPU lacks {', '.join(missing)}" if missing else None
+        assumed = f" (RLX_CPU_LEVEL is {level_name})" if level_name else ""
+        return f"this machine's CPU{assumed} lacks {', '.join(missing)}" if missing else None
 
     def check(self, program: str) -> None:
         """Check that this machine's CPU can run the code.
@@ -221,4 +222,4 @@ def _features_of(name: str) -> set[str]:
 
 def _advice() -> str:
     """Return advice on the architecture to compile for, so that code runs on this machine."""
-    return host_level() or (machine() if machine() in ("aarch64", "riscv64") else "host")
+    return _assumed_level() or host_level() or (machine() if machine() in ("aarch64", "riscv64") else "host")
