@@ -80,3 +80,13 @@ def test_answers_with_a_draft(drafting: rlx.llm.LLM) -> None:
         for part in client.completions.create(**options, stream=True):
             texts[part.choices[0].index] += part.choices[0].text
         assert texts == expected
+
+
+def test_proposed_tokens_are_counted(drafting: rlx.llm.LLM) -> None:
+    expected = drafting.generate("the sea the sea", max_tokens=40)
+    assert expected.accepted_tokens > 0
+    with RunningServer(drafting) as running:
+        running.post("completions", {"model": "tiny", "prompt": "the sea the sea", "max_tokens": 40, "temperature": 0})
+        metrics = running.service.metrics
+        counts = metrics.proposed_tokens.value(), metrics.accepted_tokens.value()
+    assert counts == (expected.proposed_tokens, expected.accepted_tokens)

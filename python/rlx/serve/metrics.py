@@ -114,6 +114,8 @@ class ServerMetrics:
         self.prompt_tokens = MetricCounter("rlx_prompt_tokens_total", "Tokens of prompts.")
         self.cached_tokens = MetricCounter("rlx_cached_tokens_total", "Tokens of prompts found in the cache.")
         self.generated_tokens = MetricCounter("rlx_generated_tokens_total", "Generated tokens.")
+        self.proposed_tokens = MetricCounter("rlx_proposed_tokens_total", "Tokens that a draft proposed.")
+        self.accepted_tokens = MetricCounter("rlx_accepted_tokens_total", "Proposed tokens that were right.")
         self.first_tokens = MetricHistogram("rlx_first_token_seconds", "Time from request to first token.")
         self.cancelled = MetricCounter("rlx_requests_cancelled_total", "Requests whose client disconnected.")
 

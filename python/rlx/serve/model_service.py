@@ -176,11 +176,12 @@ class ModelService:
         late = {"schema": sampling.schema_param, "grammar": "grammar", "logit_bias": "logit_bias"}
         param = next((param for name, param in late.items() if sampling.options.get(name)), None)
         count, has_begun = 0, False
+        last: dict[int, Chunk] = {}  # of each text
         try:
             job.check()
             with closing(group):
                 for number, chunk in group:
-                    has_begun = True
+                    has_begun, last[number] = True, chunk
                     if not usage.generated and chunk.tokens:
                         self.metrics.first_tokens.observe(time.monotonic() - job.created)
                     count += len(chunk.tokens)
@@ -194,6 +195,8 @@ class ModelService:
             raise invalid(problem.message, param) from None
         finally:
             self.metrics.generated_tokens.add(count)
+            self.metrics.proposed_tokens.add(sum(chunk.proposed_tokens for chunk in last.values()))
+            self.metrics.accepted_tokens.add(sum(chunk.accepted_tokens for chunk in last.values()))
 
     def count_prompt(self, usage: TokenUsage, prompt: int, cached: int) -> None:
         """Count the tokens of a prompt."""
