@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import rlx
 from rlx.schemes import SCHEMES
-from rlx.weights import Weight
+from rlx.weights import Weight, gguf_writer
 
 _TYPES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
 
@@ -261,6 +261,32 @@ def test_unknown_types_are_listed_and_not_read(tmp_path: Path) -> None:
         opened["w"].numpy()
 
 
+_SCALARS = ("split.no", "split.count", "split.tensors.count")
+_OTHERS: tuple[Any, ...] = ([], [0], [1, 2], ["a"], [["a"]], [0.5], np.zeros(0, np.int32), True, 2.0, "2", -1)
+
+
+@pytest.mark.parametrize("key", [*_SCALARS, "general.alignment"])
+def test_arrays_for_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """A number of the metadata that has another type is an error that names its key, in each part of a model."""
+    written = gguf_writer._pairs_of_part
+    arrays = {f"t{i}": np.zeros(32, np.float32) for i in range(2)}
+    if key == "general.alignment":
+        monkeypatch.setattr(gguf_writer, "ALIGNMENT_KEY", "x.alignment")
+    for changed in range(2):
+        for value in _OTHERS:
+
+            def pairs(own: Any, number: int, parts: Any, changed: int = changed, value: Any = value) -> dict[str, Any]:
+                return written(own, number, parts) | ({key: value} if number == changed else {})
+
+            monkeypatch.setattr(gguf_writer, "_pairs_of_part", pairs)
+            first, second = rlx.weights.save_gguf(tmp_path / "a.gguf", arrays, {}, split=128)
+            if key == "split.tensors.count" and changed == 1:  # only the first part has the number that is read
+                assert len(rlx.weights.open(first)) == 2
+                continue
+            with pytest.raises(rlx.Error, match=f"{Path((first, second)[changed]).name}.*'{key}'"):
+                rlx.weights.open(first)
+
+
 @given(data=st.data())
 def test_any_damage_is_an_error_or_harmless(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Bytes of a valid header are replaced, or its end is cut off: it is read, or refused, and never something else."""
@@ -290,6 +316,7 @@ def test_any_damage_is_an_error_or_harmless(data: st.DataObject, tmp_path_factor
 
 def _bad_calls() -> dict[str, tuple[Callable[[Path], Any], str]]:
     w = np.zeros((2, 2), np.float32)
+    nothing: Any = None
     return {
         "u8": (lambda p: rlx.weights.save_gguf(p, {"w": w.astype(np.uint8)}, {}), "GGUF files have f32"),
         "rank": (lambda p: rlx.weights.save_gguf(p, {"w": w.reshape(1, 1, 1, 2, 2)}, {}), "5 dimensions"),
@@ -297,6 +324,17 @@ def _bad_calls() -> dict[str, tuple[Callable[[Path], Any], str]]:
         "mixed": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"k": ["a", 1]}), "metadata 'k'"),
         "large": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"k": 1 << 64}), "64 bits"),
         "alignment": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {}, alignment=3), "power of two"),
+        "own alignment": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"general.alignment": 3}), "give alignment="),
+        "large float": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"k": 1e39}), "metadata 'k': 1e.39 is too large"),
+        "large floats": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"k": [0.5, 1e39]}), "too large for f32"),
+        "large mixed": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"k": [0.5, 10**400]}), "too large for f32"),
+        "large integers": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"k": [1, 1 << 63]}), "fit into i64"),
+        "surrogate": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"k": "\ud800"}), "half of a surrogate"),
+        "surrogates": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"k": ["a", "\ud800"]}), "half of a surrogate"),
+        "surrogate in a key": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {"\ud800": 1}), "half of a surrogate"),
+        "surrogate in a name": (lambda p: rlx.weights.save_gguf(p, {"\ud800": w}, {}), "half of a surrogate"),
+        "no metadata": (lambda p: rlx.weights.save_gguf(p, {"w": w}, nothing), "metadata must be a mapping"),
+        "no tensors": (lambda p: rlx.weights.save_gguf(p, nothing, {}), "tensors must be a mapping"),
         "order": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {}, byteorder="middle"), "'little' or 'big'"),
         "split": (lambda p: rlx.weights.save_gguf(p, {"w": w}, {}, split=0), "number of bytes"),
         "folder": (lambda p: rlx.weights.save_gguf(p / "none" / "a.gguf", {"w": w}, {}), "none"),

@@ -20,6 +20,7 @@ from rlx.ir.dtype import dtype
 from rlx.schemes.registry import scheme_of_ggml_type
 from rlx.support import garbage
 from rlx.support.errors import Error
+from rlx.support.short import short_repr
 from rlx.weights.byte_order import can_swap, swapping
 from rlx.weights.encoding import Encoding, PackedBlocks, Plain, Swapped, Unreadable
 from rlx.weights.mapped import Content, check_regular, content_of, part
@@ -193,13 +194,13 @@ def read_content(content: Content, name: str) -> Weights:
         Error: The file is damaged or incomplete, a part is missing, or this is not the first part.
     """
     file = _read(content, name)
-    count = file.metadata.get(SPLIT_COUNT, 1)
+    count = _count(file.metadata, SPLIT_COUNT, name) or 0
     tensors = list(file.tensors)
-    if type(count) is int and count > 1:
+    if count > 1:
         for path, number in _other_parts(file.metadata, count, name):
             tensors += _part(path, number, count).tensors
-        expected = file.metadata.get(SPLIT_TENSORS, len(tensors))
-        if expected != len(tensors):
+        expected = _count(file.metadata, SPLIT_TENSORS, name)
+        if expected not in (None, len(tensors)):
             raise Error(f"cannot read {name}: its {count} parts have {len(tensors)} tensors of {expected}", hint=_HINT)
     return Weights(tensors, name, file.metadata)
 
@@ -256,6 +257,20 @@ def _encoding(ggml_type: int, order: ByteOrder) -> Encoding:
     return PackedBlocks(scheme)
 
 
+def _count(metadata: Mapping[str, Any], key: str, name: str) -> int | None:
+    """Return a number that describes the parts of a model; None if there is none.
+
+    Raises:
+        Error: It is not an integer of at least 0.
+    """
+    value = metadata.get(key)
+    if value is not None and (type(value) is not int or value < 0):
+        raise Error(
+            f"cannot read {name}: '{key}' must be an integer of at least 0, got {short_repr(value)}", hint=_HINT
+        )
+    return value
+
+
 def _other_parts(metadata: Mapping[str, Any], count: int, name: str) -> list[tuple[str, int]]:
     """Return the paths of the parts after the first, with their numbers.
 
@@ -267,7 +282,7 @@ def _other_parts(metadata: Mapping[str, Any], count: int, name: str) -> list[tup
     expected = f"NAME-00001-of-{count:05}.gguf"
     if count > _LARGEST_SPLIT or match is None or int(match["count"]) != count:
         raise Error(f"{name} is one of {count} parts of a model, and the name of the first must be {expected}")
-    if metadata.get(SPLIT_NUMBER) != 0:
+    if _count(metadata, SPLIT_NUMBER, name) != 0:
         first = f"{match['stem']}-00001-of-{count:05}.gguf"
         raise Error(f"{name} is not the first part of a model", hint=f"open {os.path.join(folder, first)}")
     paths = [os.path.join(folder, f"{match['stem']}-{i + 1:05}-of-{count:05}.gguf") for i in range(1, count)]
@@ -280,7 +295,7 @@ def _part(path: str, number: int, count: int) -> _GgufFile:
     if content[:4] != MAGIC:
         raise Error(f"cannot read {path}: a part of a GGUF file begins with {MAGIC.decode()}", hint=_HINT)
     file = _read(content, path)
-    stored = (file.metadata.get(SPLIT_NUMBER), file.metadata.get(SPLIT_COUNT))
+    stored = tuple(_count(file.metadata, key, path) for key in (SPLIT_NUMBER, SPLIT_COUNT))
     if stored != (number, count):
         raise Error(f"{path} is part {stored[0]} of {stored[1]}, and part {number} of {count} is expected", hint=_HINT)
     return file

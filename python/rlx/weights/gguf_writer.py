@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +38,7 @@ from rlx.weights.gguf import (
 from rlx.weights.weight import Weight
 
 _VERSION = 3
-_LARGEST_SPLIT = 99_999  # the file names have five digits
+_LARGEST_SPLIT = 65_535  # the metadata has u16
 _PLAIN_TYPES = {name: number for number, name in PLAIN_DTYPES.items()}
 _NUMBER_TYPES = {np.dtype(code): number for number, code in NUMBER_CODES.items()}
 _FLOAT32 = _NUMBER_TYPES[np.dtype("f")]
@@ -71,7 +72,8 @@ def save_gguf(
         tensors: Arrays by name: f32, f16, bf16, f64, i8 to i64, of rank 4 at most; or `Weight`s. Packed blocks stay as they
             are.
         metadata: Values by name: text, bools, numbers, arrays of numbers, and lists of one of these. Integers of Python are
-            stored as u32 if they fit, else as i32, u64 or i64, and floats as f32. Numbers of NumPy keep their dtype.
+            stored as u32 if they fit, else as i32, u64 or i64, and floats as f32. Numbers of NumPy keep their dtype. Keys
+            that describe the parts of a model (`split.count`) are those of the written files; others are left out.
         alignment: The alignment of the tensors in bytes, a power of two.
         byteorder: `"little"`, or `"big"` for plain tensors.
         split: The largest number of bytes of tensors in a part; None for one file.
@@ -90,9 +92,14 @@ def save_gguf(
     if split is not None and (type(split) is not int or split < 1):
         raise Error(f"split must be a number of bytes, got {split!r:.60}")
     order: ByteOrder = "<" if byteorder == "little" else ">"
+    for what, value in (("tensors", tensors), ("metadata", metadata)):
+        if not isinstance(value, Mapping):
+            raise Error(f"{what} must be a mapping of names to values, got {short_repr(value)}")
+    if ALIGNMENT_KEY in metadata:
+        raise Error(f"metadata '{ALIGNMENT_KEY}' is written by save_gguf itself", hint="give alignment=")
     stored = [_stored(key, value, order) for key, value in tensors.items()]
     pairs = {ALIGNMENT_KEY: alignment} if alignment != DEFAULT_ALIGNMENT else {}
-    pairs |= {key: value for key, value in metadata.items() if key not in (ALIGNMENT_KEY, *_SPLIT_KEYS)}
+    pairs |= {key: value for key, value in metadata.items() if key not in _SPLIT_KEYS}
     parts = _parts(stored, split)
     paths = _paths(name, len(parts))
     headers = [_header(part, _pairs_of_part(pairs, i, parts), order, alignment) for i, part in enumerate(parts)]
@@ -196,7 +203,12 @@ def _aligned(size: int, alignment: int) -> int:
 def _text(text: Any, order: ByteOrder) -> bytes:
     if not isinstance(text, str):
         raise Error(f"names and texts of GGUF files are strings, got {short_repr(text)}")
-    data = text.encode()
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise Error(
+            f"names and texts of GGUF files are UTF-8, and {short_repr(text)} has half of a surrogate pair"
+        ) from None
     return struct.pack(order + "Q", len(data)) + data
 
 
@@ -209,7 +221,7 @@ def _value(key: str, value: Any, order: ByteOrder) -> tuple[int, bytes]:
     if isinstance(value, np.generic) and value.dtype in _NUMBER_TYPES:
         return _NUMBER_TYPES[value.dtype], np.array(value, value.dtype.newbyteorder(order)).tobytes()
     if isinstance(value, float):
-        return _FLOAT32, struct.pack(order + "f", value)
+        return _FLOAT32, _floats(key, [value]).astype(order + "f").tobytes()
     if isinstance(value, int):
         kind = _integer_type(key, value)
         return kind, struct.pack(order + NUMBER_CODES[kind], value)
@@ -233,6 +245,16 @@ def _integer_type(key: str, value: int) -> int:
     raise Error(f"metadata '{key}' must fit into 64 bits, got {value!r:.60}")
 
 
+def _floats(key: str, values: Sequence[float]) -> np.ndarray:
+    """Return numbers as f32. Infinities and NaN stay; larger finite numbers are refused."""
+    largest = float(np.finfo(np.float32).max)
+    for value in values:
+        if largest < abs(value) != math.inf:
+            hint = "numbers of NumPy keep their dtype: give numpy.float64 or an array of it"
+            raise Error(f"metadata '{key}': {short_repr(value)} is too large for f32", hint=hint)
+    return np.array(values, np.float32)
+
+
 def _number_array(key: str, array: np.ndarray, order: ByteOrder) -> bytes:
     if array.ndim != 1 or (array.dtype not in _NUMBER_TYPES and array.dtype != np.bool_):
         raise Error(f"metadata '{key}' must be an array of numbers of rank 1, got {array.dtype}{list(array.shape)}")
@@ -245,9 +267,11 @@ def _list(key: str, values: Sequence[Any], order: ByteOrder) -> bytes:
     types = {bool if isinstance(v, np.bool_) else type(v) for v in values}
     if types <= {int} and values:
         narrow = all(-(2**31) <= v < 2**31 for v in values)
+        if not all(-(2**63) <= v < 2**63 for v in values):
+            raise Error(f"metadata '{key}' must have integers that fit into i64, got {short_repr(list(values))}")
         return _number_array(key, np.array(values, np.int32 if narrow else np.int64), order)
     if types <= {int, float} and values:
-        return _number_array(key, np.array(values, np.float32), order)
+        return _number_array(key, _floats(key, values), order)
     pairs = [_value(key, v, order) for v in values]
     kinds = {kind for kind, _ in pairs} or {STRING}
     if len(kinds) != 1:
