@@ -84,7 +84,7 @@ def gptq(
         parts = {
             "qweight": pack_words(steps, bits).T.view(np.int32),
             "scales": scales,
-            "qzeros": pack_words(zeros - (version == 1), bits).view(np.int32),
+            "qzeros": pack_words(zeros - (version == 1), bits).view(np.int32),  # the last word may have fewer rows
         }
         if indices:
             parts["g_idx"] = group_of.astype(np.int32)
@@ -124,9 +124,14 @@ def mlx(bits: int = 4, group: int = 32, dtype: Any = np.float16) -> Quantize:
 
 
 def packed(
-    bits: int = 4, group: int = 32, zeros: str = "", dtype: Any = ml_dtypes.bfloat16, order: bool = False
+    bits: int = 4,
+    group: int = 32,
+    zeros: str = "",
+    dtype: Any = ml_dtypes.bfloat16,
+    order: bool = False,
+    no_order: bool = False,
 ) -> Quantize:
-    """Matrices of compressed-tensors in words. `zeros`: there are zero-points, `"packed"` or `"i8"`."""
+    """Matrices of compressed-tensors in words. `zeros`: there are zero-points, `"packed"` or `"i8"`. `order`: as for `gptq`."""
 
     def quantize(rng: np.random.Generator, out: int, columns: int) -> tuple[Tensors, np.ndarray]:
         middle = 1 << bits - 1
@@ -141,16 +146,30 @@ def packed(
             parts["weight_zero_point"] = pack_words(own_zeros.T, bits).T.view(np.int32)
         elif zeros:
             parts["weight_zero_point"] = (own_zeros - middle).astype(np.int8)
+        group_of = np.arange(columns) // group
         if order:
+            rng.shuffle(group_of)
+            parts["weight_g_idx"] = group_of.astype(np.int32)
+        elif no_order:
             parts["weight_g_idx"] = np.full(columns, -1, np.int32)
-        values = (steps - np.repeat(own_zeros, group, 1)) * np.repeat(scales.astype(np.float64), group, 1)
+        values = (steps - own_zeros[:, group_of]) * scales.astype(np.float64)[:, group_of]
         return parts, values.astype(np.float32)
 
     return quantize
 
 
-def bytes_with_scales(kind: str, shape: str, scale: str = "weight_scale", dtype: Any = np.float32) -> Quantize:
-    """Matrices of 8-bit floats or i8 with scales for the `"tensor"`, `"channel"`s, or `"128x32"` rectangles."""
+def bytes_with_scales(
+    kind: str,
+    shape: str,
+    scale: str = "weight_scale",
+    dtype: Any = np.float32,
+    order: bool = False,
+    zeros: bool = False,
+) -> Quantize:
+    """Matrices of 8-bit floats or i8 with scales for the `"tensor"`, `"channel"`s, or `"128x32"` rectangles.
+
+    `order`: as for `gptq`. `zeros`: there are zero-points.
+    """
 
     def quantize(rng: np.random.Generator, out: int, columns: int) -> tuple[Tensors, np.ndarray]:
         if kind == "int8":
@@ -163,8 +182,15 @@ def bytes_with_scales(kind: str, shape: str, scale: str = "weight_scale", dtype:
         sizes = (-(-out // height), -(-columns // width))
         scales = (rng.uniform(0.5, 1.5, sizes) / 200).astype(dtype)
         parts: Tensors = {"weight": codes, scale: scales[0] if shape == "tensor" else scales}
-        wide = np.repeat(np.repeat(scales.astype(np.float64), height, 0)[:out], width, 1)[:, :columns]
-        return parts, (codes.astype(np.float64) * wide).astype(np.float32)
+        group_of, own_zeros = np.arange(columns) // width, np.zeros(sizes)
+        if order:
+            rng.shuffle(group_of)
+            parts["weight_g_idx"] = group_of.astype(np.int32)
+        if zeros:
+            own_zeros = parts["weight_zero_point"] = rng.integers(-128, 128, sizes).astype(np.int8)
+        rows = np.arange(out)[:, None] // height
+        values = codes.astype(np.float64) - own_zeros.astype(np.float64)[rows, group_of]
+        return parts, (values * scales.astype(np.float64)[rows, group_of]).astype(np.float32)
 
     return quantize
 
@@ -236,7 +262,18 @@ FOLDERS: Mapping[str, QuantizedFolder] = {
     "mlx_f32": _of_mlx("affine6_block64_f32", 6, 64, np.float32),
     "packed_4": _of_compressed("pack-quantized", "int4_block32_bf16", packed(), num_bits=4, group_size=32),
     "packed_4_zeros": _of_compressed("pack-quantized", "int4_block64_asym", packed(4, 64, "packed", np.float16)),
-    "packed_4_i8_zeros": _of_compressed("pack-quantized", "int4_block32_asym_bf16", packed(4, 32, "i8", order=True)),
+    "packed_4_i8_zeros": _of_compressed("pack-quantized", "int4_block32_asym_bf16", packed(4, 32, "i8", no_order=True)),
+    "packed_4_order": _of_compressed("pack-quantized", "int4_block32_bf16", packed(order=True)),
+    "packed_8_zeros_order": _of_compressed(
+        "pack-quantized", "int8_block32_asym_bf16", packed(8, zeros="packed", order=True)
+    ),
+    "int_order": _of_compressed("int-quantized", "int8_block32_f32", bytes_with_scales("int8", "1x32", order=True)),
+    "int_zeros_order": _of_compressed(
+        "int-quantized", "int8_block32_asym_f32", bytes_with_scales("int8", "1x32", order=True, zeros=True)
+    ),
+    "float_order": _of_compressed(
+        "float-quantized", "fp8_e4m3_block32", bytes_with_scales("float8_e4m3fn", "1x32", order=True)
+    ),
     "packed_8": _of_compressed("pack-quantized", "int8_block32_bf16", packed(8, 32)),
     "packed_8_zeros": _of_compressed("pack-quantized", "int8_block32_asym_f32", packed(8, 32, "packed", np.float32)),
     "int_channel": _of_compressed(

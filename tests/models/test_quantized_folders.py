@@ -57,7 +57,7 @@ def test_logits_and_formats(tmp_path: Path, name: str) -> None:
         np.testing.assert_allclose(values[key], tensor.numpy(), rtol=2e-6, atol=2e-6, err_msg=key)
 
 
-@pytest.mark.parametrize("name", ["gptq_order"])
+@pytest.mark.parametrize("name", ["gptq_order", "float_order"])
 def test_compiled_models(tmp_path: Path, name: str) -> None:
     quantised, plain = folder_pair(tmp_path, name)
     graph = load(quantised).graph(batch=1, sequence=_IDS.shape[1])
@@ -151,6 +151,13 @@ def test_fields_without_a_meaning(tmp_path: Path) -> None:
 _UP = "model.layers.0.mlp.up_proj"
 
 
+def _with_code(floats: np.ndarray, code: int) -> np.ndarray:
+    """Return 8-bit floats with a byte for the last one."""
+    codes = floats.view(np.uint8).copy()
+    codes[-1, -1] = code
+    return codes.view(floats.dtype)
+
+
 @pytest.mark.parametrize(
     ("name", "part", "change", "message"),
     [
@@ -170,7 +177,46 @@ _UP = "model.layers.0.mlp.up_proj"
         ("packed_4", "weight_shape", lambda a: a[:1], "expected int64 or int32 [2]"),
         ("packed_4", "weight_scale", None, f"has no tensor '{_UP}.weight_scale'"),
         ("packed_4", "weight_scale", lambda a: a[:3], "needs [256, 1] or [1]"),
-        ("packed_4_i8_zeros", "weight_g_idx", lambda a: a + 2, "must be in the order of their groups"),
+        ("packed_4_i8_zeros", "weight_g_idx", lambda a: a + 2, "must have 32 columns for each group"),
+        ("gptq", "g_idx", lambda a: a * 0 - 1, "must have 32 columns for each group"),
+        *(
+            (f"{kind}_order", "weight_g_idx", change, f"'{_UP}.weight_g_idx' of")
+            for kind in ("packed_4", "int", "float")
+            for change in (lambda a: a.astype(np.float32), lambda a: a[:5], lambda a: a[None], lambda a: a * 0)
+        ),
+        (
+            "float_tensor",
+            "weight_scale",
+            lambda a: a * np.float32(3e38),
+            "product with their scale is too large for f32",
+        ),
+        (
+            "fp8_blocks",
+            "weight_scale_inv",
+            lambda a: a * 0 - np.float32(3e38),
+            "'model.layers.0.mlp.up_proj.weight' of",
+        ),
+        (
+            "fp8_tensor_e5m2",
+            "weight_scale",
+            lambda a: a * 0 + np.float32(3e38),
+            "product with their scale is too large",
+        ),
+        ("packed_8_zeros", "weight_scale", lambda a: a * 0 + np.float32(3e38), "product with their scale is too large"),
+        ("mlx_f32", "biases", lambda a: a * 0 + np.float32(np.inf), "that are not finite"),
+        *(
+            (
+                kind,
+                "weight",
+                lambda a, code=code: _with_code(a, code),
+                f"has elements of {numpy_name} that are not finite",
+            )
+            for kind, numpy_name, codes in (
+                ("float_tensor", "float8_e4m3fn", (0x7F, 0xFF)),
+                ("fp8_tensor_e5m2", "float8_e5m2", (0x7C, 0x7D, 0x7F, 0xFC, 0xFF)),
+            )
+            for code in codes
+        ),
         ("float_tensor", "weight_scale", None, f"is float8_e4m3fn, and '{_UP}.weight_scale' is missing"),
         ("float_tensor", "weight", lambda a: a.astype(np.float32), "expected float8_e4m3fn or float8_e5m2 or int8"),
     ],
@@ -334,3 +380,44 @@ def test_mlx_with_the_field_of_the_model_before(tmp_path: Path) -> None:
     (quantised / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "fp8"}}))
     expected, got = _logits(plain), _logits(quantised)
     assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("size", [[128.9, 32.9], [128, 32.5], [128, True], [128, 32, 1]])
+def test_sizes_of_rectangles_are_integers(tmp_path: Path, size: list[Any]) -> None:
+    problem = _refusal(tmp_path, "fp8_small_blocks", {"weight_block_size": size})
+    assert "'quantization_config.weight_block_size' must be a list of 2" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("gptq", "weight", "qweight"),
+        ("awq", "weight", "qweight"),
+        ("packed_4", "weight", "weight_packed"),
+        ("float_tensor", "weight_scale_inv", "weight_scale"),
+        ("packed_8", "weight_scale_inv", "weight_scale"),
+        ("fp8_blocks", "weight_scale_inv", "weight_scale"),
+    ],
+)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_two_tensors_for_one_part(tmp_path: Path, name: str, first: str, second: str, is_first: bool) -> None:
+    """One of them would be ignored, which depends on the order of the file."""
+
+    def both(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        present = next(tensors[f"{_UP}.{part}"] for part in (second, first) if f"{_UP}.{part}" in tensors)
+        more = {f"{_UP}.{part}": present for part in (first, second) if f"{_UP}.{part}" not in tensors}
+        if first == "weight":
+            more = {f"{_UP}.weight": np.ones((256, 64), np.float32)}
+        return more | tensors if is_first else tensors | more
+
+    problem = _refusal(tmp_path, name, tensors=both)
+    assert f"tensor '{_UP}.{first}' of" in problem and f" and '{_UP}.{second}' of" in problem
+
+
+def test_stacked_experts_with_two_names(tmp_path: Path) -> None:
+    parts, _ = mlx()(np.random.default_rng(0), 64, 64)
+    tensors = {f"a.mlp.switch_mlp.up_proj.{part}": array[None].copy() for part, array in parts.items()}
+    tensors["a.mlp.experts.up_proj.weight"] = np.ones((1, 64, 64), np.float32)
+    folder = write_model(tmp_path / "model", CONFIG | {"quantization": {"group_size": 32, "bits": 4}}, tensors)
+    with pytest.raises(rlx.Error, match=r"'a.mlp.switch_mlp.up_proj.weight' of .* and 'a.mlp.experts.up_proj"):
+        open_folder(folder)

@@ -19,6 +19,7 @@ from rlx.models.quantized.matrix import (
     QuantizedMatrix,
     bytes_of_words,
     integer_scheme,
+    one_of,
     part_of,
 )
 from rlx.support.errors import UnsupportedError
@@ -48,6 +49,7 @@ def awq_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Weig
         if stem is None or f"{stem}.qweight" not in tensors:
             result[name] = weight
         elif name.endswith(".qweight"):
+            one_of(tensors, f"{stem}.weight", name)
             result[f"{stem}.weight"] = _matrix(stem, tensors, group).weight()
     return result
 

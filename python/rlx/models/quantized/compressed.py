@@ -4,13 +4,16 @@ A matrix `[out, in]` has `weight`, 8-bit floats or i8 `[out, in]`, or `weight_pa
 `weight_shape`: integers from 0, the first in the lowest bits of a word. Its `weight_scale` is one number, `[out, 1]`,
 `[out, groups]`, or a number for each rectangle, whose size is in the configuration. Matrices of DeepSeek and Qwen call it
 `weight_scale_inv`; it is a factor all the same. `weight_zero_point` has the shape of the scale; for packed matrices it is
-packed along the first axis. Scales for activations are not used: products are computed with unrounded activations, or
-with those that `activations` asks for.
+packed along the first axis. `weight_g_idx` i32 `[in]` is the group of each column, if groups are not consecutive columns.
+Scales for activations are not used: products are computed with unrounded activations, or with those that `activations` asks
+for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +25,8 @@ from rlx.models.quantized.matrix import (
     QuantizedMatrix,
     bytes_of_words,
     integer_scheme,
+    one_of,
+    order_of_groups,
     part_of,
     stored_steps,
     unpacked_words,
@@ -53,7 +58,7 @@ def compressed_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[st
         Error: A part is missing, or does not fit the others.
         UnsupportedError: The configuration has another format, transforms or unknown fields, or groups that cannot be packed.
     """
-    rectangle, groups = (0, 0), _groups(fields)
+    groups = _groups(fields)
     _check_fields(fields, _FIELDS)
     for own in groups:
         _check_fields(own, _GROUP_FIELDS)
@@ -64,9 +69,6 @@ def compressed_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[st
             raise UnsupportedError(
                 f"{own.file}: the format {form!r:.60} of compressed-tensors is not supported; supported are {known}"
             )
-        weights = own.within("weights")
-        if weights is not None and weights.has("block_structure"):
-            rectangle = _rectangle(weights, "block_structure")
     sparsity = fields.within("sparsity_config")
     if sparsity is not None and sparsity.data.get("format", "dense") != "dense":
         raise UnsupportedError(f"{fields.file}: sparse weights of compressed-tensors are not supported")
@@ -76,7 +78,7 @@ def compressed_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[st
         raise UnsupportedError(
             f"{fields.file}: transforms of activations ('{fields.shown('transform_config')}') are not supported"
         )
-    return _joined(tensors, rectangle)
+    return _joined(tensors, _Rectangles(fields.file, [_MatrixGroup.of(own) for own in groups]).of)
 
 
 def _check_fields(fields: Fields, known: frozenset[str]) -> None:
@@ -103,28 +105,86 @@ def fp8_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Weig
         Error: A part is missing, or does not fit the others.
         UnsupportedError: Groups cannot be packed.
     """
-    has_size = fields.has("weight_block_size")
-    return _joined(tensors, _rectangle(fields, "weight_block_size") if has_size else (0, 0))
+    rectangle = _rectangle(fields, "weight_block_size")
+    return _joined(tensors, lambda stem: rectangle)
 
 
 def _rectangle(fields: Fields, name: str) -> tuple[int, int]:
-    """Return the rows and columns with one scale."""
+    """Return the rows and columns with one scale; zeros if the field is absent."""
     value = fields.data.get(name)
+    if value is None:
+        return 0, 0
     if isinstance(value, str):  # "128x128"
         value = [int(part) if part.isdecimal() and len(part) < 9 else part for part in value.split("x")]
     rows, columns = Fields({name: value}, fields.file, fields.place).numbers(name, 2, least=1)
+    if not (rows.is_integer() and columns.is_integer()):
+        raise fields.refusal(name, "a list of 2 integers of at least 1")
     return int(rows), int(columns)
 
 
-def _joined(tensors: Mapping[str, Weight], rectangle: tuple[int, int]) -> dict[str, Weight]:
+@dataclass(frozen=True)
+class _MatrixGroup:
+    """The options of a group of matrices: its place in the file, its targets, and the size of its rectangles."""
+
+    place: str
+    targets: Sequence[str]
+    rectangle: tuple[int, int]
+
+    @staticmethod
+    def of(fields: Fields) -> _MatrixGroup:
+        targets = fields.data.get("targets") or ["Linear"]
+        if not isinstance(targets, list) or any(not isinstance(target, str) for target in targets):
+            raise fields.refusal("targets", "a list of strings")
+        weights = fields.within("weights")
+        rectangle = (0, 0) if weights is None else _rectangle(weights, "block_structure")
+        return _MatrixGroup(fields.place.rstrip("."), targets, rectangle)
+
+
+class _Rectangles:
+    """The rows and columns with one scale of each matrix, which those of the group that has it as a target are."""
+
+    def __init__(self, file: str, groups: Sequence[_MatrixGroup]):
+        self._file, self._groups = file, groups
+
+    def of(self, stem: str) -> tuple[int, int]:
+        """Return the rows and columns with one scale, or zeros, of a matrix.
+
+        As in the library, the name of a matrix counts before a regular expression, and that before a class of modules.
+
+        Raises:
+            Error: Several groups have the matrix as a target and differ, or a regular expression is not valid.
+        """
+        if len({own.rectangle for own in self._groups}) <= 1:
+            return self._groups[0].rectangle if self._groups else (0, 0)
+        matches = self._with(lambda target: target == stem)
+        matches = matches or self._with(lambda target: target.startswith("re:") and self._fits(target[3:], stem))
+        matches = matches or self._with(lambda target: not target.startswith("re:") and "linear" in target.lower())
+        if len({own.rectangle for own in matches}) > 1:
+            places = " and ".join(f"'{own.place}'" for own in matches)
+            raise Error(f"{self._file}: '{stem}' is a target of {places}, whose block structures differ")
+        return matches[0].rectangle if matches else (0, 0)
+
+    def _with(self, is_target: Callable[[str], bool]) -> list[_MatrixGroup]:
+        return [own for own in self._groups if any(map(is_target, own.targets))]
+
+    def _fits(self, pattern: str, stem: str) -> bool:
+        try:
+            return re.match(pattern, stem) is not None
+        except (re.error, RecursionError, OverflowError) as problem:
+            raise Error(f"{self._file}: the target 're:{pattern:.80}' is not a regular expression: {problem}") from None
+
+
+def _joined(tensors: Mapping[str, Weight], rectangle_of: Callable[[str], tuple[int, int]]) -> dict[str, Weight]:
     result: dict[str, Weight] = {}
     for name, weight in tensors.items():
         stem, _, suffix = name.rpartition(".")
         is_scaled = any(f"{stem}.{scale}" in tensors for scale in _SCALES)
+        if suffix in ("weight", "weight_packed"):
+            one_of(tensors, f"{stem}.weight", f"{stem}.weight_packed")
         if suffix == "weight_packed":
             result[f"{stem}.weight"] = _packed(stem, tensors).weight()
         elif suffix == "weight" and is_scaled:
-            result[name] = _unpacked(stem, tensors, rectangle).weight()
+            result[name] = _unpacked(stem, tensors, rectangle_of(stem)).weight()
         elif suffix == "weight" and weight.dtype.name in _FLOATS:
             raise Error(
                 f"tensor '{name}' of {weight.origin} is {weight.dtype.name}, and '{stem}.weight_scale' is missing"
@@ -135,6 +195,7 @@ def _joined(tensors: Mapping[str, Weight], rectangle: tuple[int, int]) -> dict[s
 
 
 def _scale_of(stem: str, tensors: Mapping[str, Weight]) -> Weight:
+    one_of(tensors, *(f"{stem}.{scale}" for scale in _SCALES))
     name = next((f"{stem}.{scale}" for scale in _SCALES if f"{stem}.{scale}" in tensors), f"{stem}.{_SCALES[-1]}")
     weight = tensors.get(name)
     return part_of(tensors, name, SCALE_DTYPES, () if weight is None else (None,) * len(weight.shape))
@@ -145,26 +206,45 @@ def _unpacked(stem: str, tensors: Mapping[str, Weight], rectangle: tuple[int, in
     codes = part_of(tensors, f"{stem}.weight", (*_FLOATS, "int8"), (None, None))
     scale, shape = _scale_of(stem, tensors), (codes.shape[0], codes.shape[1])
     group, numbers_of = _grouped(scale, shape, rectangle)
+    ordered = _order(stem, tensors, shape, group, scale)
+    columns = slice(None) if ordered is None else list(ordered)
     zero_name = f"{stem}.weight_zero_point"
     if codes.dtype.name in _FLOATS:
         if zero_name in tensors:
             raise UnsupportedError(f"tensor '{zero_name}' of {codes.origin}: 8-bit floats have no zero-points")
 
         def floats(part: slice) -> MatrixRows:
-            return MatrixRows(codes.numpy()[part].view(np.uint8), numbers_of(scale, part))
+            return MatrixRows(codes.numpy()[part].view(np.uint8)[:, columns], numbers_of(scale, part))
 
         name = _FLOATS[codes.dtype.name]
         return QuantizedMatrix(
-            stem, codes.origin, shape, group, lambda block: f"{name}_block{block}", floats, (codes, scale)
+            stem, codes.origin, shape, group, lambda block: f"{name}_block{block}", floats, (codes, scale), ordered
         )
     zero = part_of(tensors, zero_name, ("int8",), scale.shape) if zero_name in tensors else None
 
     def integers(part: slice) -> MatrixRows:
         zeros = None if zero is None else numbers_of(zero, part).astype(np.int32)
-        return MatrixRows(codes.numpy()[part], numbers_of(scale, part), zeros)
+        return MatrixRows(codes.numpy()[part][:, columns], numbers_of(scale, part), zeros)
 
     kind = "symmetric" if zero is None else "asymmetric"
-    return QuantizedMatrix(stem, codes.origin, shape, group, integer_scheme(kind, 8, scale), integers, (codes, scale))
+    scheme = integer_scheme(kind, 8, scale)
+    return QuantizedMatrix(stem, codes.origin, shape, group, scheme, integers, (codes, scale), ordered)
+
+
+def _order(
+    stem: str, tensors: Mapping[str, Weight], shape: tuple[int, int], group: int, scale: Weight
+) -> tuple[int, ...] | None:
+    """Return the columns in the order of groups, if groups are not consecutive columns."""
+    name = f"{stem}.weight_g_idx"
+    # Files without an order may have -1 in all columns.
+    if name in tensors and (part_of(tensors, name, WORDS, (shape[1],)).numpy() == -1).all():
+        return None
+    order = order_of_groups(tensors, name, shape[1], group)
+    if order is None:
+        return None
+    if scale.shape[0] != shape[0]:
+        raise UnsupportedError(f"tensor '{name}' of {scale.origin}: matrices with scales for rectangles have no order")
+    return tuple(order.tolist())
 
 
 def _grouped(
@@ -205,11 +285,11 @@ def _packed(stem: str, tensors: Mapping[str, Weight]) -> QuantizedMatrix:
             f"tensor '{words.name}' of {words.origin} is {words.dtype}{list(words.shape)}, which is not a matrix "
             f"{[out, columns]} of 4 or 8 bits"
         )
-    order_name, zero_name = f"{stem}.weight_g_idx", f"{stem}.weight_zero_point"
+    zero_name = f"{stem}.weight_zero_point"
     scale = _scale_of(stem, tensors)
     group, numbers_of = _grouped(scale, (out, columns), (0, 0))
-    if order_name in tensors:
-        _check_order(part_of(tensors, order_name, WORDS, (columns,)), group)
+    ordered = _order(stem, tensors, (out, columns), group, scale)
+    stored_columns = slice(columns) if ordered is None else list(ordered)
     zero = tensors.get(zero_name)
     groups = -(-columns // group)
     if zero is not None and len(scale.shape) != 2:
@@ -223,25 +303,15 @@ def _packed(stem: str, tensors: Mapping[str, Weight]) -> QuantizedMatrix:
 
     def rows(part: slice) -> MatrixRows:
         stream, zeros = words.numpy()[part], None
-        if bits == 4 and columns == 8 * words.shape[1]:
+        if bits == 4 and ordered is None and columns == 8 * words.shape[1]:
             steps = bytes_of_words(stream)
         else:
-            steps = stored_steps(unpacked_words(stream, bits)[:, :columns], bits, kind)
+            steps = stored_steps(unpacked_words(stream, bits)[:, stored_columns], bits, kind)
         if zero is not None:
             # Zero-points that are not packed are counted from the middle.
             stored = zero.numpy() + np.int32(1 << bits - 1) if is_plain else unpacked_words(zero.numpy().T, bits).T
             zeros = stored[part].astype(np.int32) - start
         return MatrixRows(steps, numbers_of(scale, part), zeros)
 
-    return QuantizedMatrix(
-        stem, words.origin, (out, columns), group, integer_scheme(kind, bits, scale), rows, (words, scale)
-    )
-
-
-def _check_order(indices: Weight, group: int) -> None:
-    numbers = indices.numpy()
-    # Files without an order have -1 in all columns.
-    if not ((numbers == np.arange(len(numbers)) // group) | (numbers == -1)).all():
-        raise UnsupportedError(
-            f"tensor '{indices.name}' of {indices.origin}: columns of packed matrices must be in the order of their groups"
-        )
+    scheme = integer_scheme(kind, bits, scale)
+    return QuantizedMatrix(stem, words.origin, (out, columns), group, scheme, rows, (words, scale), ordered)

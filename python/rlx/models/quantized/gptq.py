@@ -1,7 +1,7 @@
 """Matrices of GPTQ, as AutoGPTQ and GPTQModel write them.
 
 A matrix `[out, in]` has four tensors: `qweight` i32 `[in·bits/32, out]`, whose words have consecutive columns, the first in
-the lowest bits; `scales` `[groups, out]`; `qzeros` i32 `[groups, out·bits/32]`; `g_idx` i32 `[in]`, the group of each column.
+the lowest bits; `scales` `[groups, out]`; `qzeros` i32 `[groups, ⌈out·bits/32⌉]`; `g_idx` i32 `[in]`, the group of each column.
 An element is `scale · (q - zero)`. Files of the format `gptq` store `zero - 1`, those of `gptq_v2` store `zero`.
 """
 
@@ -20,6 +20,8 @@ from rlx.models.quantized.matrix import (
     QuantizedMatrix,
     bytes_of_words,
     integer_scheme,
+    one_of,
+    order_of_groups,
     part_of,
     stored_steps,
     unpacked_words,
@@ -79,6 +81,7 @@ def gptq_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Wei
         if stem is None or f"{stem}.qweight" not in tensors:
             result[name] = weight
         elif name.endswith(".qweight"):
+            one_of(tensors, f"{stem}.weight", name)
             result[f"{stem}.weight"] = _matrix(stem, tensors, options).weight()
     return result
 
@@ -90,8 +93,8 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], options: _Options) -> Quan
     group = options.group or max(columns, 1)
     groups = -(-columns // group)
     scales = part_of(tensors, f"{stem}.scales", SCALE_DTYPES, (groups, out))
-    zeros = part_of(tensors, f"{stem}.qzeros", WORDS, (groups, out * bits // 32))
-    order = _order(part_of(tensors, f"{stem}.g_idx", WORDS, (columns,)), group) if f"{stem}.g_idx" in tensors else None
+    zeros = part_of(tensors, f"{stem}.qzeros", WORDS, (groups, -(-out * bits // 32)))
+    order = order_of_groups(tensors, f"{stem}.g_idx", columns, group)
     kind = "symmetric" if options.is_symmetric else "asymmetric"
 
     def rows(part: slice) -> MatrixRows:
@@ -127,19 +130,3 @@ def _check_symmetric(zeros: np.ndarray, bits: int) -> None:
             f"has zero-points other than {middle}, and 'sym' of its configuration is true",
             hint="set 'sym' to false in config.json if the weights are not symmetric",
         )
-
-
-def _order(indices: Weight, group: int) -> np.ndarray | None:
-    """Return the columns sorted by group; None if groups are consecutive columns.
-
-    Raises:
-        UnsupportedError: Groups have different sizes.
-    """
-    group_of = indices.numpy().astype(np.int64)
-    expected = np.arange(len(group_of)) // group
-    if (group_of == expected).all():
-        return None
-    order = np.argsort(group_of, kind="stable")
-    if (group_of[order] != expected).any():
-        raise UnsupportedError(f"tensor '{indices.name}' of {indices.origin} must have {group} columns for each group")
-    return order

@@ -101,7 +101,7 @@ class MatrixConversion:
         """Return the packed rows.
 
         Raises:
-            Error: A scale is not finite.
+            Error: A scale or an element is not finite.
         """
         matrix, layout = self.matrix, self._encoding.scheme.layout
         assert layout is not None
@@ -117,7 +117,14 @@ class MatrixConversion:
             for numbers in (rows.scales, rows.seconds):
                 if numbers is not None and not np.isfinite(numbers.astype(np.float32)).all():
                     raise Error("has scales or zero-points that are not finite")
+            if isinstance(layout, FloatLayout):
+                _check_codes(layout, rows.steps)
             result[part] = _packed(layout, rows, columns, group_of_block)
+            if _may_overflow(rows):
+                with np.errstate(over="ignore", invalid="ignore"):
+                    values = self._encoding.scheme.decode(result[part])
+                if not np.isfinite(values).all():
+                    raise Error("has elements whose product with their scale is too large for f32")
 
         starts = range(0, out, step)
         if len(starts) > 1:
@@ -129,6 +136,19 @@ class MatrixConversion:
         for source in matrix.sources:
             release_pages(source.numpy())
         return ReadOnlyArray.of(result.reshape(-1))
+
+
+def _check_codes(layout: FloatLayout, codes: np.ndarray) -> None:
+    """Check that 8-bit floats are finite. Codes of infinities and NaN are those above the largest number."""
+    largest = np.array(layout.largest, layout.dtype).view(np.uint8)
+    if (codes & np.uint8(127)).max() > largest:
+        raise Error(f"has elements of {layout.numpy_name} that are not finite")
+
+
+def _may_overflow(rows: MatrixRows) -> bool:
+    """Return whether an element could be too large for f32. No integer, difference to a zero-point or 8-bit float is 2¹⁶."""
+    scales, seconds = (0 if x is None else np.abs(x.astype(np.float64)).max() for x in (rows.scales, rows.seconds))
+    return bool(scales * 65536 + seconds > np.finfo(np.float32).max)
 
 
 def _packed(layout: BlockLayout, rows: MatrixRows, columns: int, group_of_block: np.ndarray) -> np.ndarray:
@@ -177,6 +197,41 @@ def part_of(
         described = f"tensor '{name}' of {weight.origin} is {weight.dtype}{list(weight.shape)}"
         raise Error(f"{described}, expected {' or '.join(dtypes)} [{sizes}]")
     return weight
+
+
+def one_of(tensors: Mapping[str, Weight], *names: str) -> None:
+    """Check that a folder has at most one of several tensors that would be the same part of a matrix.
+
+    Raises:
+        Error: It has two, so that one would be ignored.
+    """
+    found = [tensors[name] for name in names if name in tensors]
+    if len(found) > 1:
+        raise Error(
+            f"tensor '{found[0].name}' of {found[0].origin} and '{found[1].name}' of {found[1].origin} are for the same part "
+            "of a matrix, and only one of them can be used",
+            hint="remove one of them from the folder",
+        )
+
+
+def order_of_groups(tensors: Mapping[str, Weight], name: str, columns: int, group: int) -> np.ndarray | None:
+    """Return the columns sorted by the group of each; None if there is no such tensor, or groups are consecutive columns.
+
+    Raises:
+        Error: The tensor has another dtype or shape.
+        UnsupportedError: Groups have different sizes.
+    """
+    if name not in tensors:
+        return None
+    indices = part_of(tensors, name, WORDS, (columns,))
+    group_of = indices.numpy().astype(np.int64)
+    expected = np.arange(columns) // group
+    if (group_of == expected).all():
+        return None
+    order = np.argsort(group_of, kind="stable")
+    if (group_of[order] != expected).any():
+        raise UnsupportedError(f"tensor '{name}' of {indices.origin} must have {group} columns for each group")
+    return order
 
 
 SCALE_DTYPES = ("float16", "bfloat16", "float32")

@@ -17,6 +17,7 @@ from rlx.models.quantized.matrix import (
     QuantizedMatrix,
     bytes_of_words,
     integer_scheme,
+    one_of,
     part_of,
     unpacked_words,
 )
@@ -42,7 +43,10 @@ def mlx_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Weig
         if f"{stem}.scales" not in tensors or suffix not in ("weight", "scales", "biases"):
             result[name] = weight
         elif suffix == "weight":
-            result[_own_name(name)] = _matrix(stem, tensors, *_bits_and_group(fields, stem))
+            own = _own_name(name)
+            if own != name:
+                one_of(tensors, name, own)
+            result[own] = _matrix(stem, tensors, *_bits_and_group(fields, stem))
     return result
 
 
