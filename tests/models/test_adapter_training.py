@@ -141,6 +141,9 @@ def test_embeddings_are_merged(tmp_path: Path, seed: int) -> None:
         ({"rank": True}, "rank must be an integer from 1"),
         ({"alpha": 0}, "alpha must be a positive number"),
         ({"alpha": float("nan")}, "alpha must be a positive number"),
+        ({"alpha": 10**400}, "alpha must be a positive number"),
+        ({"alpha": 1e39}, "alpha must be a positive number"),
+        ({"alpha": 1e-39}, "alpha must be a positive number"),
         ({"alpha": "8"}, "alpha must be a positive number"),
         ({"seed": -1}, "seed must be an integer"),
         ({"layers": "q_proj"}, "layers must be a list"),
@@ -166,10 +169,62 @@ def test_models_and_values_that_do_not_fit(tmp_path: Path, seed: int) -> None:
     for changed, message in (
         ({}, f"params has no '{name}'"),
         (values | {name: values[name][:, 1:]}, f"'{name}' must have the shape"),
+        (values | {name: "abc"}, f"'{name}'"),
+        (values | {name: values[name] + 1j}, f"'{name}' must be an array of real numbers, got complex"),
+        (values | {name: values[name] > 0}, f"'{name}' must be an array of real numbers, got bool"),
+        (values | {name: np.full_like(values[name], np.nan)}, f"'{name}' has values that are not finite"),
+        (values | {name: np.full(values[name].shape, -1e39)}, f"'{name}' has values that are not finite"),
         (7, "params must be a mapping"),
     ):
-        with pytest.raises(rlx.Error, match=message):
-            adapter.save(tmp_path / "a", changed)  # type: ignore[arg-type]
+        for path in (tmp_path / "a", tmp_path / "a.gguf"):
+            with pytest.raises(rlx.Error, match=message):
+                adapter.save(path, changed)  # type: ignore[arg-type]
+            assert not path.exists()
     with pytest.raises(rlx.Error, match="cannot write"):
         adapter.save(tmp_path / "none" / "a", values)
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("alpha", [float(np.finfo(np.float32).max), float(np.finfo(np.float32).smallest_normal)])
+def test_extreme_factors_are_read(tmp_path: Path, alpha: float, seed: int) -> None:
+    """The files have the largest and the smallest factor; with the smallest, GGUF files do not have 0, which means 1."""
+    model = _model(tmp_path)
+    adapter = new_adapter(model, rank=2, alpha=alpha)
+    values = {name: np.zeros_like(value) for name, value in _values(adapter, seed).items()}
+    for path in (tmp_path / "a", tmp_path / "a.gguf"):
+        adapter.save(path, values)
+        graph = with_adapters(model, path).graph(batch=1, sequence=8)
+        scales = [np.asarray(graph.weights[a.name]) for a in graph.params if a.name.endswith(".scale")]
+        assert len(scales) == len(adapter.layers)
+        np.testing.assert_allclose(np.concatenate(scales).astype(np.float64), alpha / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("blocked", ["adapter_config.json", "adapter_model.safetensors"])
+def test_a_folder_is_written_as_a_whole(tmp_path: Path, blocked: str, seed: int) -> None:
+    """If one of the files cannot be replaced, the others stay as they are."""
+    adapter = new_adapter(_model(tmp_path))
+    folder = tmp_path / "a"
+    adapter.save(folder, _values(adapter, seed))
+    (folder / blocked).unlink()
+    (folder / blocked).mkdir()
+    (other,) = (file for file in folder.iterdir() if file.name != blocked)
+    before = other.read_bytes()
+    changed = new_adapter(_model(tmp_path), rank=3)
+    with pytest.raises(rlx.Error, match=f"cannot write .*{blocked}"):
+        changed.save(folder, _values(changed, seed + 1))
+    assert other.read_bytes() == before and len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_merged_weights_are_finite(tmp_path: Path, is_folder: bool, seed: int) -> None:
+    """The product of large factors is infinite, though they are not. Writing of such a model is an error."""
+    model = _model(tmp_path)
+    adapter = new_adapter(model)
+    values = {name: value * np.float32(1e30) for name, value in _values(adapter, seed).items()}
+    path = tmp_path / ("a" if is_folder else "a.gguf")
+    adapter.save(path, values)
+    merged = with_adapters(model, path).merged_weights()
+    assert merged.keys() == {f"{layer}.weight" for layer in adapter.layers}
+    for weight in merged.values():
+        with pytest.raises(rlx.Error, match=rf"tensor '{weight.name}' of .* has values that are not finite, with the"):
+            weight.numpy()

@@ -198,6 +198,18 @@ def _array(shape: tuple[int, ...], dtype: Any = np.float32) -> Callable[[Parts],
     return lambda parts: parts[0].update({_A: np.zeros(shape, dtype)})
 
 
+def _value(value: float) -> Callable[[Parts], object]:
+    def change(parts: Parts) -> None:
+        parts[0][_A] = parts[0][_A].copy()
+        parts[0][_A][1, 2] = value
+
+    return change
+
+
+def _also(name: str) -> Callable[[Parts], None]:
+    return lambda parts: parts[0].update({name: parts[0][_A] + 1})
+
+
 _REFUSED: dict[str, tuple[Callable[[Parts], object], str]] = {
     "DoRA": (_with(use_dora=True), "'use_dora' is True"),
     "saved modules": (_with(modules_to_save=["lm_head"]), "'modules_to_save'"),
@@ -226,6 +238,14 @@ _REFUSED: dict[str, tuple[Callable[[Parts], object], str]] = {
     "rank of nothing": (_array((0, 24)), "has rank 0"),
     "magnitude": (_renamed(_A.replace("lora_A.weight", "lora_magnitude_vector")), "is not a part of a low-rank update"),
     "whole weight": (_renamed("base_model.model.lm_head.weight"), "is not a part of a low-rank update"),
+    "NaN": (_value(math.nan), f"'{_A}' has values that are not finite"),
+    "infinite values": (_value(-math.inf), f"'{_A}' has values that are not finite"),
+    "two names": (_also(_A.removesuffix(".weight")), "are not two matrices of one update"),
+    "of a table": (_also(_A.replace("lora_A.weight", "lora_embedding_A")), "are not two matrices of one update"),
+    "half of a table": (
+        _renamed(_A.replace("lora_A.weight", "lora_embedding_A")),
+        "are not two matrices of one update",
+    ),
     "other prefix": (_renamed("model.layers.0.self_attn.q_proj.lora_A.weight"), "is not a part of a low-rank update"),
 }
 
@@ -269,9 +289,11 @@ _GGUF_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no type": ({"general.type": None}, "is not an adapter"),
     "kind": ({"adapter.type": "control_vector"}, "'adapter.type' must be 'lora'"),
     "architecture": ({"general.architecture": "qwen2"}, "is an adapter for 'qwen2', and the model"),
-    "no architecture": ({"general.architecture": None}, "has no 'general.architecture'"),
+    "no architecture": ({"general.architecture": None}, "'general.architecture' must be a name, got None"),
     "alpha": ({"adapter.lora.alpha": "16"}, "'adapter.lora.alpha' must be a number"),
     "infinite": ({"adapter.lora.alpha": np.float32(np.inf)}, "'adapter.lora.alpha' must be a number"),
+    "infinite values": ({"tensors": math.inf}, r"'blk\.0\.attn_v\.weight\.lora_b' has values that are not finite"),
+    "NaN": ({"tensors": math.nan}, r"'blk\.0\.attn_v\.weight\.lora_b' has values that are not finite"),
     "switched on": ({"adapter.alora.invocation_tokens": [1, 2]}, "tokens switch on"),
 }
 
@@ -282,12 +304,30 @@ def test_refused_gguf(tmp_path: Path, seed: int, case: str) -> None:
     a, b = llama.adapter.factors["model.layers.0.self_attn.v_proj.weight"]
     tensors = {"blk.0.attn_v.weight.lora_a": a, "blk.0.attn_v.weight.lora_b": b}
     with_adapters(llama.model, write_adapter_gguf(tmp_path / "good.gguf", "llama", 8, tensors))
+    if "tensors" in changes:
+        tensors["blk.0.attn_v.weight.lora_b"] = np.where(b == b.max(), np.float32(changes["tensors"]), b)
+        changes = {}
     path = write_adapter_gguf(tmp_path / "a.gguf", "llama", 8, tensors, **changes)
     with pytest.raises(rlx.Error, match=message):
         with_adapters(llama.model, path)
     gguf = load(write_gguf(tmp_path / "b.gguf", llama.config, llama.tensors, unchanged))
     with pytest.raises(rlx.Error, match=message):
         with_adapters(gguf, path)
+
+
+_ARRAYS: list[Any] = [[], [1, 2], [0.5], ["lora"], ["lora", "adapter"], [[1], [2]], np.zeros(0, np.float32), [True]]
+
+
+@pytest.mark.parametrize("key", ["general.type", "general.architecture", "adapter.type", "adapter.lora.alpha"])
+def test_arrays_for_texts_and_numbers(tmp_path: Path, seed: int, key: str) -> None:
+    """Each value of the metadata that is read may be an array in a damaged file."""
+    llama = _Llama(tmp_path, seed)
+    a, b = llama.adapter.factors["model.layers.0.self_attn.v_proj.weight"]
+    tensors = {"blk.0.attn_v.weight.lora_a": a, "blk.0.attn_v.weight.lora_b": b}
+    for value in _ARRAYS:
+        path = write_adapter_gguf(tmp_path / "a.gguf", "llama", 8, tensors, **{key: value})
+        with pytest.raises(rlx.Error, match=f"'{key}'"):
+            with_adapters(llama.model, path)
 
 
 def test_random_damage_is_an_error_or_harmless(tmp_path: Path, seed: int) -> None:
@@ -309,6 +349,7 @@ def test_paths(tmp_path: Path, seed: int) -> None:
     llama = _Llama(tmp_path, seed)
     path = llama.adapter.write_peft(tmp_path / "a")
     wrong: list[Any] = [5, True, (path, "1"), [(path, 1, 2)], {path: None}, (path, math.inf), (path, True), {5: 1.0}]
+    wrong += [(path, 10**400), {path: -(10**400)}, (path, np.complex64(1))]
     for lora in wrong:
         with pytest.raises(rlx.Error, match=r"lora must be|expected|no such"):
             with_adapters(llama.model, lora)

@@ -220,8 +220,9 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     write_folder(folder, {"a": b"1", "b": b"2"})
     (folder / "mine").write_bytes(b"3")
     (folder / "c").mkdir()
-    with pytest.raises(rlx.Error, match="cannot write"):
-        write_folder(folder, {"a": b"new", "c": b"a folder is there"})
+    for order in (("a", "c"), ("c", "a")):
+        with pytest.raises(rlx.Error, match=r"cannot write .*c: "):
+            write_folder(folder, dict.fromkeys(order, b"a folder is there"))
     write_folder(folder, {"b": b"new"})
     assert {f.name: f.read_bytes() for f in folder.iterdir() if f.is_file()} == {"a": b"1", "b": b"new", "mine": b"3"}
     for place in (folder / "a", tmp_path / "none" / "model", folder / "a" / "model"):

@@ -74,15 +74,16 @@ def read_adapter(name: str) -> AdapterFile:
     """Return the adapter in a GGUF file, or in a folder with `adapter_config.json` and `adapter_model.safetensors`.
 
     Raises:
-        Error: A file is missing or damaged, or tensors do not fit each other.
+        Error: A file is missing or damaged, tensors do not fit each other, or values are not finite.
         UnsupportedError: The adapter has parts other than low-rank updates.
     """
     path = Path(name)
     if not path.is_dir():
         weights = open_weights(name)
-        if weights.metadata.get("general.type") != "adapter":
+        kind = weights.metadata.get("general.type")
+        if not isinstance(kind, str) or kind != "adapter":
             hint = "give a GGUF file of an adapter, or a folder with adapter_config.json"
-            raise Error(f"{name} is not an adapter", hint=hint)
+            raise Error(f"{name} is not an adapter: its 'general.type' is {short_repr(kind)}", hint=hint)
         return _gguf_adapter(weights)
     if not (path / "adapter_config.json").is_file():
         raise Error(f"{name} has no adapter_config.json", hint="give the folder of an adapter of PEFT, or a GGUF file")
@@ -93,11 +94,12 @@ def read_adapter(name: str) -> AdapterFile:
 
 def _gguf_adapter(weights: Weights) -> AdapterFile:
     metadata, file = weights.metadata, weights.origin
-    if (kind := metadata.get("adapter.type")) != "lora":
+    kind = metadata.get("adapter.type")
+    if not isinstance(kind, str) or kind != "lora":
         raise UnsupportedError(f"{file}: 'adapter.type' must be 'lora', got {short_repr(kind)}")
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str):
-        raise Error(f"{file} has no 'general.architecture'")
+        raise Error(f"{file}: 'general.architecture' must be a name, got {short_repr(architecture)}")
     if "adapter.alora.invocation_tokens" in metadata:
         raise UnsupportedError(f"{file}: adapters that tokens switch on are not supported")
     alpha = metadata.get("adapter.lora.alpha", 0.0)
@@ -173,21 +175,24 @@ def _of_pattern(config: Mapping[str, Any], key: str, layer: str, default: Any, f
 def _pairs(weights: Weights, pattern: re.Pattern[str]) -> dict[str, tuple[Weight, Weight, bool]]:
     """Return the matrices of each layer, and whether they are of an embedding."""
     found: dict[str, dict[str, Weight]] = {}
-    tables: set[str] = set()
+    is_table: dict[str, bool] = {}
     for name, weight in weights.items():
         match = pattern.fullmatch(name)
         if match is None:
             raise UnsupportedError(f"{weights.origin}: '{name:.200}' is not a part of a low-rank update")
-        found.setdefault(match["layer"], {})[match["part"].lower()] = _plain(weight)
-        if match.groupdict().get("embedding"):
-            tables.add(match["layer"])
+        parts, part = found.setdefault(match["layer"], {}), match["part"].lower()
+        of_table = bool(match.groupdict().get("embedding"))
+        if part in parts or is_table.setdefault(match["layer"], of_table) != of_table:
+            (other, *_) = parts.values() if part not in parts else (parts[part],)
+            raise Error(f"{weights.origin}: '{other.name:.200}' and '{name:.200}' are not two matrices of one update")
+        parts[part] = _plain(weight)
     if not found:
         raise Error(f"{weights.origin} has no tensors")
     for parts in found.values():
         if len(parts) < 2:
             (weight,) = parts.values()
             raise Error(f"{weights.origin} has '{weight.name}' without the other matrix of the update")
-    return {layer: (parts["a"], parts["b"], layer in tables) for layer, parts in found.items()}
+    return {layer: (parts["a"], parts["b"], is_table[layer]) for layer, parts in found.items()}
 
 
 def _plain(weight: Weight) -> Weight:
@@ -198,13 +203,16 @@ def _plain(weight: Weight) -> Weight:
 
 
 def _rank(down: Weight, up: Weight, is_table: bool) -> int:
-    """Return the rank of an update, after checks of its matrices."""
+    """Return the rank of an update, after checks of its matrices, whose values must be finite."""
     for weight in (down, up):
         _check_matrix(weight)
     rank, other = up.shape[1], down.shape[1 if is_table else 0]
     if rank != other or rank < 1:
         names = f"'{down.name}' has rank {other}, and '{up.name}' rank {rank}"
         raise Error(f"{up.origin}: {names}")
+    for weight in (down, up):
+        if not np.isfinite(weight.numpy()).all():
+            raise Error(f"{weight.origin}: '{weight.name}' has values that are not finite")
     return rank
 
 
@@ -215,5 +223,5 @@ def _check_matrix(weight: Weight) -> None:
 
 
 def _is_finite(value: Any) -> bool:
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return is_number and bool(abs(value) < LARGEST_SCALE)
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return is_number and bool(abs(value) <= LARGEST_SCALE)

@@ -6,16 +6,16 @@ Source: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (2021), §
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rlx.ir.arrays import as_numbers
+from rlx.models.adapter_files import LARGEST_SCALE
 from rlx.models.adapters import gguf_names_of, rows_of_file
 from rlx.models.low_rank import LowRankUpdate
 from rlx.models.model import PretrainedModel
@@ -25,6 +25,8 @@ from rlx.support.short import join_names, short_repr
 from rlx.weights import Weight, Weights, safetensors, save_gguf
 
 _LARGEST_RANK = 4096
+_SMALLEST_ALPHA = float(np.finfo(np.float32).smallest_normal)  # GGUF files have f32, in which 0 has another meaning
+_NUMBERS = frozenset(("float16", "bfloat16", "float32", "float64"))
 _NAMED = 12  # the largest number of layers in a message
 _PARTS = ("down", "up")
 
@@ -57,7 +59,8 @@ class TrainableAdapter:
             params: Arrays by name, among them those of `params`: the result of `TrainStep.params()`.
 
         Raises:
-            Error: A parameter is missing or has another shape, or the file cannot be written.
+            Error: A parameter is missing, has another shape, is not of real numbers or has values that are not finite in
+                f32, or the file cannot be written. The files that are there then stay as they are.
             UnsupportedError: The model is from a GGUF file and the adapter is not, or GGUF files have no name for a layer.
         """
         name, factors = file_name(path), self._factors(params)
@@ -83,10 +86,7 @@ class TrainableAdapter:
                 name = _param(layer, part)
                 if name not in params:
                     raise Error(f"params has no '{name}'", hint="give TrainStep.params()")
-                array = np.asarray(params[name], np.float32)
-                if array.shape != shape:
-                    raise Error(f"'{name}' must have the shape {list(shape)}, got {list(array.shape)}")
-                arrays.append(array)
+                arrays.append(_factor(name, params[name], shape))
             result[layer] = (arrays[0], arrays[1])
         return result
 
@@ -104,13 +104,16 @@ class TrainableAdapter:
             "init_lora_weights": True,
             "inference_mode": True,
         }
-        write_folder(folder, {"adapter_config.json": json.dumps(config, indent=2).encode()})
         tensors = {
             f"base_model.model.{modules[layer]}.lora_{part}.weight": factor
             for layer, pair in factors.items()
             for part, factor in zip("AB", pair, strict=True)
         }
-        safetensors.write(Path(folder) / "adapter_model.safetensors", tensors, {"format": "pt"})
+        files = {
+            "adapter_config.json": json.dumps(config, indent=2).encode(),
+            "adapter_model.safetensors": safetensors.to_bytes(tensors, {"format": "pt"}, folder),
+        }
+        write_folder(folder, files, durable=True)
 
     def _file_name(self, layer: str) -> str:
         """Return the name of a layer in the model's file, without `.weight`."""
@@ -170,8 +173,10 @@ def new_adapter(
     if type(seed) is not int or seed < 0:
         raise Error(f"seed must be an integer of at least 0, got {short_repr(seed)}")
     number = 2.0 * rank if alpha is None else alpha
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < math.inf:
-        raise Error(f"alpha must be a positive number, got {short_repr(alpha)}")
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not is_number or not _SMALLEST_ALPHA <= number <= LARGEST_SCALE:
+        limits = f"from {_SMALLEST_ALPHA:.3g} to {LARGEST_SCALE:.3g}"
+        raise Error(f"alpha must be a positive number {limits}, got {short_repr(alpha)}")
     matrices = {
         name.removesuffix(".weight"): weight
         for name, weight in model.weights.items()
@@ -196,6 +201,20 @@ def new_adapter(
 def _param(layer: str, part: str) -> str:
     """Return the name of a parameter, as `LowRankUpdate` declares it."""
     return f"{layer}.lora0.{part}"
+
+
+def _factor(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
+    """Return a matrix of an update as f32, after checks."""
+    array = as_numbers(value, f"'{name}'")
+    if array.dtype.name not in _NUMBERS and array.dtype.kind not in "iu":
+        raise Error(f"'{name}' must be an array of real numbers, got {array.dtype}")
+    if array.shape != shape:
+        raise Error(f"'{name}' must have the shape {list(shape)}, got {list(array.shape)}")
+    with np.errstate(over="ignore"):  # of f64
+        result = array.astype(np.float32)
+    if not np.isfinite(result).all():
+        raise Error(f"'{name}' has values that are not finite in f32", hint="train again with a smaller learning rate")
+    return result
 
 
 def _weight(name: str, array: np.ndarray, origin: str = "the new adapter") -> Weight:

@@ -62,14 +62,22 @@ def adapter_paths(lora: Any) -> list[tuple[str, float]]:
     result: list[tuple[str, float]] = []
     for pair in pairs:
         path, factor = pair if len(pair) == 2 else (None, None)
-        number = (
-            math.nan if isinstance(factor, bool) or not isinstance(factor, (int, float, np.number)) else float(factor)
-        )
+        number = _number(factor)
         if not isinstance(path, (str, os.PathLike)) or not math.isfinite(number):
             expected = "a path, a pair of a path and a number, a list of these, or a mapping of paths to numbers"
             raise Error(f"lora must be {expected}, got {short_repr(lora)}")
         result.append((file_name(path, "an adapter"), number))
     return result
+
+
+def _number(factor: Any) -> float:
+    """Return a factor as a float; NaN if it is not a number, or an integer that no float has."""
+    if isinstance(factor, bool) or not isinstance(factor, (int, float, np.integer, np.floating)):
+        return math.nan
+    try:
+        return float(factor)
+    except OverflowError:
+        return math.nan
 
 
 def _updates(model: PretrainedModel, file: AdapterFile, factor: float, number: int) -> dict[str, LowRankUpdate]:
@@ -101,7 +109,7 @@ def _updates(model: PretrainedModel, file: AdapterFile, factor: float, number: i
         if changes_order:
             up = _permuted(layer, up, model.config, file.architecture is None)
         scale = factor * own.scale
-        if not abs(scale) < LARGEST_SCALE:
+        if not abs(scale) <= LARGEST_SCALE:
             raise Error(f"{file.origin}: the factor {scale:g} of '{own.up.name}' is too large")
         result[layer] = LowRankUpdate(own.down, up, scale, number, own.is_table)
     return result

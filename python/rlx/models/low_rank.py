@@ -66,7 +66,7 @@ class LowRankUpdate:
         return self._scaled(g, g.embedding(self._param(g, name, "down", self.down), ids), name)
 
     def added_to(self, weight: Weight) -> Weight:
-        """Return the matrix with the update added, f32. It is computed when it is read.
+        """Return the matrix with the update added, f32. It is computed when it is read, and then must be finite.
 
         Args:
             weight: The matrix `[out, in]`, or the table of an embedding `[rows, size]`.
@@ -81,8 +81,11 @@ class LowRankUpdate:
 
         def read() -> np.ndarray:
             down, up = (factor.numpy().astype(np.float32) for factor in (self.down, self.up))
-            update = down @ up.T if self.is_table else up @ down
-            values = weight.numpy().astype(np.float32) + np.float32(self.scale) * update
+            with np.errstate(all="ignore"):
+                update = down @ up.T if self.is_table else up @ down
+                values = weight.numpy().astype(np.float32) + np.float32(self.scale) * update
+            if not np.isfinite(values).all():  # `Weight` puts its own name in front of the message
+                raise Error(f"has values that are not finite, with the update '{self.up.name}' of {self.up.origin}")
             return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
         encoding = Plain(f32.numpy)

@@ -206,12 +206,14 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generat
         durable: Wait until the data is on the disk, so that a power failure leaves either the old file or the new one.
 
     Raises:
-        Error: The directory cannot be written, or the file is a protected input.
+        Error: The directory cannot be written, the file is a protected input, or `path` is a directory.
     """
     name = file_name(path)
     try:
         status = _status(name)
-        if status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        if status is not None and stat.S_ISDIR(status.st_mode):  # before others of several files are replaced
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if status is not None and not stat.S_ISREG(status.st_mode):
             with _passed_on(name) as temporary:
                 yield temporary
             return
@@ -222,12 +224,13 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generat
         raise Error(f"cannot write {name}: {problem.strerror or problem}") from None
 
 
-def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> None:
+def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes], *, durable: bool = False) -> None:
     """Write files into a folder: all of them, or none. The folder is created if necessary, and its other files stay.
 
     Args:
         path: The folder. Its parent must exist.
         files: Contents by name.
+        durable: Wait until the data is on the disk; see `replacing`.
 
     Raises:
         Error: The folder cannot be written, or a name is not a valid file name.
@@ -243,7 +246,7 @@ def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> No
                 os.mkdir(folder)
                 stack.callback(_remove_empty, folder)
             for name, data in files.items():
-                Path(stack.enter_context(replacing(os.path.join(folder, name)))).write_bytes(data)
+                Path(stack.enter_context(replacing(os.path.join(folder, name), durable=durable))).write_bytes(data)
         except OSError as problem:
             raise Error(f"cannot write {folder}: {problem.strerror or problem}") from None
 

@@ -200,7 +200,21 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Ma
         Error: The file cannot be written, a value is not an array of a dtype of RLX, a name or the metadata is not
             text, or a tensor has the name of the metadata.
     """
-    name = file_name(path)
+    header, arrays = _prepared(file_name(path), tensors, metadata)
+    with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
+        file.write(header)
+        for array in arrays:
+            file.write(pack(array).data)
+
+
+def to_bytes(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None, name: str) -> bytes:
+    """Return the content of a file, as `write` writes it; `name` is the file's name in messages."""
+    header, arrays = _prepared(name, tensors, metadata)
+    return b"".join([header, *(pack(array).data for array in arrays)])
+
+
+def _prepared(name: str, tensors: Any, metadata: Any) -> tuple[bytes, list[np.ndarray]]:
+    """Return the bytes before the tensors, and the tensors in the order of the file; see `write`."""
     arrays = _named_arrays(tensors, name)
     if not isinstance(metadata, (Mapping, type(None))) or not _are_text(metadata or {}, (metadata or {}).values()):
         raise Error(f"{name}: metadata must be a mapping of text to text, got {short_repr(metadata)}")
@@ -221,10 +235,7 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Ma
         header[_METADATA][_DTYPES] = json.dumps(described, separators=(",", ":"))
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for _, array in ordered:
-            file.write(pack(array).data)
+    return struct.pack("<Q", len(text)) + text, [array for _, array in ordered]
 
 
 def _named_arrays(tensors: Any, file: str) -> dict[str, np.ndarray]:
