@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -126,6 +127,14 @@ def test_merged_adapters(tmp_path: Path, path: str, capsys: pytest.CaptureFixtur
     assert main(["quantize", path, "-o", str(out), "--type", "F32", "--lora", f"{adapter}=2"]) == 0
     before, after = (rlx.weights.open(file)["output.weight"].numpy() for file in (path, out))
     np.testing.assert_allclose(after, before + 2, atol=1e-6)
+    tensors["output.weight.lora_a"][0, 0] = tensors["output.weight.lora_b"][3, 0] = 1e30
+    adapter, content = write_adapter_gguf(tmp_path / "large.gguf", "llama", 1, tensors), out.read_bytes()
+    assert main(["quantize", path, "-o", str(out), "--type", "F32", "--lora", str(adapter)]) == 1
+    assert "tensor 'output.weight'" in (message := capsys.readouterr().err) and "not finite" in message
+    assert out.read_bytes() == content
+    for empty in ("", " "):
+        assert main(["quantize", path, "-o", str(out), "--type", empty]) == 1
+        assert f"no type of files is called '{empty}'" in capsys.readouterr().err
     assert main(["quantize", path, "-o", str(out), "--lora", "a=x"]) == 1
     assert "--lora must be PATH or PATH=SCALE" in capsys.readouterr().err
 
@@ -183,6 +192,22 @@ def test_perplexity(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_bytes(b"\xff")
     assert main(["perplexity", path, str(file)]) == 1
     assert "is not UTF-8 text" in capsys.readouterr().err
+    file.write_text("")
+    assert main(["perplexity", path, str(file)]) == 1
+    assert "the text is empty" in capsys.readouterr().err
+
+
+def test_default_window_of_perplexities(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the model's context, if that is less than 512."""
+    file, texts = Path(path).parent / "text.txt", list[str]()
+    file.write_text(_PROMPT * 60)
+    for words in ([], ["-c", "128"]):
+        assert main(["perplexity", path, str(file), *words]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] and texts[0].startswith("perplexity: ")
+    file.write_text(_PROMPT)
+    assert main(["perplexity", path, str(file)]) == 1
+    assert "at least 256 are needed for a context of 128" in capsys.readouterr().err
 
 
 def test_precision(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,3 +271,16 @@ def test_gguf(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> 
     np.save(other, np.zeros(3))
     assert main(["gguf", str(other)]) == 1
     assert "is not a GGUF file" in capsys.readouterr().err
+
+
+def test_arrays_for_numbers_and_texts(tmp_path: Path, path: str) -> None:
+    """Each value of the metadata may be of another type in a damaged file, which is loaded or refused."""
+    keys = [*rlx.weights.open(path).metadata, "general.type", "general.name", "llama.rope.scaling.type"]
+    keys += ["llama.rope.scaling.factor", "llama.expert_count", "llama.vocab_size", "tokenizer.chat_template"]
+    values: tuple[Any, ...] = ([], [1, 2], ["a"], np.zeros(0, np.int32), True)
+    for key in keys:
+        for value in values:
+            changed: dict[str, Any] = {key: value}
+            file = write_model(tmp_path / "changed.gguf", **changed)
+            with contextlib.suppress(rlx.Error), rlx.llm.load(file) as model:
+                assert model.context > 0

@@ -17,9 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("model", metavar="MODEL", help="a GGUF file (of several parts, the first), or a model's folder")
     parser.add_argument("file", metavar="FILE", help="a file with the text, UTF-8")
-    parser.add_argument(
-        "-c", "--context", type=int, default=512, metavar="N", help="tokens of a window (default: %(default)s)"
-    )
+    default = "default: 512, or the model's context if it is smaller"
+    parser.add_argument("-c", "--context", type=int, metavar="N", help=f"tokens of a window ({default})")
     add_precision_options(parser)
 
 

@@ -79,7 +79,7 @@ def run_model(arguments: argparse.Namespace) -> int:
     result = quantize(
         arguments.file,
         arguments.output,
-        arguments.type or "Q4_K_M",
+        "Q4_K_M" if arguments.type is None else arguments.type,
         threads=arguments.threads,
         overrides=_overrides(arguments.tensor_type),
         imatrix=arguments.imatrix,

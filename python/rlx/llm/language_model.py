@@ -24,6 +24,7 @@ from rlx.weights import Weights
 
 Prompt = str | Sequence[int]
 _POOLINGS = ("mean", "last")
+_WINDOW = 512  # tokens of a window for perplexities, as in llama.cpp
 
 
 class LLM:
@@ -188,20 +189,23 @@ class LLM:
             rows.append(row / max(float(np.linalg.norm(row)), 1e-12) if normalize else row)
         return np.array(rows, np.float32).reshape(len(rows), self.config.hidden_size)
 
-    def perplexity(self, text: str, *, context: int = 512) -> float:
+    def perplexity(self, text: str, *, context: int | None = None) -> float:
         """Return the perplexity of a text, as llama.cpp's tool defines it.
 
         The tokens are cut into windows of `context`. The first token of each becomes BOS, if the model has one, and the
-        tokens of the second half are predicted.
+        tokens of the second half are predicted. None is 512, or the model's context if it is smaller.
 
         Raises:
-            Error: The text has fewer than `2·context` tokens, or the context is not valid.
+            Error: The text is empty or has fewer than `2·context` tokens, or the context is not valid.
         """
         return float(np.exp(np.mean(self.negative_log_likelihoods(text, context=context))))
 
-    def negative_log_likelihoods(self, text: str, *, context: int = 512) -> np.ndarray:
+    def negative_log_likelihoods(self, text: str, *, context: int | None = None) -> np.ndarray:
         """Return the negative log-probabilities of the predicted tokens, f64. `perplexity` is the exponential of their mean."""
+        if isinstance(text, str) and not text:
+            raise Error("the text is empty")
         limit = min(self.context, self.config.max_position_embeddings)
+        context = min(_WINDOW, limit) if context is None else context
         if type(context) is not int or not 4 <= context <= limit:
             raise Error(f"context must be an integer from 4 to {limit}, got {short_repr(context)}")
         tokens = self._tokens(text, largest=None)
