@@ -15,7 +15,7 @@ import pytest
 
 import rlx
 from rlx.models import PretrainedModel, load
-from rlx.models.adapters import with_adapters
+from rlx.models.adapters import adapter_paths, with_adapters
 from tests.models.adapter_samples import SampleAdapter, write_adapter_gguf, write_peft
 from tests.models.gguf_files import write_gguf
 from tests.models.references import arrays, reference, weights, write_model
@@ -101,6 +101,8 @@ def test_several_adapters_and_factors(tmp_path: Path, seed: int) -> None:
     other = SampleAdapter.drawn(llama.config, llama.tensors, seed + 1, rank=3)
     one, two = llama.adapter.write_peft(tmp_path / "a=b"), other.write_gguf(tmp_path / "b.gguf", llama.config)
     expected = llama.merged(other.merged(llama.adapter.merged(llama.tensors, 0.5), 2.0))
+    (own,) = adapter_paths((one, np.float32(0.5)))
+    assert own == (str(one), 0.5) and adapter_paths((one, np.int64(2))) == [(str(one), 2.0)]
     for lora in ([(one, 0.5), (two, 2)], {one: 0.5, str(two): 2.0}, ((one, 0.25), (one, 0.25), [two, 2])):
         _check(with_adapters(llama.model, lora), expected, "llama")
     twice = llama.merged(llama.adapter.merged(llama.tensors, 2.0))

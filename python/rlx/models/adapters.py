@@ -23,6 +23,7 @@ from rlx.support.short import short_repr
 from rlx.weights import Weight
 
 _ROTATED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+_NUMBERS = (int, float, np.integer, np.floating)
 
 
 def with_adapters(model: PretrainedModel, lora: Any) -> PretrainedModel:
@@ -55,7 +56,7 @@ def adapter_paths(lora: Any) -> list[tuple[str, float]]:
     """
     if isinstance(lora, Mapping):
         pairs: list[Any] = list(lora.items())
-    elif isinstance(lora, (list, tuple)) and not (len(lora) == 2 and isinstance(lora[1], (int, float))):
+    elif isinstance(lora, (list, tuple)) and not (len(lora) == 2 and isinstance(lora[1], _NUMBERS)):
         pairs = [entry if isinstance(entry, (list, tuple)) else (entry, 1.0) for entry in lora]
     else:
         pairs = [lora if isinstance(lora, tuple) else (lora, 1.0)]
@@ -72,7 +73,7 @@ def adapter_paths(lora: Any) -> list[tuple[str, float]]:
 
 def _number(factor: Any) -> float:
     """Return a factor as a float; NaN if it is not a number, or an integer that no float has."""
-    if isinstance(factor, bool) or not isinstance(factor, (int, float, np.integer, np.floating)):
+    if isinstance(factor, bool) or not isinstance(factor, _NUMBERS):
         return math.nan
     try:
         return float(factor)
