@@ -347,3 +347,16 @@ def test_bad_calls_write_nothing(tmp_path: Path, case: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         call(tmp_path / "a.gguf" if case != "folder" else tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_metadata_of_a_file_with_another_alignment(tmp_path: Path) -> None:
+    """It can be written again as it is: the alignment is the one that is given."""
+    w = np.arange(6, dtype=np.float32).reshape(2, 3)
+    rlx.weights.save_gguf(tmp_path / "a.gguf", {"w": w}, {"k": 1}, alignment=64)
+    metadata = rlx.weights.open(tmp_path / "a.gguf").metadata
+    assert metadata["general.alignment"] == 64
+    for alignment in (32, 128):
+        rlx.weights.save_gguf(tmp_path / "b.gguf", {"w": w}, metadata, alignment=alignment)
+        again = rlx.weights.open(tmp_path / "b.gguf")
+        assert again.metadata.get("general.alignment", 32) == alignment and again.metadata["k"] == 1
+        np.testing.assert_array_equal(again["w"].numpy(), w)

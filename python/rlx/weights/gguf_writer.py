@@ -73,7 +73,8 @@ def save_gguf(
             are.
         metadata: Values by name: text, bools, numbers, arrays of numbers, and lists of one of these. Integers of Python are
             stored as u32 if they fit, else as i32, u64 or i64, and floats as f32. Numbers of NumPy keep their dtype. Keys
-            that describe the parts of a model (`split.count`) are those of the written files; others are left out.
+            that describe the parts of a model (`split.count`) and the alignment are those of the written files; others, as in
+            the metadata of another file, are left out.
         alignment: The alignment of the tensors in bytes, a power of two.
         byteorder: `"little"`, or `"big"` for plain tensors.
         split: The largest number of bytes of tensors in a part; None for one file.
@@ -85,7 +86,7 @@ def save_gguf(
         Error: A file cannot be written, or a tensor or value cannot be stored in the format.
     """
     name = file_name(path)
-    if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+    if not _is_alignment(alignment):
         raise Error(f"alignment must be a power of two, got {alignment!r:.60}")
     if byteorder not in ("little", "big"):
         raise Error(f"byteorder must be 'little' or 'big', got {byteorder!r:.60}")
@@ -95,11 +96,11 @@ def save_gguf(
     for what, value in (("tensors", tensors), ("metadata", metadata)):
         if not isinstance(value, Mapping):
             raise Error(f"{what} must be a mapping of names to values, got {short_repr(value)}")
-    if ALIGNMENT_KEY in metadata:
-        raise Error(f"metadata '{ALIGNMENT_KEY}' is written by save_gguf itself", hint="give alignment=")
+    if not _is_alignment(metadata.get(ALIGNMENT_KEY, alignment)):
+        raise Error(f"metadata '{ALIGNMENT_KEY}' is not a power of two", hint="leave it out, and give alignment=")
     stored = [_stored(key, value, order) for key, value in tensors.items()]
     pairs = {ALIGNMENT_KEY: alignment} if alignment != DEFAULT_ALIGNMENT else {}
-    pairs |= {key: value for key, value in metadata.items() if key not in _SPLIT_KEYS}
+    pairs |= {key: value for key, value in metadata.items() if key not in (*_SPLIT_KEYS, ALIGNMENT_KEY)}
     parts = _parts(stored, split)
     paths = _paths(name, len(parts))
     headers = [_header(part, _pairs_of_part(pairs, i, parts), order, alignment) for i, part in enumerate(parts)]
@@ -164,6 +165,10 @@ def _paths(name: str, count: int) -> list[str]:
         return [name]
     stem = name.removesuffix(".gguf")
     return [f"{stem}-{i + 1:05}-of-{count:05}.gguf" for i in range(count)]
+
+
+def _is_alignment(value: object) -> bool:
+    return type(value) is int and value > 0 and not value & (value - 1)
 
 
 def _pairs_of_part(pairs: Mapping[str, Any], number: int, parts: Sequence[Sequence[_Stored]]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from rlx.support.files import check_writable, file_name
 from rlx.support.short import short_repr
 from rlx.targets.host import usable_cpus
 from rlx.weights import Weight, save_gguf
-from rlx.weights.gguf import ALIGNMENT_KEY
 
 Progress = Callable[[int, int, str], None]
 
@@ -148,7 +147,6 @@ def _pairs(file_type: FileType, importance: ImportanceMatrix | None) -> dict[str
     pairs: dict[str, Any] = {
         "general.quantization_version": _QUANTIZATION_VERSION,
         "general.file_type": file_type.number,
-        ALIGNMENT_KEY: None,  # `save_gguf` has its own
     }
     if importance is not None:
         pairs |= {
