@@ -197,7 +197,7 @@ def test_damaged_bytecode_is_never_an_exception(seed: int) -> None:
             assert bytecode._Bytes(memoryview(bytecode._number(value))).number() == value
 
 
-SIZE = 32 << 20  # bytes of a constant: much more than the memory for the rest of an import
+SIZE = 48 << 20  # bytes of a constant: much more than the memory for the rest of an import
 MEASURE = """
 import resource, sys
 from pathlib import Path
