@@ -18,8 +18,9 @@ from rlx.models.quantized.matrix import (
     MatrixRows,
     QuantizedMatrix,
     bytes_of_words,
+    columns_of_group,
     integer_scheme,
-    one_of,
+    joined_words,
     part_of,
 )
 from rlx.support.errors import UnsupportedError
@@ -36,29 +37,15 @@ def awq_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Weig
         Error: A part is missing, or does not fit the others.
         UnsupportedError: The configuration has another layout, or groups that cannot be packed.
     """
-    bits, group = _bits_and_group(fields)
+    own = fields.renamed(bits="w_bit", group_size="q_group_size")  # AutoAWQ's own files have other names
+    bits, group = own.size("bits"), columns_of_group(own)
     version = fields.data.get("version", "gemm")
     if not isinstance(version, str) or version.lower() != "gemm":
         raise UnsupportedError(f"{fields.file}: the layout {version!r:.60} of AWQ is not supported, only 'gemm'")
     if bits != 4:
         raise UnsupportedError(f"{fields.file}: weights of AWQ with {bits} bits are not supported, only 4")
     fields.only(zero_point=True)
-    result: dict[str, Weight] = {}
-    for name, weight in tensors.items():
-        stem = next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), None)
-        if stem is None or f"{stem}.qweight" not in tensors:
-            result[name] = weight
-        elif name.endswith(".qweight"):
-            one_of(tensors, f"{stem}.weight", name)
-            result[f"{stem}.weight"] = _matrix(stem, tensors, group).weight()
-    return result
-
-
-def _bits_and_group(fields: Fields) -> tuple[int, int]:
-    """Return the bits, and the columns of a group: 0 for all. AutoAWQ's own files have other names."""
-    own = fields.renamed(bits="w_bit", group_size="q_group_size")
-    group = own.data.get("group_size")
-    return own.size("bits"), 0 if group in (-1, None) else own.size("group_size")
+    return joined_words(tensors, _SUFFIXES, lambda stem: _matrix(stem, tensors, group))
 
 
 def _matrix(stem: str, tensors: Mapping[str, Weight], group: int) -> QuantizedMatrix:

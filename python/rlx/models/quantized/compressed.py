@@ -25,6 +25,7 @@ from rlx.models.quantized.matrix import (
     QuantizedMatrix,
     bytes_of_words,
     integer_scheme,
+    integers_of_rows,
     one_of,
     order_of_groups,
     part_of,
@@ -141,7 +142,7 @@ class _MatrixGroup:
 
 
 class _Rectangles:
-    """The rows and columns with one scale of each matrix, which those of the group that has it as a target are."""
+    """The rows and columns with one scale of each matrix. They are options of the group of matrices that it belongs to."""
 
     def __init__(self, file: str, groups: Sequence[_MatrixGroup]):
         self._file, self._groups = file, groups
@@ -309,8 +310,10 @@ def _packed(stem: str, tensors: Mapping[str, Weight]) -> QuantizedMatrix:
             steps = stored_steps(unpacked_words(stream, bits)[:, stored_columns], bits, kind)
         if zero is not None:
             # Zero-points that are not packed are counted from the middle.
-            stored = zero.numpy() + np.int32(1 << bits - 1) if is_plain else unpacked_words(zero.numpy().T, bits).T
-            zeros = stored[part].astype(np.int32) - start
+            if is_plain:
+                zeros = zero.numpy()[part] + np.int32((1 << bits - 1) - start)
+            else:
+                zeros = integers_of_rows(zero.numpy().T, part, bits).astype(np.int32) - start
         return MatrixRows(steps, numbers_of(scale, part), zeros)
 
     scheme = integer_scheme(kind, bits, scale)

@@ -19,8 +19,10 @@ from rlx.models.quantized.matrix import (
     MatrixRows,
     QuantizedMatrix,
     bytes_of_words,
+    columns_of_group,
     integer_scheme,
-    one_of,
+    integers_of_rows,
+    joined_words,
     order_of_groups,
     part_of,
     stored_steps,
@@ -62,9 +64,7 @@ class _Options:
             raise UnsupportedError(
                 f"{fields.file}: the format {form!r:.60} of GPTQ is not supported; supported are {known}"
             )
-        group = fields.data.get("group_size")
-        group = 0 if group in (-1, None) else fields.size("group_size")
-        return _Options(bits, group, fields.flag("sym", False), form == "gptq_v2")
+        return _Options(bits, columns_of_group(fields), fields.flag("sym", False), form == "gptq_v2")
 
 
 def gptq_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Weight]:
@@ -75,15 +75,7 @@ def gptq_tensors(fields: Fields, tensors: Mapping[str, Weight]) -> dict[str, Wei
         UnsupportedError: The configuration has another format, or groups that cannot be packed.
     """
     options = _Options.of(fields)
-    result: dict[str, Weight] = {}
-    for name, weight in tensors.items():
-        stem = next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), None)
-        if stem is None or f"{stem}.qweight" not in tensors:
-            result[name] = weight
-        elif name.endswith(".qweight"):
-            one_of(tensors, f"{stem}.weight", name)
-            result[f"{stem}.weight"] = _matrix(stem, tensors, options).weight()
-    return result
+    return joined_words(tensors, _SUFFIXES, lambda stem: _matrix(stem, tensors, options))
 
 
 def _matrix(stem: str, tensors: Mapping[str, Weight], options: _Options) -> QuantizedMatrix:
@@ -104,9 +96,7 @@ def _matrix(stem: str, tensors: Mapping[str, Weight], options: _Options) -> Quan
         else:
             steps = unpacked_words(own, bits)
             steps = stored_steps(steps if order is None else steps[:, order], bits, kind)
-        # The first row is the first of a word.
-        words_of_rows = slice(part.start * bits // 32, -(-part.stop * bits // 32))
-        numbers = unpacked_words(zeros.numpy()[:, words_of_rows], bits)[:, : part.stop - part.start].T
+        numbers = integers_of_rows(zeros.numpy(), part, bits)
         seconds = None
         if options.is_symmetric:
             _check_symmetric(numbers, bits)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlx.ir.dtype import dtype
+from rlx.models.fields import Fields
 from rlx.schemes import find_scheme
 from rlx.schemes.grouped import integer_name
 from rlx.schemes.layouts import BLOCKS, BlockLayout, FloatLayout, plane_of_nibbles
@@ -214,8 +215,44 @@ def one_of(tensors: Mapping[str, Weight], *names: str) -> None:
         )
 
 
+def joined_words(
+    tensors: Mapping[str, Weight], suffixes: Sequence[str], matrix: Callable[[str], QuantizedMatrix]
+) -> dict[str, Weight]:
+    """Return the tensors of GPTQ or AWQ with the parts of each matrix joined: `qweight` and others.
+
+    Args:
+        tensors: The tensors.
+        suffixes: The ends of the names of parts, that of `qweight` among them.
+        matrix: Returns the matrix of a name without such an end.
+
+    Raises:
+        Error: A matrix is there twice, or as `matrix`.
+        UnsupportedError: As `QuantizedMatrix.weight`.
+    """
+    result: dict[str, Weight] = {}
+    for name, weight in tensors.items():
+        stem = next((name.removesuffix(suffix) for suffix in suffixes if name.endswith(suffix)), None)
+        if stem is None or f"{stem}.qweight" not in tensors:
+            result[name] = weight
+        elif name.endswith(".qweight"):
+            one_of(tensors, f"{stem}.weight", name)
+            result[f"{stem}.weight"] = matrix(stem).weight()
+    return result
+
+
+def columns_of_group(fields: Fields) -> int:
+    """Return the field `group_size`, the number of columns of a group; 0 for all columns."""
+    return 0 if fields.data.get("group_size") in (-1, None) else fields.size("group_size")
+
+
 def order_of_groups(tensors: Mapping[str, Weight], name: str, columns: int, group: int) -> np.ndarray | None:
-    """Return the columns sorted by the group of each; None if there is no such tensor, or groups are consecutive columns.
+    """Return the columns in the order of their groups, or None if they are in this order already.
+
+    Args:
+        tensors: The tensors.
+        name: The name of the tensor with the group of each column. Without it, groups are consecutive columns.
+        columns: The number of columns.
+        group: The number of columns of a group.
 
     Raises:
         Error: The tensor has another dtype or shape.
@@ -264,6 +301,18 @@ def unpacked_words(words: np.ndarray, bits: int) -> np.ndarray:
     for i in range(count):
         result[..., i] = total >> np.uint64(bits * i) & np.uint64((1 << bits) - 1)
     return result.reshape(len(words), -1)
+
+
+def integers_of_rows(words: np.ndarray, part: slice, bits: int) -> np.ndarray:
+    """Return integers of some rows of a matrix, u8 `[n, groups]`, from words that have those of consecutive rows.
+
+    Args:
+        words: `[groups, words]`.
+        part: The rows. The integer of the first one is the first of a word.
+        bits: The bits of an integer.
+    """
+    own = slice(part.start * bits // 32, -(-part.stop * bits // 32))
+    return unpacked_words(words[:, own], bits)[:, : part.stop - part.start].T
 
 
 def stored_steps(steps: np.ndarray, bits: int, kind: str) -> np.ndarray:
