@@ -13,8 +13,9 @@ from rlx.kernels.library.packed_layouts import find_format
 from rlx.ops.quantization.packed import DequantMatmul
 from rlx.schemes import SCHEMES as ALL
 from rlx.schemes import find_scheme, registry
-from tests.conformance.compiled import Program, compile_graphs, contiguous
-from tests.conformance.levels import at_any_level, skip_if_not_run
+from tests.conformance.compiled import Program, contiguous
+from tests.conformance.levels import at_any_level
+from tests.kernels.equal_rows import bits, check_parts, check_single_rows, compiled
 from tests.kernels.packed_samples import FLOATS, LAYOUTS, SCHEMES, products
 
 _COLUMNS = 21
@@ -32,15 +33,7 @@ def _programs(
         w = g.input("w", (_COLUMNS, blocks * packing.nbytes), "u8")
         g.set_outputs([g.dequant_matmul(x, w, scheme=scheme, activations=activations)])
         graphs.append(g)
-    programs = compile_graphs(graphs, level=level, kernels="all")
-    assert not [program.problem for program in programs if program.problem is not None]
-    skip_if_not_run(level, programs)
-    return programs
-
-
-def _bits(program: Program, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    (result,) = program.run(contiguous([x, w]))
-    return result.view(np.int32)
+    return compiled(graphs, level)
 
 
 def _values(scheme: str, rows: int, blocks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -57,10 +50,9 @@ def test_bits_of_a_row_among_few(scheme: str, blocks: int, level: str) -> None:
     """Generation relies on it: batches give the texts of single prompts."""
     x, w = _values(scheme, 8, blocks)
     one, three, eight = _programs(scheme, (1, 3, 8), blocks, level)
-    together = _bits(eight, x, w)
-    for row in range(8):
-        np.testing.assert_array_equal(_bits(one, x[row : row + 1], w), together[row : row + 1])
-    np.testing.assert_array_equal(_bits(three, x[5:], w), together[5:])
+    together = bits(eight, x, w)
+    check_single_rows(one, together, x, w)
+    np.testing.assert_array_equal(bits(three, x[5:], w), together[5:])
 
 
 @at_any_level()
@@ -69,9 +61,7 @@ def test_bits_of_a_row_among_many(scheme: str, level: str) -> None:
     """A prompt may be computed in parts of any size."""
     x, w = _values(scheme, 141, 3)
     (program,) = _programs(scheme, ("n",), 3, level)
-    together = _bits(program, x, w)
-    for part in (slice(0, 1), slice(7, 16), slice(120, 141)):
-        np.testing.assert_array_equal(_bits(program, x[part], w), together[part])
+    check_parts(program, x, w)
 
 
 @at_any_level()
@@ -80,18 +70,16 @@ def test_bits_of_a_row_among_many(scheme: str, level: str) -> None:
 def test_bits_of_a_row_with_exact_activations(scheme: str, activations: str, level: str) -> None:
     x, w = _values(scheme, 8, 3)
     one, eight = _programs(scheme, (1, 8), 3, level, activations)
-    together = _bits(eight, x, w)
-    for row in range(8):
-        np.testing.assert_array_equal(_bits(one, x[row : row + 1], w), together[row : row + 1])
+    together = bits(eight, x, w)
+    check_single_rows(one, together, x, w)
 
 
 def test_rows_that_do_not_fit_at_once() -> None:
     """Long rows are rounded in several passes, with the same bits."""
     x, w = _values("q4_k", 8, 72)
     one, eight = _programs("q4_k", (1, 8), 72, "host")
-    together = _bits(eight, x, w)
-    for row in range(8):
-        np.testing.assert_array_equal(_bits(one, x[row : row + 1], w), together[row : row + 1])
+    together = bits(eight, x, w)
+    check_single_rows(one, together, x, w)
 
 
 def test_formats_without_kernels() -> None:

@@ -11,8 +11,9 @@ import rlx
 from rlx.ir.dtype import dtype
 from rlx.kernels.library import few_rows
 from rlx.llm import engine
-from tests.conformance.compiled import Program, compile_graphs, contiguous
-from tests.conformance.levels import at_any_level, skip_if_not_run
+from tests.conformance.compiled import Program, contiguous
+from tests.conformance.levels import at_any_level
+from tests.kernels.equal_rows import bits, check_parts, check_single_rows, compiled
 
 _COLUMNS = 53
 
@@ -24,15 +25,7 @@ def _programs(kind: str, rows: Sequence[int | str], elements: int, level: str) -
         product = g.matmul_transposed(g.input("x", (count, elements)), g.input("w", (_COLUMNS, elements), kind))
         g.set_outputs([product])
         graphs.append(g)
-    programs = compile_graphs(graphs, level=level, kernels="all")
-    assert not [program.problem for program in programs if program.problem is not None]
-    skip_if_not_run(level, programs)
-    return programs
-
-
-def _bits(program: Program, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    (result,) = program.run(contiguous([x, w]))
-    return result.view(np.int32)
+    return compiled(graphs, level)
 
 
 def _values(kind: str, rows: int, elements: int) -> tuple[np.ndarray, np.ndarray]:
@@ -48,10 +41,9 @@ def test_bits_of_a_row_among_few(kind: str, elements: int, level: str) -> None:
     """Generation relies on it: batches give the texts of single prompts."""
     x, w = _values(kind, 8, elements)
     one, three, eight = _programs(kind, (1, 3, 8), elements, level)
-    together = _bits(eight, x, w)
-    for row in range(8):
-        np.testing.assert_array_equal(_bits(one, x[row : row + 1], w), together[row : row + 1])
-    np.testing.assert_array_equal(_bits(three, x[5:], w), together[5:])
+    together = bits(eight, x, w)
+    check_single_rows(one, together, x, w)
+    np.testing.assert_array_equal(bits(three, x[5:], w), together[5:])
 
 
 @at_any_level()
@@ -60,9 +52,7 @@ def test_bits_of_a_row_among_many(kind: str, level: str) -> None:
     """A prompt may be computed in parts of any size."""
     x, w = _values(kind, 141, 300)
     (program,) = _programs(kind, ("n",), 300, level)
-    together = _bits(program, x, w)
-    for part in (slice(0, 1), slice(7, 16), slice(120, 141)):
-        np.testing.assert_array_equal(_bits(program, x[part], w), together[part])
+    check_parts(program, x, w)
 
 
 @at_any_level("x86-64", "x86-64-v3", "x86-64-v4")
@@ -73,8 +63,7 @@ def test_every_number_of_16_bits(rows: int, level: str) -> None:
         w = np.arange(1 << 16, dtype=np.uint16).view(dtype(kind).numpy).reshape(1024, 64)
         g = rlx.Graph("product")
         g.set_outputs([g.matmul_transposed(g.input("x", (rows, 64)), g.input("w", (1024, 64), kind))])
-        (program,) = compile_graphs([g], level=level, kernels="all")
-        skip_if_not_run(level, [program])
+        (program,) = compiled([g], level)
         for lane in (0, 37):
             x = np.zeros((rows, 64), np.float32)
             x[:, lane] = 1.0

@@ -73,12 +73,6 @@ def _takes(case: KernelCase) -> bool:
     return is_known and case.attributes["activations"] != "i8" and find_format(scheme) is not None
 
 
-def _plan(case: KernelCase) -> LastPanel:
-    columns = case.tensors[1].dims[0]
-    assert isinstance(columns, int)
-    return LastPanel.of_columns(case.cpu, columns)
-
-
 def _axes(case: KernelCase) -> list[Axes]:
     """The axes of the rows, that of the columns, and those of the terms and of their bytes."""
     rank = case.tensors[0].rank
@@ -86,7 +80,7 @@ def _axes(case: KernelCase) -> list[Axes]:
     return [*rows, [(1, 0), (2, rank - 1)], [(0, rank - 1)], [(1, 1)]]
 
 
-@kernel("dequant_matmul", name="packed_matmul", takes=_takes, plan=_plan, open_axes=_axes)
+@kernel("dequant_matmul", name="packed_matmul", takes=_takes, plan=LastPanel.of_rows, open_axes=_axes)
 def packed_matmul(
     k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str, plan: LastPanel
 ) -> None:

@@ -87,6 +87,13 @@ class LastPanel:
         return LastPanel.of_columns(case.cpu, columns)
 
     @staticmethod
+    def of_rows(case: KernelCase) -> LastPanel:
+        """Return the last panel if the rows of the second matrix are the columns."""
+        columns = case.tensors[1].dims[0]
+        assert isinstance(columns, int)
+        return LastPanel.of_columns(case.cpu, columns)
+
+    @staticmethod
     def of_columns(cpu: CpuModel, columns: int) -> LastPanel:
         """Return the last panel of this number of columns."""
         lanes = cpu.lanes(f32)
@@ -322,7 +329,7 @@ def _product(
 
 @dataclass(frozen=True)
 class MatrixBlocks:
-    """MatrixBlocks of rows of the second matrix, in scratch memory.
+    """Blocks of rows of the second matrix, in scratch memory.
 
     Attributes:
         inner: The number of all rows.
@@ -335,8 +342,8 @@ class MatrixBlocks:
     inner: Size
     block: Buffer
     load: Callable[[Value, Size, Sequence[Lanes]], None]
-    rows: Buffer | None
-    load_rows: Callable[[Value, int, Value, Size], None]
+    rows: Buffer | None = None
+    load_rows: Callable[[Value, int, Value, Size], None] | None = None
 
 
 def run_panels(panels: Panels, columns: Size, last: LastPanel) -> None:
@@ -391,6 +398,7 @@ class Panels:
                 for total, c in zip(of_row, columns, strict=True):
                     total.value = self.partial[first + r, c]
         if source.rows is not None:
+            assert source.load_rows is not None
             source.load_rows(first, many, start, count)
         for d in k.range(count):
             factors = [source.block[d, k.at(u * lanes)] for u in range(len(columns))]

@@ -63,18 +63,18 @@ def _multiply(k: Kernel, buffers: tuple[Buffer, Floats, Buffer], n: Value, of: r
         result[r, n] = joined_in_pairs([total.value for total in of_row], k.join("add")).sum()
 
 
-def _plan(case: KernelCase) -> LastPanel:
-    columns = case.tensors[1].dims[0]
-    assert isinstance(columns, int)
-    return LastPanel.of_columns(case.cpu, columns)
-
-
 def _axes_of_panels(case: KernelCase) -> list[Axes]:
     rank = case.tensors[0].rank
     return [*([(0, axis), (2, axis)] for axis in range(rank - 1)), [(1, 0), (2, rank - 1)]]
 
 
-@kernel("matmul_transposed", name="transposed_matmul", takes=_has_many_rows, plan=_plan, open_axes=_axes_of_panels)
+@kernel(
+    "matmul_transposed",
+    name="transposed_matmul",
+    takes=_has_many_rows,
+    plan=LastPanel.of_rows,
+    open_axes=_axes_of_panels,
+)
 def transposed_matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, plan: LastPanel) -> None:
     """The product of rows with a transposed matrix."""
     columns, elements = w.shape
@@ -85,10 +85,7 @@ def transposed_matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, plan: LastP
     def load_block(start: Value, count: Size, places: Sequence[Lanes]) -> None:
         source.load(block, start, count, places)
 
-    def load_rows(first: Value, many: int, start: Value, count: Size) -> None:
-        raise AssertionError("rows of f32 are read where they are")
-
-    blocks = MatrixBlocks(elements, block, load_block, None, load_rows)
+    blocks = MatrixBlocks(elements, block, load_block)
     rows, result = x.rows(), y.rows()
     run_panels(Panels(k, rows, result, result, blocks, lambda total, row, places: total), columns, plan)
 
