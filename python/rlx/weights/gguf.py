@@ -187,6 +187,11 @@ class _GgufFile:
     tensors: list[Weight]
 
 
+def is_alignment(value: object) -> bool:
+    """Return whether a value is an alignment of tensors: a power of two up to 2^30."""
+    return type(value) is int and 0 < value <= _LARGEST_ALIGNMENT and not value & (value - 1)
+
+
 def read_content(content: Content, name: str) -> Weights:
     """Return the tensors of a file with this content, or of all parts if it is the first part of a split file.
 
@@ -218,7 +223,7 @@ def _read(content: Content, name: str) -> _GgufFile:
         metadata[key] = value
     entries = [header.tensor() for _ in range(tensor_count)]
     alignment = metadata.get(ALIGNMENT_KEY, DEFAULT_ALIGNMENT)
-    if type(alignment) is not int or not 0 < alignment <= _LARGEST_ALIGNMENT or alignment & (alignment - 1):
+    if not is_alignment(alignment):
         raise header.refusal(f"'{ALIGNMENT_KEY}' must be a power of two, got {alignment!r:.40}")
     begin = -(-header.position // alignment) * alignment
     return _GgufFile(metadata, [_weight(header, entry, begin, alignment) for entry in entries])

@@ -34,6 +34,7 @@ from rlx.weights.gguf import (
     SPLIT_TENSORS,
     STRING,
     ByteOrder,
+    is_alignment,
 )
 from rlx.weights.weight import Weight
 
@@ -86,7 +87,7 @@ def save_gguf(
         Error: A file cannot be written, or a tensor or value cannot be stored in the format.
     """
     name = file_name(path)
-    if not _is_alignment(alignment):
+    if not is_alignment(alignment):
         raise Error(f"alignment must be a power of two, got {alignment!r:.60}")
     if byteorder not in ("little", "big"):
         raise Error(f"byteorder must be 'little' or 'big', got {byteorder!r:.60}")
@@ -96,7 +97,7 @@ def save_gguf(
     for what, value in (("tensors", tensors), ("metadata", metadata)):
         if not isinstance(value, Mapping):
             raise Error(f"{what} must be a mapping of names to values, got {short_repr(value)}")
-    if not _is_alignment(metadata.get(ALIGNMENT_KEY, alignment)):
+    if not is_alignment(metadata.get(ALIGNMENT_KEY, alignment)):
         raise Error(f"metadata '{ALIGNMENT_KEY}' is not a power of two", hint="leave it out, and give alignment=")
     stored = [_stored(key, value, order) for key, value in tensors.items()]
     pairs = {ALIGNMENT_KEY: alignment} if alignment != DEFAULT_ALIGNMENT else {}
@@ -165,10 +166,6 @@ def _paths(name: str, count: int) -> list[str]:
         return [name]
     stem = name.removesuffix(".gguf")
     return [f"{stem}-{i + 1:05}-of-{count:05}.gguf" for i in range(count)]
-
-
-def _is_alignment(value: object) -> bool:
-    return type(value) is int and value > 0 and not value & (value - 1)
 
 
 def _pairs_of_part(pairs: Mapping[str, Any], number: int, parts: Sequence[Sequence[_Stored]]) -> dict[str, Any]:
