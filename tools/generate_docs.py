@@ -158,7 +158,8 @@ def targets_page() -> str:
             kind = "device" if name in backend.devices else "file"
             example = backend.compiler.target(name, _ARCHS.get(name))
             lacks = " ".join(grouped(check_of(example.pipeline).unsupported_dtypes))
-            cells = [f"`{name}`", " ".join(f"`{a}`" for a in aliases), backend.name, kind, f"`{target.arch}`", lacks]
+            arch = "host" if name == "cpu" else target.arch  # `RLX_CPU_LEVEL` changes the target, not the page
+            cells = [f"`{name}`", " ".join(f"`{a}`" for a in aliases), backend.name, kind, f"`{arch}`", lacks]
             lines.append(f"| {' | '.join(cells)} |")
             lowering = example.lowering(DEFAULT_LEVEL)
             of = f", for `{_ARCHS[name]}`" if name in _ARCHS else ""

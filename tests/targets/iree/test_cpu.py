@@ -157,3 +157,20 @@ def test_files_keep_the_record(tmp_path: Path) -> None:
     artifact = compiled_for("x86-64-v3")
     artifact.save(tmp_path / "needy.rlxa")
     assert Artifact.load(tmp_path / "needy.rlxa").info["cpu"] == artifact.info["cpu"]
+
+
+@pytest.mark.skipif(cpu.machine() != "x86_64", reason="the levels are those of x86-64")
+def test_sessions_compile_for_the_assumed_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RLX_CPU_LEVEL", raising=False)
+    assert rlx.Session("cpu").target.arch == "host"
+    monkeypatch.setenv("RLX_CPU_LEVEL", "x86-64")
+    assert rlx.Session("cpu").target.arch == "x86-64"
+    assert rlx.Session("cpu", arch="host").target.arch == "host"
+    g = rlx.Graph("double")
+    g.set_outputs(g.input("x", (3,), "f32") * 2)
+    program = rlx.Session("cpu").compile(g)
+    assert not {"sse3", "avx", "avx2"}.intersection(program.artifact.info["cpu"]["features"])
+    monkeypatch.setattr(cpu, "host_cpu", lambda: frozenset(("sse3", "ssse3")))
+    for other in ("x86-64-v4", "aarch64"):  # neither a level nor a machine that could run here
+        monkeypatch.setenv("RLX_CPU_LEVEL", other)
+        assert rlx.Session("cpu").target.arch == "host"

@@ -4,8 +4,9 @@ IREE reports the CPU and the features that it compiles for. An instruction that 
 features that code needs are stored with it, and checked before it is loaded.
 
 With `RLX_CPU_LEVEL=x86-64-v2` (or another level, or an architecture such as `aarch64`), RLX treats this machine as one with
-only the features of this level. It rejects programs that need more, and chooses the program for this level from a file with
-several programs. So the choice for another machine can be tested here. The variable cannot add features that the CPU lacks.
+only the features of this level. It compiles for the level where no architecture is given, rejects programs that need more, and
+chooses the program for this level from a file with several programs. So programs for another machine can be tested here. The
+variable cannot add features that the CPU lacks.
 """
 
 from __future__ import annotations
@@ -159,6 +160,17 @@ def _assumed_level() -> str:
         known = ", ".join((*_LEVELS, *_ARCHITECTURES))
         raise ExecutionError(f"RLX_CPU_LEVEL is one of {known}, not {value!r:.60}")
     return value
+
+
+def assumed_arch() -> str | None:
+    """Return the level of `RLX_CPU_LEVEL`, if this machine's CPU can run code for it; else None.
+
+    Raises:
+        ExecutionError: The value is neither a level nor an architecture.
+    """
+    value = _assumed_level()
+    can_run = machine() == "x86_64" and value in _LEVELS and _features_of(value) <= (host_cpu() or set())
+    return value if can_run else None
 
 
 def level(features: Iterable[str]) -> str:

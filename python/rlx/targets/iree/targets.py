@@ -32,6 +32,7 @@ from rlx.targets.iree.architectures import (
     ROCM_ARCHS,
     VULKAN_ARCHS,
 )
+from rlx.targets.iree.cpu import assumed_arch
 from rlx.targets.iree.cpu_operations import emulated_operations, has_byte_products, kernel_cpu
 from rlx.targets.protocol import Substitute
 
@@ -359,7 +360,7 @@ def archs(name: str) -> tuple[str, ...]:
 
 
 def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-    """The target with a name, for an architecture or the default one.
+    """The target with a name, for an architecture or the default one (on the CPU: what `RLX_CPU_LEVEL` says, else the host).
 
     ``extra_flags`` are added to every attempt, after the target's own flags, so they have priority.
 
@@ -371,6 +372,8 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     if name not in _FAMILIES:
         raise _unknown("target", name, _FAMILIES)
     family = _FAMILIES[name]
+    if arch is None and name == "cpu":
+        arch = assumed_arch()
     arch_name = family.default_arch if arch is None else arch.lower()
     chosen = family.aliases.get(arch_name, arch_name)
     if chosen != family.default_arch and chosen not in family.archs:
