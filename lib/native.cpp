@@ -1,4 +1,5 @@
 // The Python module rlx._native: functions that are too slow in Python.
+#include "strings.h"
 #include "tick.h"
 
 #include <cmath>
@@ -41,4 +42,9 @@ PYBIND11_MODULE(_native, module) {
   module.def("tick_elapsed_ns", &elapsed_ns, py::arg("earlier"), "Nanoseconds since a reading, at least 0.");
   module.def("tick_difference_ns", &difference_ns, py::arg("later"), py::arg("earlier"),
              "Nanoseconds between two readings, negative when they come in the wrong order.");
+  module.def("read_strings", &rlx::read_strings, py::arg("content"), py::arg("position"), py::arg("count"),
+             py::arg("length_size"), py::arg("is_big_endian"),
+             "A tuple of the strings of a table, each stored after its length, and the position after it.");
+  module.def("split_merges", &rlx::split_merges, py::arg("lines"),
+             "The two tokens of each merge, or None if a line has no two tokens.");
 }

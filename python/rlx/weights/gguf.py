@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlx.ir.dtype import dtype
+from rlx.native import native
 from rlx.schemes.registry import scheme_of_ggml_type
 from rlx.support import garbage
 from rlx.support.errors import Error
@@ -42,7 +43,6 @@ PLAIN_DTYPES = {0: "f32", 1: "f16", 24: "i8", 25: "i16", 26: "i32", 27: "i64", 2
 
 _LONGEST_NAME = 4096
 _DEEPEST_ARRAY = 4
-_PART = 1 << 18  # bytes of a file that are copied at a time
 _LARGEST_ALIGNMENT = 1 << 30
 _LARGEST_SPLIT = 1 << 16
 _SPLIT_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -131,34 +131,14 @@ class _GgufHeader:
     def _texts(self, key: str) -> tuple[str, ...]:
         """Read an array of strings. There may be hundreds of thousands, so this does not call `text`."""
         number = self.count(f"elements of '{key}'", 4)
-        length = struct.Struct(self.order + self._length)
-        read, size, texts = length.unpack_from, length.size, list[str]()
-        # A copy of the next bytes: slices of it take half the time of those of the file.
-        part, position = b"", 0
+        size = struct.calcsize(self._length)
         try:
-            for _ in range(number):
-                if position + size > len(part):
-                    part, position = self._part(position, size), 0
-                (count,) = read(part, position)
-                start, stop = position + size, position + size + count
-                if stop > len(part):
-                    part = self._part(position, size + count)
-                    start, stop = size, size + count
-                    if stop > len(part):
-                        raise self.refusal(f"'{key}' has a string of {count} bytes, more than the file has left")
-                texts.append(part[start:stop].decode())
-                position = stop
-        except struct.error:
-            raise self.refusal("it ends within the header") from None
+            texts, self.position = native().read_strings(self.content, self.position, number, size, self.order == ">")
+        except EOFError:
+            raise self.refusal(f"it ends within the strings of '{key}'") from None
         except UnicodeDecodeError as problem:
             raise self.refusal(f"a string of '{key}' is not UTF-8: {problem.reason}") from None
-        self.position += position
-        return tuple(texts)
-
-    def _part(self, consumed: int, least: int) -> bytes:
-        """Move on by some bytes, and return a copy of the next ones: at least `least`, unless the file ends."""
-        self.position += consumed
-        return bytes(self.content[self.position : self.position + max(least, _PART)])
+        return texts
 
     def _bool(self, key: str) -> bool:
         byte = self.number("B")

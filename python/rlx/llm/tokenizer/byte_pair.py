@@ -10,29 +10,11 @@ from rlx.llm.tokenizer.byte_level import CHARACTER_OF
 from rlx.llm.tokenizer.library import converted, tokenizers
 from rlx.llm.tokenizer.pre_tokenizers import PreTokenizer
 from rlx.llm.tokenizer.vocabulary import HIDDEN, METASPACE, Vocabulary
+from rlx.native import native
 from rlx.support.errors import Error
 from rlx.support.short import short_repr
 
 Merge = tuple[str, str]
-
-
-def parsed_merges(lines: Sequence[str], ids: dict[str, int], where: str) -> list[Merge]:
-    """Return merges from lines of two tokens with a space between them. Of equal ones, the first counts.
-
-    Args:
-        lines: The merges, most important first.
-        ids: The vocabulary.
-        where: The file and the name of the list, for messages.
-
-    Raises:
-        Error: A line has another form, or one of its tokens or their concatenation is not in the vocabulary.
-    """
-    # There may be hundreds of thousands: the usual case is in loops of C.
-    merges: list[Any] = [tuple(line.split(" ", 1)) if line[:1] != " " else _split(line) for line in lines]
-    are_pairs = set(map(len, merges)) <= {2}
-    if not are_pairs or not all(map(ids.__contains__, chain(chain.from_iterable(merges), map("".join, merges)))):
-        _check_merges(lines, ids, where)
-    return list(dict.fromkeys(merges))
 
 
 def _split(line: str) -> tuple[str, ...]:
@@ -42,15 +24,16 @@ def _split(line: str) -> tuple[str, ...]:
     return " " + first, *second
 
 
-def _check_merges(lines: Sequence[str], ids: dict[str, int], where: str) -> None:
-    """Raise the error for the first line that is not a merge."""
+def _merge_problem(lines: Sequence[str], ids: dict[str, int], where: str) -> Error | None:
+    """Return the error for the first line that is not a merge of tokens of the vocabulary; None if all are."""
     for i, line in enumerate(lines):
         pair = _split(line)
         if len(pair) != 2 or not pair[1]:
-            raise Error(f"{where}[{i}]: expected two tokens with a space between them, got {short_repr(line)}")
+            return Error(f"{where}[{i}]: expected two tokens with a space between them, got {short_repr(line)}")
         missing = next((token for token in (*pair, "".join(pair)) if token not in ids), None)
         if missing is not None:
-            raise Error(f"{where}[{i}] is {short_repr(line)}, but {short_repr(missing)} is not in the vocabulary")
+            return Error(f"{where}[{i}] is {short_repr(line)}, but {short_repr(missing)} is not in the vocabulary")
+    return None
 
 
 class BytePairModel:
@@ -58,14 +41,25 @@ class BytePairModel:
 
     Args:
         vocabulary: The tokens.
-        merges: The pairs that are merged, most important first.
+        merges: The pairs of tokens that are merged, with a space between them, most important first. Of equal ones, the first
+            counts.
         pre: The regexes that split a text first.
         origin: The file, for messages.
+
+    Raises:
+        Error: A merge has another form, or one of its tokens or their concatenation is not in the vocabulary.
     """
 
-    def __init__(self, vocabulary: Vocabulary, merges: list[Merge], pre: PreTokenizer, origin: str):
+    def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], pre: PreTokenizer, origin: str):
         self._origin, self._is_raw = origin, pre.is_raw
-        self._tokenizer = _tokenizer(vocabulary, merges, pre, origin)
+        # There may be hundreds of thousands of merges, so that the vocabulary is searched for them only after a failure.
+        pairs: list[Merge] | None = native().split_merges(merges)
+        try:
+            if pairs is None:
+                raise Error(f"{origin}: the merges are not pairs of tokens")
+            self._tokenizer = _tokenizer(vocabulary, dict.fromkeys(pairs), pre, origin)
+        except Error as problem:
+            raise _merge_problem(merges, vocabulary.ids, f"{origin}: tokenizer.ggml.merges") or problem from None
         # Bytes that no token represents. Most vocabularies have all, and then no text has to be checked.
         self._missing = _missing_bytes(vocabulary, pre.is_raw)
 
@@ -93,17 +87,20 @@ def _missing_bytes(vocabulary: Vocabulary, is_raw: bool) -> set[int]:
     return {byte for byte, character in CHARACTER_OF.items() if character not in vocabulary.ids}
 
 
-def _tokenizer(vocabulary: Vocabulary, merges: list[Merge], pre: PreTokenizer, origin: str) -> Any:
+def _tokenizer(vocabulary: Vocabulary, merges: dict[Merge, None], pre: PreTokenizer, origin: str) -> Any:
     library = tokenizers()
     # Control tokens are left out, so that no text becomes one by merging, unless merges build on them.
     usable = dict(vocabulary.ids)
     if hidden := vocabulary.of_kind(*HIDDEN):
         names = {vocabulary.tokens[i] for i in hidden}
-        used = names.intersection(chain(chain.from_iterable(merges), map("".join, merges)))
+        used = names.intersection(chain.from_iterable(merges))
         for token in names - used:
-            del usable[token]
+            if not any((token[:i], token[i:]) in merges for i in range(1, len(token))):
+                del usable[token]
     with converted(f"{origin}: the merges do not fit the vocabulary"):
-        model = library.models.BPE(vocab=usable, merges=merges, ignore_merges=pre.takes_whole, byte_fallback=pre.is_raw)
+        model = library.models.BPE(
+            vocab=usable, merges=list(merges), ignore_merges=pre.takes_whole, byte_fallback=pre.is_raw
+        )
         result = library.Tokenizer(model)
         steps = [
             library.pre_tokenizers.Split(library.Regex(regex), behavior="isolated", invert=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.llm.tokenizer.byte_pair import BytePairModel, parsed_merges
+from rlx.llm.tokenizer.byte_pair import BytePairModel
 from rlx.llm.tokenizer.charsmap import CharacterMap, TextNormaliser
 from rlx.llm.tokenizer.fragments import FragmentEncoder, FragmentModel
 from rlx.llm.tokenizer.metadata import TokenizerMetadata
@@ -68,8 +68,9 @@ def _vocabulary(data: TokenizerMetadata, model: str) -> Vocabulary:
     tokens = data.texts("tokens")
     if not tokens:
         raise Error(f"{data.origin}: expected tokenizer.ggml.tokens to have at least one token, got none")
-    tokens = tuple(token or f"[EMPTY_{i}]" for i, token in enumerate(tokens))
-    ids = {token: i for i, token in enumerate(tokens)}
+    if "" in tokens:
+        tokens = tuple(token or f"[EMPTY_{i}]" for i, token in enumerate(tokens))
+    ids = dict(zip(tokens, range(len(tokens)), strict=True))
     if len(ids) < len(tokens):
         i = next(i for i, token in enumerate(tokens) if ids[token] != i)
         raise Error(
@@ -131,8 +132,7 @@ def _byte_pair(data: TokenizerMetadata, vocabulary: Vocabulary) -> Built:
     vocabulary = replace(vocabulary, piece_of=metaspace_piece if pre.is_raw else byte_level_piece)
     if name == "gemma4" and vocabulary.bos is not None:  # llama.cpp overrides the flag of files for Gemma 4
         vocabulary = replace(vocabulary, prefix=(vocabulary.bos,))
-    merges = parsed_merges(data.texts("merges"), vocabulary.ids, f"{data.origin}: tokenizer.ggml.merges")
-    return vocabulary, BytePairModel(vocabulary, merges, pre, data.origin)
+    return vocabulary, BytePairModel(vocabulary, data.texts("merges"), pre, data.origin)
 
 
 def _score_merges(data: TokenizerMetadata, vocabulary: Vocabulary) -> Built:
