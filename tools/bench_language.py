@@ -1,11 +1,16 @@
-"""Language models with RLX and llama.cpp: decoding and prompts, from the same file with random weights.
+"""Language models with RLX and llama.cpp: decoding, prompts, memory and starts, from the same file with random weights.
 
-llama.cpp is measured if the package `llama-cpp-python` is installed, built for this machine.
+llama.cpp is measured if the package `llama-cpp-python` is installed, built for this machine. To measure another CPU level, set
+`RLX_CPU_LEVEL` and install a build of llama.cpp for this level.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +22,17 @@ from typing import Any
 import numpy as np
 
 from tools.bench_common import Figure, median_ratio, worker
+from tools.language_models import SHAPES, write_model
 
 SCHEMES = ("q4_k", "q6_k", "q8_0")
 THREADS = (1, 2)
 # Decoding is limited by the memory, and prompts by the arithmetic of the CPU.
 LIMIT = 1.0
 _PROMPT, _TOKENS, _CONTEXT = 512, 16, 1024
-_LAYERS, _WIDTH, _HEAD, _HEADS, _KV_HEADS, _FEED_FORWARD, _VOCABULARY = 28, 1024, 128, 16, 8, 3072, 151936
+# The start of Python to the first token, the second time and the first time.
+WARM_S, COLD_S = 1.5, 15.0
+# Memory beyond 1.1 times the file and the cache: the interpreter, libraries and the arrays of a run.
+MEMORY_MIB = 300.0
 
 Step = Callable[[], float]
 
@@ -35,12 +44,44 @@ def measure(rounds: int) -> Iterator[Figure]:
     """
     peers = ["rlx", *(["llama.cpp"] if importlib.util.find_spec("llama_cpp") is not None else [])]
     with tempfile.TemporaryDirectory() as folder:
-        for scheme in SCHEMES:
-            path = Path(folder) / f"{scheme}.gguf"
-            write_model(path, scheme)
-            for threads in THREADS:
-                yield from _measured(path, f"{scheme}, threads={threads}", threads, peers, rounds)
-            path.unlink()
+        for shape in SHAPES:
+            for scheme in SCHEMES:
+                path = Path(folder) / f"{scheme}.gguf"
+                write_model(path, shape, scheme)
+                if scheme == SCHEMES[0]:
+                    yield from _starts(path, f"{shape.name}, {scheme}", rounds)
+                for threads in THREADS:
+                    yield from _measured(path, f"{shape.name}, {scheme}, threads={threads}", threads, peers, rounds)
+                path.unlink()
+
+
+def _starts(path: Path, case: str, rounds: int) -> Iterator[Figure]:
+    """Yield the wall times from the start of Python to the first token, and the peak memory."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "RLX_CACHE_DIR": cache}
+        runs: list[dict[str, float]] = []
+        for _ in range(1 + rounds):
+            started = time.perf_counter()
+            output = subprocess.run(
+                [sys.executable, "-c", _START, str(path)], check=True, capture_output=True, env=environment, text=True
+            ).stdout
+            runs.append({**json.loads(output), "seconds": time.perf_counter() - started})
+    warm = runs[1:]
+    yield Figure(f"{case}: the first token of the first start", runs[0]["seconds"], "s", COLD_S)
+    yield Figure(f"{case}: the first token", median(run["seconds"] for run in warm), "s", WARM_S)
+    beyond = median(run["peak"] - 1.1 * path.stat().st_size - run["cache"] for run in warm) / 2**20
+    yield Figure(f"{case}: memory beyond 1.1 of the file and the cache", beyond, "MiB", MEMORY_MIB)
+
+
+# Prints the bytes of the cache and the peak of the process.
+_START = """
+import json, resource, sys
+import rlx
+model = rlx.llm.load(sys.argv[1])
+model.generate("a", max_tokens=1)
+cache = model.config.cache_bytes("f16") * model.context
+print(json.dumps({"cache": cache, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+"""
 
 
 def _measured(path: Path, case: str, threads: int, peers: list[str], rounds: int) -> Iterator[Figure]:
@@ -54,74 +95,11 @@ def _measured(path: Path, case: str, threads: int, peers: list[str], rounds: int
                     seconds.setdefault((work, peer), []).append(value)
     for work in ("token", f"prompt of {_PROMPT}"):
         for peer in peers:
-            yield Figure(f"Qwen3-0.6B, {case}, {work}: {peer}", median(seconds[work, peer]) * 1e3, "ms")
+            yield Figure(f"{case}, {work}: {peer}", median(seconds[work, peer]) * 1e3, "ms")
         if len(peers) == 1:
             continue
         ratio = median_ratio(seconds[work, "rlx"], seconds[work, "llama.cpp"])
-        yield Figure(f"Qwen3-0.6B, {case}, {work}: rlx to llama.cpp", ratio, "x", LIMIT)
-
-
-# --- the file -------------------------------------------------------------------------------------
-
-
-def write_model(path: Path, scheme: str) -> None:
-    """Write a model with the sizes of Qwen3-0.6B, whose matrices are packed in one format."""
-    import rlx
-    from rlx.weights import PackedBlocks, Weight
-
-    packing, rng = rlx.weights.schemes[scheme], np.random.default_rng(0)
-    encode = packing.encode
-    assert encode is not None
-    tensors: dict[str, Any] = {}
-
-    def matrix(name: str, rows: int, columns: int) -> None:
-        few = encode((rng.standard_normal((64, columns)) * 0.02).astype(np.float32))
-        data = np.resize(few, (rows, few.shape[1])).tobytes()
-        tensors[f"{name}.weight"] = Weight(
-            name, (rows, columns), PackedBlocks(packing), len(data), str(path), lambda: data
-        )
-
-    matrix("token_embd", _VOCABULARY, _WIDTH)
-    tensors["output_norm.weight"] = np.ones(_WIDTH, np.float32)
-    for number in range(_LAYERS):
-        layer = f"blk.{number}."
-        matrix(f"{layer}attn_q", _HEADS * _HEAD, _WIDTH)
-        matrix(f"{layer}attn_k", _KV_HEADS * _HEAD, _WIDTH)
-        matrix(f"{layer}attn_v", _KV_HEADS * _HEAD, _WIDTH)
-        matrix(f"{layer}attn_output", _WIDTH, _HEADS * _HEAD)
-        matrix(f"{layer}ffn_gate", _FEED_FORWARD, _WIDTH)
-        matrix(f"{layer}ffn_up", _FEED_FORWARD, _WIDTH)
-        matrix(f"{layer}ffn_down", _WIDTH, _FEED_FORWARD)
-        for norm, size in (("attn_norm", _WIDTH), ("ffn_norm", _WIDTH), ("attn_q_norm", _HEAD), ("attn_k_norm", _HEAD)):
-            tensors[f"{layer}{norm}.weight"] = np.ones(size, np.float32)
-    rlx.weights.save_gguf(path, tensors, _metadata())
-
-
-def _metadata() -> dict[str, Any]:
-    tokens = [f"<{number}>" for number in range(_VOCABULARY)]
-    sizes = {
-        "block_count": _LAYERS,
-        "context_length": 4096,
-        "embedding_length": _WIDTH,
-        "feed_forward_length": _FEED_FORWARD,
-        "attention.head_count": _HEADS,
-        "attention.head_count_kv": _KV_HEADS,
-        "attention.key_length": _HEAD,
-        "attention.value_length": _HEAD,
-        "attention.layer_norm_rms_epsilon": 1e-6,
-        "rope.freq_base": 1e6,
-    }
-    return {
-        "general.architecture": "qwen3",
-        **{f"qwen3.{name}": value for name, value in sizes.items()},
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "qwen2",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": np.ones(_VOCABULARY, np.int32),
-        "tokenizer.ggml.merges": [],
-        "tokenizer.ggml.bos_token_id": 0,
-        "tokenizer.ggml.eos_token_id": 1,
-    }
+        yield Figure(f"{case}, {work}: rlx to llama.cpp", ratio, "x", LIMIT)
 
 
 # --- in the peer's process ------------------------------------------------------------------------
@@ -149,7 +127,7 @@ def _prompts() -> Iterator[list[int]]:
     """Yield prompts that share no start, so that no part of one is still in a cache."""
     rng = np.random.default_rng(1)
     while True:
-        yield rng.integers(2, _VOCABULARY, _PROMPT).tolist()
+        yield rng.integers(300, 120_000, _PROMPT).tolist()
 
 
 def _rlx_steps(path: Path, threads: int) -> dict[str, Step]:
@@ -167,7 +145,7 @@ def _rlx_steps(path: Path, threads: int) -> dict[str, Step]:
         lengths: list[int] = []
 
         def generate(count: int) -> None:
-            lengths.append(len(model.generate(last, max_tokens=count, logit_bias={1: -100.0}).tokens))
+            lengths.append(len(model.generate(last, max_tokens=count, ignore_eos=True).tokens))
 
         one, many = (_timed(threads, lambda count=count: generate(count)) for count in (1, 1 + _TOKENS))
         if lengths != [1, 1 + _TOKENS]:
@@ -192,7 +170,7 @@ def _llama_steps(path: Path, threads: int) -> dict[str, Step]:
         # Without sampling, which is slow in the Python package: the time of RLX includes it.
         def generate() -> None:
             for number in range(_TOKENS):
-                model.eval([2 + number])
+                model.eval([300 + number])
 
         return _timed(threads, generate) / _TOKENS
 

@@ -73,6 +73,7 @@ class CpuKernel(Answered):
         plan: The choices for a case that its code depends on: its argument `plan`.
         numbers: More integers that the code reads when it runs, by the names of its arguments.
         open_axes: Axes whose sizes the code reads when it runs: cases that differ only in them share an executable.
+        stored_weights: Whether it reads weights as files store them.
         place: The file and line of the code.
         texts: For a user's kernel, hashes of the source files of its functions when it was declared; None for an unknown one.
     """
@@ -86,6 +87,7 @@ class CpuKernel(Answered):
     plan: Callable[[KernelCase], Any] = field(default_factory=lambda: _no_plan)
     numbers: Callable[[KernelCase], Mapping[str, int]] = field(default_factory=lambda: _no_numbers)
     open_axes: Callable[[KernelCase], Sequence[Axes]] = field(default_factory=lambda: _no_axes)
+    stored_weights: bool = False
     place: str = field(default="", compare=False)
     texts: Sequence[str | None] = field(default=(), compare=False, repr=False)
 
@@ -278,6 +280,7 @@ def kernel(
     plan: Callable[[KernelCase], Any] = _no_plan,
     numbers: Callable[[KernelCase], Mapping[str, int]] = _no_numbers,
     open_axes: Callable[[KernelCase], Sequence[Axes]] = _no_axes,
+    stored_weights: bool = False,
 ) -> Callable[[Callable[..., None]], CpuKernel]:
     """Declare a function the kernel of an op on CPUs.
 
@@ -301,6 +304,8 @@ def kernel(
         open_axes: Axes whose sizes the code reads when it runs, as lists of `(tensor, axis)` with equal sizes; tensors are
             numbered, operands before results. Cases that differ only in them, with equal plans, share an executable, which
             makes programs smaller and their compilation shorter.
+        stored_weights: Whether it reads weights as files store them. A program with such a kernel reads all large weights that
+            only kernels use in the caller's memory, and IREE's own tools cannot run it.
 
     Raises:
         Error: The op does not exist, the name is not valid, or another kernel has it.
@@ -313,11 +318,17 @@ def kernel(
             text = f"kernel: {label} is a function of a case, not {short_repr(condition)}"
             raise kernel_error(text, f"{label}=lambda case: …")
 
-    return lambda function: _register(spec, name, function, functions)
+    if type(stored_weights) is not bool:
+        raise kernel_error(f"kernel: stored_weights is True or False, not {short_repr(stored_weights)}")
+    return lambda function: _register(spec, name, function, functions, stored_weights)
 
 
 def _register(
-    spec: str, name: str | None, function: Callable[..., None], functions: Mapping[str, Callable[..., Any]]
+    spec: str,
+    name: str | None,
+    function: Callable[..., None],
+    functions: Mapping[str, Callable[..., Any]],
+    stored_weights: bool,
 ) -> CpuKernel:
     """Return the kernel of an op, and add it to those that are known."""
     if not inspect.isfunction(function):
@@ -331,7 +342,8 @@ def _register(
     if known is not None and (known.op, _origin(known.function)) != (spec, _origin(function)):
         text = f"there is a kernel '{label}' already, of {known.op} at {known.place}"
         raise kernel_error(text, "name=… renames it", place)
-    made = CpuKernel(spec, label, function, **functions, place=place, texts=())
+    others: dict[str, Any] = {**functions, "stored_weights": stored_weights}
+    made = CpuKernel(spec, label, function, **others, place=place, texts=())
     if not made.is_of_library:
         made = replace(made, texts=[*map(source_of, made.own_functions)])
     _kernels[label] = made

@@ -5,11 +5,16 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 import rlx
 from rlx.targets.iree import lent_memory
+from rlx.targets.iree.executable import IreeExecutable
+from rlx.targets.iree.memory import ALIGNMENT, empty_aligned
+from rlx.weights.mapped import content_of
 
 # A program with threads is loaded again and again. Its weights note the thread that deletes them.
 _SCRIPT = """
@@ -65,3 +70,47 @@ def test_weights_are_read_in_place_and_released_with_the_program() -> None:
     gc.collect()
     lent_memory.reclaim()
     assert len(lent_memory._arrays) <= before  # fewer, if those of other tests could be released too
+
+
+def _kernel_program(threads: int = 1) -> rlx.Program:
+    """Return a program whose two entries read one weight by kernels only."""
+    g, h = rlx.Graph("one"), rlx.Graph("four")
+    for graph, rows in ((g, 1), (h, 4)):
+        graph.set_outputs(graph.matmul_transposed(graph.input("x", (rows, 256)), graph.param("w", (384, 256))))
+    return rlx.Session("cpu", threads=threads).compile({"one": g, "four": h})
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+@pytest.mark.parametrize("offset", [0, 4, 8, 16, 32, 48])
+def test_kernels_read_weights_at_any_address(offset: int, is_mapped: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    w, x = rng.standard_normal((384, 256), np.float32), rng.standard_normal((4, 256), np.float32)
+    if is_mapped:
+        (tmp_path / "w").write_bytes(bytes(offset) + w.tobytes())
+        memory = np.frombuffer(content_of(tmp_path / "w"), np.uint8)
+    else:
+        memory = empty_aligned((offset + w.nbytes,), np.uint8)
+        memory[offset:] = w.reshape(-1).view(np.uint8)
+    weights = memory[offset:].view(np.float32).reshape(w.shape)
+    program = _kernel_program()
+    program.set_params({"w": weights}, copy=False)
+    (four,) = program["four"].run({"x": x})
+    (one,) = program["one"].run({"x": x[:1]})
+    np.testing.assert_allclose(four, x @ w.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(one, four[:1])
+    lent = any(np.shares_memory(weights, array) for array in lent_memory._arrays.values())
+    assert lent == (offset % ALIGNMENT == 0)
+
+
+def test_weights_of_kernels_can_be_replaced_and_are_named_if_they_are_missing() -> None:
+    program, x = _kernel_program(), np.ones((1, 256), np.float32)
+    with pytest.raises(rlx.Error, match="'w'"):
+        program["one"].run({"x": x})
+    for value in (1.0, 2.0):
+        program.set_params({"w": np.full((384, 256), value, np.float32)})
+        assert (program["one"].run({"x": x})[0] == 256 * value).all()
+        assert (program["four"].run({"x": np.repeat(x, 4, 0)})[0] == 256 * value).all()
+    executable = IreeExecutable(program["one"].artifact.program, parameters={"w": np.zeros((384, 256), np.float32)})
+    assert executable._lent_names() == ["w"]
+    with pytest.raises(rlx.ExecutionError, match="the parameter 'w' is missing"):
+        IreeExecutable(program["one"].artifact.program, parameters={"v": np.zeros(3, np.float32)})

@@ -44,7 +44,7 @@ def _scratch_bytes(scheme: str, elements: int) -> int:
     return elements + 4 * (elements // find_scheme(scheme).block) + sums
 
 
-@kernel("dequant_matmul", name="packed_vecmat", takes=takes_few_rows, open_axes=axes_of_columns)
+@kernel("dequant_matmul", name="packed_vecmat", takes=takes_few_rows, open_axes=axes_of_columns, stored_weights=True)
 def packed_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str) -> None:
     """The product of a few rows with a packed matrix."""
     packing, rows, result = find_scheme(scheme), x.rows(), y.rows()

@@ -81,7 +81,13 @@ def takes_few_rows_of_floats(case: KernelCase) -> bool:
     return isinstance(elements, int) and elements > 0 and find_float_format(attributes["scheme"]) is not None
 
 
-@kernel("dequant_matmul", name="packed_float_vecmat", takes=takes_few_rows_of_floats, open_axes=axes_of_columns)
+@kernel(
+    "dequant_matmul",
+    name="packed_float_vecmat",
+    takes=takes_few_rows_of_floats,
+    open_axes=axes_of_columns,
+    stored_weights=True,
+)
 def packed_float_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str) -> None:
     """The product of a few rows with a matrix of packed 8-bit floats. A row has the same bits among any others."""
     packing, rows, result = find_scheme(scheme), x.rows(), y.rows()

@@ -86,7 +86,15 @@ def _axes(case: KernelCase) -> list[Axes]:
     return [*rows, [(1, 0), (2, rank - 1)], [(0, rank - 1)], [(1, 1)]]
 
 
-@kernel("dequant_matmul", name="packed_integer_matmul", takes=_takes, pays=_pays, workspace=_workspace, open_axes=_axes)
+@kernel(
+    "dequant_matmul",
+    name="packed_integer_matmul",
+    takes=_takes,
+    pays=_pays,
+    workspace=_workspace,
+    open_axes=_axes,
+    stored_weights=True,
+)
 def packed_integer_matmul(
     k: Kernel, x: Buffer, w: Buffer, y: Buffer, memory: Buffer, *, scheme: str, activations: str
 ) -> None:

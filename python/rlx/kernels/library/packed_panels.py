@@ -80,7 +80,9 @@ def _axes(case: KernelCase) -> list[Axes]:
     return [*rows, [(1, 0), (2, rank - 1)], [(0, rank - 1)], [(1, 1)]]
 
 
-@kernel("dequant_matmul", name="packed_matmul", takes=_takes, plan=LastPanel.of_rows, open_axes=_axes)
+@kernel(
+    "dequant_matmul", name="packed_matmul", takes=_takes, plan=LastPanel.of_rows, open_axes=_axes, stored_weights=True
+)
 def packed_matmul(
     k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str, plan: LastPanel
 ) -> None:

@@ -36,7 +36,9 @@ def _has_many_rows(case: KernelCase) -> bool:
     return _is_known(case) and not _has_few_rows(case)
 
 
-@kernel("matmul_transposed", name="transposed_vecmat", takes=_has_few_rows, open_axes=axes_of_columns)
+@kernel(
+    "matmul_transposed", name="transposed_vecmat", takes=_has_few_rows, open_axes=axes_of_columns, stored_weights=True
+)
 def transposed_vecmat(k: Kernel, x: Buffer, w: Buffer, y: Buffer) -> None:
     """The product of a few rows with a transposed matrix. The bits of a row do not depend on the number of rows."""
     rows, matrix, result = x.rows(), floats(w), y.rows()
@@ -74,6 +76,7 @@ def _axes_of_panels(case: KernelCase) -> list[Axes]:
     takes=_has_many_rows,
     plan=LastPanel.of_rows,
     open_axes=_axes_of_panels,
+    stored_weights=True,
 )
 def transposed_matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, plan: LastPanel) -> None:
     """The product of rows with a transposed matrix."""

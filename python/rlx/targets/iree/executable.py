@@ -8,6 +8,7 @@ are in the memory of an argument.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -25,7 +26,7 @@ from rlx.targets.iree import transfer
 from rlx.targets.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.targets.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
 from rlx.targets.iree.lent_memory import lend, reclaim
-from rlx.targets.iree.names import PARAMETER_SCOPE
+from rlx.targets.iree.names import LENT_KEY, LENT_WEIGHTS, PARAMETER_SCOPE
 from rlx.weights.mapped import release_pages
 
 # The exceptions that IREE's bindings raise.
@@ -71,11 +72,13 @@ class IreeExecutable:
 
         try:
             instance = _instance()
+            self.module = _binding.VmModule.copy_buffer(instance, vmfb)
+            lent = set(self._lent_names())
             index = _binding.ParameterIndex()
             for key, array in parameters.items():
-                index.add_buffer(key, lend(pack(array)))
+                if key not in lent:
+                    index.add_buffer(key, lend(pack(array)))
             provider = index.create_provider(scope=scope)
-            self.module = _binding.VmModule.copy_buffer(instance, vmfb)
             modules = [
                 _binding.create_io_parameters_module(instance, provider),
                 _binding.create_hal_module(instance, self.device),
@@ -83,12 +86,33 @@ class IreeExecutable:
             ]
             self.context = _binding.VmContext(instance, modules)
             self.subspan = transfer.make_subspan(self.module, self.context) if self.local else None
+            if lent and self.subspan is not None:
+                self._lend(parameters, self.subspan)
         except _FAILURES as error:
             raise _load_error(error, driver, parameters) from error
         # Files of weights have been read to check, convert or copy them: IREE reads in place only what is at a multiple of 64.
         for array in parameters.values():
             release_pages(array)
         _executables.add(self)
+
+    def _lent_names(self) -> list[str]:
+        """The names of the weights that the module takes as buffers, in order: see `rlx-iree-lend-weights`."""
+        names = self.note(LENT_WEIGHTS, LENT_KEY)
+        return [] if names is None else json.loads(names)
+
+    def _lend(self, parameters: Mapping[str, np.ndarray], subspan: transfer.Subspan) -> None:
+        """Pass the weights that the module takes as buffers."""
+        from iree.runtime import VmVariantList
+
+        names = self._lent_names()
+        if missing := [name for name in names if name not in parameters]:
+            raise _missing_parameter(missing[0], parameters)
+        buffers = VmVariantList(len(names))
+        for name in names:
+            buffers.push_ref(transfer.lent_view(self.device, subspan, parameters[name]))
+        function = self.module.lookup_function(LENT_WEIGHTS)
+        assert function is not None
+        self.context.invoke(function, buffers, VmVariantList(0))
 
     def trim(self) -> None:
         """Free the unused buffers in the device's pool, and parameters of programs that no longer exist."""
@@ -319,11 +343,15 @@ def check_parameters(parameters: Mapping[str, np.ndarray], types: Mapping[str, T
         raise ExecutionError("the parameters do not fit the module:\n  " + "\n  ".join(problems))
 
 
+def _missing_parameter(name: str, parameters: Mapping[str, np.ndarray]) -> ExecutionError:
+    known = ", ".join(sorted(parameters)[:20]) or "none"
+    return ExecutionError(f"the parameter {name!r} is missing", hint=f"given were: {known}")
+
+
 def _load_error(error: Exception, driver: str, parameters: Mapping[str, np.ndarray]) -> ExecutionError:
     text = str(error)
     if match := re.search(r"no parameter found in index with key '([^']*)'", text):
-        known = ", ".join(sorted(parameters)[:20]) or "none"
-        return ExecutionError(f"the parameter {match[1]!r} is missing", hint=f"given were: {known}")
+        return _missing_parameter(match[1], parameters)
     pattern = r"parameter `([^`]*)` range out of bounds \(offset=\d+, length=(\d+), size=(\d+)\)"
     if match := re.search(pattern, text):
         needed = f"and the module needs {match[2]}"

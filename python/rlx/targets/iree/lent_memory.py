@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 
 from rlx.support.locks import holding, make_lock
-from rlx.targets.iree.memory import IMPORT_ALIGNMENT, address, empty_aligned
+from rlx.targets.iree.memory import ALIGNMENT, IMPORT_ALIGNMENT, address, empty_aligned
 from rlx.targets.memory_block import bytes_at
 from rlx.weights.mapped import MappedFile, file_of, release_pages
 
@@ -31,10 +31,34 @@ def lend(array: np.ndarray) -> object:
     multiple of 64 bytes are copied here, once for all programs, and their pages released: IREE would copy all of them for each
     program, before any can be released.
     """
+    if address(array) % IMPORT_ALIGNMENT and file_of(array) is not None:
+        array = _aligned_copy(array)
+    return _lent(array, 0)
+
+
+def lend_with_offset(array: np.ndarray) -> tuple[object, int]:
+    """Return an object like `lend`, over memory from a multiple of 64 bytes on, and the number of bytes before the array.
+
+    Only arrays at addresses that compiled code cannot read are copied: see `memory.ALIGNMENT`.
+    """
+    if address(array) % ALIGNMENT:
+        array = _aligned_copy(array)
+    offset = address(array) % IMPORT_ALIGNMENT
+    return _lent(array, offset), offset
+
+
+def _aligned_copy(array: np.ndarray) -> np.ndarray:
+    """Return a copy that every program can read. Programs share that of a part of a mapped file."""
     file = file_of(array)
-    if file is not None and array.nbytes and address(array) % IMPORT_ALIGNMENT:
-        array = holding(_lock, _copy_of, array, file)
-    block = bytes_at(address(array), array.nbytes, None)
+    if file is not None and array.nbytes:
+        return holding(_lock, _copy_of, array, file)
+    copy = empty_aligned(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def _lent(array: np.ndarray, before: int) -> object:
+    block = bytes_at(address(array) - before, before + array.nbytes, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
     holding(_lock, _arrays.__setitem__, id(block), array)
     return block

@@ -15,7 +15,7 @@ from rlx.ir.dtype import from_mlir
 from rlx.ir.op.signature import bodies, prepares
 from rlx.passes.base import option
 from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, IMPORT_ALIGNMENT
-from rlx.targets.iree.names import SUBSPAN
+from rlx.targets.iree.names import LENT_WEIGHTS, SUBSPAN
 from rlx.targets.iree.passes.base import IreePass, create
 
 # The other properties are IREE's defaults. An attribute, and not a flag, so that the user's flags cannot contradict SUBSPAN.
@@ -41,7 +41,8 @@ class UnalignedArguments(IreePass, name="rlx-iree-unaligned-arguments"):
     limit: int = option(COPY_LIMIT, "the size in bytes up to which arguments are copied", least=0)
 
     def run(self, module: mlir.Module) -> None:
-        has_large, has_parameters = any(map(self._is_large, _arguments(module))), _has_parameters(module)
+        has_large = any(map(self._is_large, _arguments(module))) or _lends_weights(module)
+        has_parameters = _has_parameters(module)
         if has_large or has_parameters:
             model = "Unified" if has_parameters else "Discrete"
             resources = _RESOURCES.format(ALIGNMENT if has_large else IMPORT_ALIGNMENT, model)
@@ -63,6 +64,10 @@ def _arguments(module: mlir.Module) -> list[Any]:
 def _has_parameters(module: mlir.Module) -> bool:
     values = [op.operation.attributes.get("initial_value") for op in module.body.operations]
     return any(value is not None and str(value).startswith(_PARAMETER) for value in values)
+
+
+def _lends_weights(module: mlir.Module) -> bool:
+    return any(function.name.value == LENT_WEIGHTS for function in bodies(module))
 
 
 def _add_subspan(module: mlir.Module) -> None:
