@@ -124,8 +124,11 @@ def test_what_does_not_fit_says_so(sums: Any) -> None:
         sums.run({})
     with pytest.raises(rlx.Error, match="there is no input 'w'"):
         sums.run({"x": np.zeros((1, 2), np.float32), "w": np.zeros(1)})
-    with pytest.raises(rlx.Error, match="inputs must be a mapping of names to arrays, got ndarray"):
-        sums.run(np.zeros((1, 2), np.float32))
+    with pytest.raises(rlx.Error, match=r"input 'x' must be f32\[n, 2\], got float32\[2\]"):
+        sums.run(np.zeros(2, np.float32))
+    x = np.ones((2, 2), np.float32)
+    for given in (sums.run(x), sums.run([x]), sums(x=x), sums.run_async(x).result()):
+        assert [r.tolist() for r in given] == [r.tolist() for r in sums.run({"x": x})]
 
 
 def doubled() -> rlx.Graph:

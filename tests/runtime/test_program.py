@@ -105,13 +105,67 @@ def test_large_results_survive_everything_else(session: Any) -> None:
         ({"x": "text"}, "must be an array"),
         ({"x": np.zeros((2, 3), np.float32), "z": 1}, "there is no input 'z'"),
         ({"x": np.zeros((2, 3), np.float32), "w": np.zeros((3, 4), np.float32)}, "it is a parameter"),
-        ([np.zeros((2, 3), np.float32)], "must be a mapping"),
+        ([np.zeros((2, 3), np.float32)] * 2, r"input 'x' must be f32\[2, 3\], got float32\[2, 2, 3\]"),
+        ([np.zeros((3, 2), np.float32)], r"input 'x' must be f32\[2, 3\], got float32\[3, 2\]"),
+        ("text", "must be an array"),
     ],
 )
 def test_bad_inputs_are_named(compiled: Any, arrays: Any, inputs: Any, message: str) -> None:
     compiled.set_param("w", arrays["w"])
     with pytest.raises(rlx.Error, match=message):
         compiled.run(inputs)
+
+
+def test_one_input_needs_no_name(compiled: Any, arrays: Any) -> None:
+    compiled.set_param("w", arrays["w"])
+    x = arrays["x"]
+    expected = compiled.run({"x": x})[0]
+    given = [((x,), {}), (([x],), {}), (((x,),), {}), ((x.tolist(),), {}), ((_Lent(x),), {}), (([_Foreign(x)],), {})]
+    given += [((), {"x": x}), (({},), {"x": x}), ((), {"inputs": {"x": x}}), ((), {"x": x.tolist()})]
+    for args, named in given:
+        for result in (
+            compiled(*args, **named)[0],
+            compiled.run(*args, **named)[0],
+            compiled.run_named(*args, **named)["y"],
+            np.asarray(compiled.run_device(*args, **named)[0]),
+            compiled.run_async(*args, **named).result()[0],
+        ):
+            np.testing.assert_array_equal(result, expected)
+    with pytest.raises(rlx.Error, match="run: input 'x' is passed twice"):
+        compiled.run({"x": x}, x=x)
+    with pytest.raises(rlx.Error, match=r"input 'x' .* is missing; there is no input 'X'"):
+        compiled.run_async(X=x)
+
+
+def test_several_inputs_need_names(session: Any) -> None:
+    """The parameter of `run` is called `inputs`, and so may be an input."""
+    g: Any = rlx.Graph("several")
+    g.set_outputs({"y": g.input("inputs", (2,)) * 10.0 + g.input("mask", (2,))})
+    program = session.compile(g)
+    a, b = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
+    for result in (
+        program.run({"inputs": a, "mask": b}),
+        program.run(mask=b, inputs=a),
+        program({"inputs": a}, mask=b),
+    ):
+        assert result[0].tolist() == [13, 24]
+    for method in ("run", "run_named", "run_device", "run_async"):
+        for wrong in (a, [a, b]):
+            with pytest.raises(
+                rlx.Error, match=r"2 inputs \(inputs, mask\), so inputs must be a mapping.*\n.*inputs=…, mask=…"
+            ):
+                getattr(program, method)(wrong)
+    single: Any = rlx.Graph("scalar")
+    single.set_outputs({"y": single.input("inputs", ()) * 2.0})
+    scalar = session.compile(single)
+    for value in (3, np.float32(3), {"inputs": 3}, [np.array(3, np.float32)]):
+        assert scalar(value)[0] == 6
+    with pytest.raises(rlx.Error, match=r"input 'inputs' must be f32\[\], got"):
+        scalar([3])
+    none: Any = rlx.Graph("none")
+    none.set_outputs({"y": none.constant(np.ones(2, np.float32))})
+    with pytest.raises(rlx.Error, match="the program has no inputs, got ndarray"):
+        session.compile(none)(a)
 
 
 def test_bad_params_are_named(compiled: Any, arrays: Any) -> None:

@@ -34,6 +34,33 @@ class CallInputs:
         self._has_symbols = any(not a.shape.is_static for a in self.arguments)
         self._donates = any(a.donate for a in self.arguments)
 
+    def by_name(self, inputs: Any, named: Mapping[str, Any], what: str = "run") -> Mapping[str, Any]:
+        """Return the inputs of a call by name. It may pass them by name, or the only one by its value.
+
+        Args:
+            inputs: Arrays by name, or the only input: its value, or a list with this one array. None if there is none.
+            named: Inputs that were passed as keywords.
+            what: The called method, for the message.
+
+        Raises:
+            Error: A value comes without a name and there is not exactly one input, or an input is passed twice.
+        """
+        names = [a.name for a in self.arguments]
+        if inputs is None:
+            return named
+        if isinstance(inputs, Mapping):
+            given: Mapping[str, Any] = inputs
+        elif named and "inputs" in names:  # the name of the method's parameter is also one of an input
+            given = {"inputs": inputs}
+        elif len(names) == 1:
+            is_list = isinstance(inputs, list | tuple) and len(inputs) == 1 and _is_array(inputs[0])
+            given = {names[0]: inputs[0] if is_list else inputs}
+        else:
+            raise _unnamed(inputs, names, what)
+        if twice := [name for name in given if name in named]:
+            raise Error(f"{what}: input '{twice[0]!s:.60}' is passed twice")
+        return {**given, **named} if named else given
+
     def arrays(self, inputs: Mapping[str, Any] | None, *, for_device: bool = False) -> list[Any]:
         """Return the arrays of a call, in order, checked. Donated device arrays lose their memory.
 
@@ -47,8 +74,6 @@ class CallInputs:
         """
         if inputs is None:
             inputs = {}
-        elif type(inputs) is not dict and not isinstance(inputs, Mapping):
-            raise Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
         arrays: list[Any] = []
         on_device: dict[int, DeviceArray] | None = None
         for name, dtype, shape, argument in self._checks:
@@ -106,6 +131,30 @@ class CallInputs:
         for i in donated:
             if i in on_device:
                 arrays[i] = on_device[i].given_away(for_device, f"input '{self.arguments[i].name}'")
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array, rather than a number or a list of numbers."""
+    is_scalar = isinstance(value, np.generic)
+    return isinstance(value, DeviceArray) or (
+        not is_scalar and (hasattr(value, "__array__") or hasattr(value, "__dlpack__"))
+    )
+
+
+def _unnamed(inputs: Any, names: Sequence[str], what: str) -> Error:
+    """Return the error for a value without a name, if there is not exactly one input."""
+    if not names:
+        return Error(f"{what}: the program has no inputs, got {type(inputs).__name__}")
+    first, more = names[:3], ", …" if len(names) > 3 else ""
+    if all(name.isidentifier() for name in first):
+        call = f"{what}({', '.join(f'{name:.60}=…' for name in first)}{more})"
+    else:
+        call = f"{what}({{{', '.join(f'{name!r:.60}: …' for name in first)}{more}}})"
+    return Error(
+        f"{what}: the program has {len(names)} inputs ({join_names(names)}), so inputs must be a mapping of names to "
+        f"arrays, got {type(inputs).__name__}",
+        hint=f"pass each by its name: {call}",
+    )
 
 
 def _share_memory(a: Any, b: Any) -> bool:

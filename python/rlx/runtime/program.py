@@ -205,12 +205,14 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
 
     # --- running ----------------------------------------------------------------------------------
 
-    def run(self, inputs: Mapping[str, Any] | None = None) -> list[np.ndarray]:
+    def run(self, inputs: Any = None, **named: Any) -> list[np.ndarray]:
         """Run the program once.
 
         Args:
-            inputs: Arrays by name: anything with `__array__` or `__dlpack__`, and Python numbers or lists of numbers,
-                which take the dtype of the input if they fit. They are never changed, unless donated.
+            inputs: A mapping of names to arrays: anything with `__array__` or `__dlpack__`, and Python numbers or lists
+                of numbers, which take the dtype of the input if they fit. They are never changed, unless donated. For a
+                program with one input, its value, or a list of this one array: `run(x)`, `run([x])`.
+            named: Inputs by name: `run(x=…)`.
 
         Returns:
             One array for each output, in order. They own their memory.
@@ -220,6 +222,8 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
                 message names the input. Or there are several entry points.
         """
         function, data = self._function, self._data
+        if named or type(inputs) is not dict:
+            inputs = self._one("run").inputs.by_name(inputs, named)
         if function is None:
             call = self._padded("run", inputs)
             data.settle()
@@ -240,12 +244,12 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
         self._data.check_weights(next(iter(entry.functions.values())))  # before inputs are donated
         return entry.padded(inputs, lasting=lasting)
 
-    def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-        """Run the program once. Returns the outputs by name."""
+    def run_named(self, inputs: Any = None, **named: Any) -> dict[str, np.ndarray]:
+        """Run the program once, like `run`. Returns the outputs by name."""
         names = [o.name for o in self._one("run_named").signature.outputs]
-        return dict(zip(names, self.run(inputs), strict=True))
+        return dict(zip(names, self.run(inputs, **named), strict=True))
 
-    def run_device(self, inputs: Mapping[str, Any] | None = None) -> list[DeviceArray]:
+    def run_device(self, inputs: Any = None, **named: Any) -> list[DeviceArray]:
         """Run the program once, and keep the outputs on its device. Programs on the same device take them without a copy.
 
         Outputs of buckets are cut in the host's memory.
@@ -253,6 +257,7 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
         Args:
             inputs: Inputs as for `run`, or device arrays. A device array passed for a donated input cannot be used
                 afterwards.
+            named: Inputs by name.
 
         Returns:
             One array for each output, in order.
@@ -261,6 +266,7 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
             Error: As for `run`, or a device array was donated before, or the device cannot keep outputs.
         """
         entry, data = self._one("run_device"), self._data
+        inputs = entry.inputs.by_name(inputs, named, "run_device")
         function = self._function or next(iter(entry.functions.values()))
         device = function.artifact.target
         data.settle()
@@ -276,7 +282,7 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
             raise Error(f"outputs of programs for {device} cannot stay on the device", hint=hint)
         return [DeviceArray(r, device, o.name) for r, o in zip(results, entry.signature.outputs, strict=True)]
 
-    def run_async(self, inputs: Mapping[str, Any] | None = None) -> Future[list[np.ndarray]]:
+    def run_async(self, inputs: Any = None, **named: Any) -> Future[list[np.ndarray]]:
         """Run the program once in a separate thread, and return immediately.
 
         Several calls may be pending: they run one after the other, in the order of the calls, so states are the same as
@@ -285,6 +291,7 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
 
         Args:
             inputs: As for `run`.
+            named: Inputs by name.
 
         Returns:
             A `concurrent.futures.Future`: `result()` waits and returns or raises what `run` does, `done()` returns
@@ -294,6 +301,7 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
             Error: As for `run`.
         """
         function, data = self._function, self._data
+        inputs = self._one("run_async").inputs.by_name(inputs, named, "run_async")
         if function is None:
             call = self._padded("run_async", inputs, lasting=True)
             order = holding(data.lock, data.begin_order)
