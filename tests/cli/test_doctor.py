@@ -24,6 +24,16 @@ def test_a_sound_installation(command: Command) -> None:
         assert "off the evaluator" in line
 
 
+def test_an_assumed_cpu_level_is_shown(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_CHECKS", {"cpu": doctor._CHECKS["cpu"]})
+    assert "RLX_CPU_LEVEL" not in command("doctor").out
+    monkeypatch.setenv("RLX_CPU_LEVEL", "aarch64")
+    assert "RLX_CPU_LEVEL=aarch64" in command("doctor").out
+    monkeypatch.setenv("RLX_CPU_LEVEL", "x86-64-v9")
+    call = command("doctor")
+    assert call.code == 1 and "RLX_CPU_LEVEL is one of x86-64" in call.out
+
+
 def test_what_is_broken_is_named(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "file"))

@@ -169,18 +169,40 @@ def test_a_foreign_machine(programs: dict[str, rlx.Program], tmp_path: Path, mon
     monkeypatch.setenv("RLX_CPU_LEVEL", "aarch64")
     with pytest.raises(rlx.ExecutionError) as caught:
         rlx.deploy.load(tmp_path / "p.rlxa")
-    assert str(caught.value).count("this machine is aarch64, not x86_64") == 2
-    assert "--also=cpu:" in str(caught.value)
+    assert str(caught.value).count("this machine is aarch64 (RLX_CPU_LEVEL is aarch64), not x86_64") == 2
+    assert "--also=cpu:aarch64" in str(caught.value)
     with pytest.raises(rlx.Error, match=r"no program for 'vulkan'.*\n.*cpu \(x86-64-v2\), cpu \(x86-64\)"):
         rlx.deploy.load(tmp_path / "p.rlxa", target="vulkan")
     programs["x86-64-v2"].save(tmp_path / "one.rlxa", params=True)
     for level, reason in (("aarch64", "this machine is aarch64"), ("x86-64", "lacks cx16, popcnt")):
         monkeypatch.setenv("RLX_CPU_LEVEL", level)
-        with pytest.raises(rlx.ExecutionError, match=reason):
-            rlx.deploy.load(tmp_path / "one.rlxa").run({"x": X})
+        with pytest.raises(rlx.ExecutionError, match=rf"(?s){reason}.*--arch={level}`.*or unset RLX_CPU_LEVEL"):
+            rlx.deploy.load(tmp_path / "one.rlxa")
     monkeypatch.setenv("RLX_CPU_LEVEL", "x86-64-v9")
     with pytest.raises(rlx.ExecutionError, match=r"RLX_CPU_LEVEL is one of x86-64, .*, not 'x86-64-v9'"):
-        rlx.deploy.load(tmp_path / "one.rlxa").run({"x": X})
+        rlx.deploy.load(tmp_path / "one.rlxa")
+
+
+def test_the_file_of_another_cpu_is_refused_before_it_runs(programs: dict[str, rlx.Program], tmp_path: Path) -> None:
+    programs["aarch64"].save(tmp_path / "one.rlxa")
+    if cpu.machine() == "aarch64":
+        rlx.load(tmp_path / "one.rlxa")
+        return
+    with pytest.raises(rlx.ExecutionError, match=rf"this machine is {cpu.machine()}, not aarch64") as caught:
+        rlx.load(tmp_path / "one.rlxa")
+    assert "RLX_CPU_LEVEL" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("level", "host", "advice"),
+    [("x86-64-v2", "x86-64-v4", "x86-64-v2"), ("x86-64-v4", "x86-64-v3", "x86-64-v3"), ("x86_64", "x86-64-v3", "x86-64-v3"),
+     ("", "x86-64-v2", "x86-64-v2"), ("aarch64", "x86-64-v4", "aarch64")],
+)  # fmt: skip
+def test_the_advised_level_runs_here(level: str, host: str, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLX_CPU_LEVEL", level)
+    monkeypatch.setattr(cpu, "machine", lambda: "x86_64")
+    monkeypatch.setattr(cpu, "host_cpu", lambda: frozenset(cpu._features_of(host)))
+    assert cpu.advice() == advice
 
 
 def test_what_cannot_be_in_one_file(programs: dict[str, rlx.Program], tmp_path: Path) -> None:

@@ -95,11 +95,9 @@ def _iree() -> str:
 
 def _cpu() -> str:
     from rlx.targets.host import usable_cpus
-    from rlx.targets.iree.cpu import Cpu, host_cpu, machine
+    from rlx.targets.iree.cpu import describe_host
 
-    features = host_cpu()
-    description = "of unknown features" if features is None else Cpu(machine(), "host", features)
-    return f"{description}, {usable_cpus()} usable"
+    return f"{usable_cpus()} usable, {describe_host()}"
 
 
 def _native() -> str:

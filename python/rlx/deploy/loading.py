@@ -10,6 +10,7 @@ from rlx.ir.checks import check_string
 from rlx.runtime.program import Program
 from rlx.runtime.program_file import entries_of
 from rlx.targets.artifacts.archive import Archive
+from rlx.targets.artifacts.entry import check_cpu
 from rlx.weights import open_parameters
 
 
@@ -38,13 +39,15 @@ def load(
         expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
 
     Raises:
-        Error: The file is missing, damaged, or not the expected one; it has no program that this machine can run; or a
-            parameter does not fit.
+        Error: The file is missing, damaged, or not the expected one, or a parameter does not fit.
+        ExecutionError: It has no program that this machine can run, or its only one needs another CPU.
     """
     if target is not None:
         check_string(target, "target")
     file = Archive.load(path, expected_sha256=expected_sha256)
     compiled = Program(entries_of(file, target, threads=threads))
+    for function in compiled._functions:
+        check_cpu(function.artifact)
     given = None if params is None else open_parameters(params)
     stored = file.parameters
     if stored is not None and not (given is not None and stored.places.keys() <= given.keys()):

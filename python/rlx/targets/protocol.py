@@ -326,6 +326,15 @@ class Judging(Protocol):
         ...
 
 
+@runtime_checkable
+class CheckingCpus(Protocol):
+    """The part of a runtime that compares the CPU that code needs with this machine's. Not every runtime has it."""
+
+    def check_cpu(self, artifact: Artifact) -> None:
+        """Raise an `ExecutionError` if this machine's CPU cannot run a program. No device is opened."""
+        ...
+
+
 # --- measuring ------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,8 @@ from rlx.targets.artifacts.buckets import MOST_BUCKETS, Buckets, Sizes
 from rlx.targets.artifacts.fields import integer, list_of, mapping, name, optional, record, unchanged
 from rlx.targets.artifacts.parameters import Parameters
 from rlx.targets.artifacts.signature import Signature
-from rlx.targets.protocol import Judging
+from rlx.targets.iree.cpu import advice
+from rlx.targets.protocol import CheckingCpus, Judging
 from rlx.targets.registry import backend_of
 
 MOST_PROGRAMS = 64
@@ -102,7 +103,7 @@ class StoredPrograms:
     def choose(self, target: str | None = None) -> Artifact:
         """The program for this machine: of the first target that it has a device of, the one that makes most use of it.
 
-        A file with one program gives that one; whether this machine can run it is said when it is loaded on its device.
+        A file with one program gives that one. `rlx.load` checks it by `check_cpu`.
 
         Args:
             target: The name of the only target to choose among.
@@ -135,7 +136,7 @@ class StoredPrograms:
         if not able:
             raise ExecutionError(
                 f"{self.origin} has no program that this machine can run:\n  " + "\n  ".join(reasons),
-                hint="compile one for this machine as well: `rlx compile --also=cpu:x86-64`",
+                hint=f"compile one for this machine as well: `rlx compile --also=cpu:{advice()}`",
             )
         return max(able, key=lambda entry: entry[0])[1]
 
@@ -275,6 +276,17 @@ def _judge(target: str) -> Judging | None:
     """Return the function that checks whether this machine can run a program for a target."""
     loader: Any = backend_of(target).loader
     return loader if isinstance(loader, Judging) else None
+
+
+def check_cpu(artifact: Artifact) -> None:
+    """Check that this machine's CPU can run a program. No device is opened.
+
+    Raises:
+        ExecutionError: It cannot.
+    """
+    loader: Any = backend_of(artifact.target).loader
+    if isinstance(loader, CheckingCpus):
+        loader.check_cpu(artifact)
 
 
 def member(index: int, entry: str | None, target: str, arch: str) -> str:

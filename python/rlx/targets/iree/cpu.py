@@ -123,7 +123,8 @@ class Cpu:
         level_name = _assumed_level()
         this_machine = machine() if not level_name or level_name in _LEVELS else level_name
         if self.architecture and this_machine and self.architecture != this_machine:
-            return f"this machine is {this_machine}, not {self.architecture}"
+            assumed = f" (RLX_CPU_LEVEL is {level_name})" if this_machine != machine() else ""
+            return f"this machine is {this_machine}{assumed}, not {self.architecture}"
         present = host_cpu()
         if level_name in _LEVELS and this_machine == "x86_64":
             present = (present or frozenset()) & _features_of(level_name)
@@ -145,7 +146,8 @@ class Cpu:
         if (lacks := self.lacks()) is not None:
             raise ExecutionError(
                 f"{program} is compiled for the CPU {self.name} ({self.level}), and {lacks}",
-                hint=f"compile it for this machine: `rlx compile --arch={_advice()}`, or rlx.Session(arch={_advice()!r})",
+                hint=f"compile it for this machine: `rlx compile --arch={advice()}`, or rlx.Session(arch={advice()!r})"
+                + ("; or unset RLX_CPU_LEVEL" if _assumed_level() else ""),
             )
 
 
@@ -232,6 +234,24 @@ def _features_of(name: str) -> set[str]:
     return set()
 
 
-def _advice() -> str:
-    """Return advice on the architecture to compile for, so that code runs on this machine."""
-    return _assumed_level() or host_level() or (machine() if machine() in ("aarch64", "riscv64") else "host")
+def advice() -> str:
+    """Return the architecture to compile for, so that code runs on this machine, with the level of `RLX_CPU_LEVEL`."""
+    assumed, own = _assumed_level(), host_level()
+    if assumed in _LEVELS and own is not None:
+        return min(assumed, own, key=list(_LEVELS).index)
+    if assumed and assumed != machine():
+        return "x86-64" if assumed == "x86_64" else assumed
+    return own or (machine() if machine() in ("aarch64", "riscv64") else "host")
+
+
+def describe_host() -> str:
+    """Return this machine's CPU in words, and the value of `RLX_CPU_LEVEL` if it is set.
+
+    Raises:
+        ExecutionError: `RLX_CPU_LEVEL` is neither a level nor an architecture.
+    """
+    features, assumed = host_cpu(), _assumed_level()
+    description = "of unknown features" if features is None else str(Cpu(machine(), "host", features))
+    return (
+        f"{description}, but RLX_CPU_LEVEL={assumed}: programs that need more are refused" if assumed else description
+    )

@@ -193,14 +193,23 @@ def load_beside(
     artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None, other: LoadedProgram | None
 ) -> IreeProgram:
     """Load an artifact like `load`, as a function of a program that may be loaded already: see `protocol.JointRuntime`."""
-    if (cpu := artifact.info["cpu"]) is not None:
-        Cpu.from_json(cpu).check(f"the program {artifact.signature.name}")
+    check_cpu(artifact)
     target = targets.target(artifact.target, artifact.arch)
     if target.device:
         check_features(target.drivers[0])
     driver = choose_driver(target, artifact.info["flops"], threads)
     executable = other.executable if isinstance(other, IreeProgram) else None
     return IreeProgram(artifact, parameters, driver, threads, takes_empty=target.takes_empty, executable=executable)
+
+
+def check_cpu(artifact: Artifact) -> None:
+    """Check that this machine's CPU can run a program.
+
+    Raises:
+        ExecutionError: It cannot.
+    """
+    if (cpu := artifact.info["cpu"]) is not None:
+        Cpu.from_json(cpu).check(f"the program {artifact.signature.name}")
 
 
 def lacks(artifact: Artifact) -> str | None:
@@ -223,6 +232,7 @@ def rank(artifact: Artifact) -> int:
 
 __all__: Sequence[str] = [
     "IreeProgram",
+    "check_cpu",
     "device_names",
     "devices",
     "info_fields",
