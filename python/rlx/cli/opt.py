@@ -16,6 +16,7 @@ from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
 from rlx.cli.common import CliDiagnostic, FilePosition, from_error, from_mlir, place_of
 from rlx.cli.extensions import load
 from rlx.cli.files import output_file, write_output
+from rlx.cli.opt_dialects import check_dialects, has_emitted_ops
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.cli.streams import prepare_streams, reader_has_gone, say, standard_input, write
 from rlx.report.text import table
@@ -175,7 +176,7 @@ class OptRun:
             say(f"Pass Manager with {len(pipeline.steps)} passes:\n{pipeline}", stream=sys.stderr)
         results = []
         with contextlib.ExitStack() as stack:
-            if self.settings.has("allow-unregistered-dialect"):
+            if self.settings.has("allow-unregistered-dialect") or has_emitted_ops(data):
                 stack.enter_context(mlir.unregistered_dialects_allowed())
             handler = mlir.context().attach_diagnostic_handler(self._receive)
             stack.callback(handler.detach)
@@ -338,6 +339,8 @@ class OptRun:
                 source = checked_source(part, self.file)
                 module = self._parse_text(source)
                 signature.check(module)
+                if not self.settings.has("allow-unregistered-dialect"):
+                    check_dialects(module)
                 return module
             except mlir.ir.MLIRError as problem:
                 for diagnostic in problem.error_diagnostics:
