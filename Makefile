@@ -17,7 +17,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt python/rlx/version.py $(wildcard c
 .DEFAULT_GOAL := help
 # Two set-ups at once would write into one environment.
 .NOTPARALLEL:
-.PHONY: help demo test test-ci test-all bench dialect lint format docs docs-site clean
+.PHONY: help demo test test-ci test-all bench dialect lint format docs docs-site wheels clean
 MAKEFLAGS += --no-print-directory
 # The tests start hundreds of processes: without byte code, each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -56,6 +56,12 @@ docs: $(VENV)/.installed ## regenerate the tables in docs/ and the type stubs
 docs-site: $(VENV)/.installed-docs ## build docs/ and the pages of the Python API as a site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "docs-site: build/site/index.html (to search, serve it: python3 -m http.server -d build/site)"
+
+wheels: $(VENV)/.installed ## build the wheels of rlx and rlx-deploy in dist
+	@mkdir -p dist
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@$(BIN)/python -m tools.deploy_wheel --output dist >/dev/null
+	@ls dist/*.whl
 
 lint: $(VENV)/.installed-dev ## ruff and pyright
 	@echo "lint: ruff check"

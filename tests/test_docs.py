@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import rlx
 from rlx.cli.opt_flags import FLAGS
 from rlx.dialect import spec_gen
 
@@ -65,6 +67,33 @@ def test_links_lead_somewhere(page: str) -> None:
     prose = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.S | re.M)
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
         assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+def test_pip_lines_are_true() -> None:
+    """RLX is on no index: it is installed from here, or as a wheel. An extra of an installed RLX needs no index for RLX."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"])
+    wrong = []
+    files = [*PAGES, "packaging/deploy/README.md", "Makefile"]
+    files += [str(p.relative_to(ROOT)) for folder in ("python", "examples") for p in (ROOT / folder).rglob("*.py")]
+    for file in files:
+        for line in re.findall(r"pip install[^\n`#]*", (ROOT / file).read_text()):
+            ours = re.findall(r"(?<![\w/])(rlx(?:[-_]\w+)?)(?![\w/-])(\[[\w,-]+\])?", line)
+            wrong += [f"{file}: {line}" for name, chosen in ours if name != "rlx" or not chosen]
+            wrong += [
+                f"{file}: {line}" for _, chosen in ours if not set(chosen.strip("[]").split(",")) - {""} <= extras
+            ]
+    assert wrong == []
+
+
+def test_the_page_of_installation_is_that_of_the_project() -> None:
+    page = (ROOT / "docs/installation.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = re.findall(r"^\| `([\w-]+)` \| (\d+) \|", page, re.M)
+    assert sorted(name for name, _ in rows) == sorted(project["optional-dependencies"])
+    version = rlx.__version__
+    assert set(re.findall(r"dist/(rlx\w*-[\d.]+)-\*\.whl", page)) == {f"rlx-{version}", f"rlx_deploy-{version}"}
+    assert "rlx-run" in project["scripts"] and "wheels:" in (ROOT / "Makefile").read_text()
 
 
 def test_the_slowest_tests_exist() -> None:

@@ -111,7 +111,7 @@ def test_wheel_metadata_is_that_of_the_project(wheel: Path) -> None:
     required = set(re.findall(r"^Requires-Dist: ([\w-]+)(?!.*extra ==)", metadata, re.MULTILINE))
     wanted = {re.match(r"[\w-]+", line).group() for line in project["dependencies"]}  # type: ignore[union-attr]
     assert {name.replace("_", "-") for name in required} == {name.replace("_", "-") for name in wanted}
-    assert set(entry_points.split()) >= {"rlx-opt", "rlx", "rlx.cli.main:main", "rlx.cli.opt:main"}
+    assert set(entry_points.split()) >= {"rlx-opt", "rlx", "rlx-run", "rlx.cli.main:main", "rlx.cli.opt:main"}
 
 
 def test_import_from_elsewhere(environment: Path, tmp_path: Path) -> None:
@@ -126,6 +126,6 @@ def test_tick_is_native(environment: Path, tmp_path: Path) -> None:
     assert re.fullmatch(r"True (rdtsc|cntvct|steady_clock)\n", run(environment / "python", "-c", program, cwd=tmp_path))
 
 
-@pytest.mark.parametrize("program", ["rlx", "rlx-opt"])
+@pytest.mark.parametrize("program", ["rlx", "rlx-opt", "rlx-run"])
 def test_console_script_tells_the_version(environment: Path, tmp_path: Path, program: str) -> None:
     assert __version__ in run(environment / program, "--version", cwd=tmp_path)

@@ -21,7 +21,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "python"
 PROJECT = ROOT / "packaging" / "deploy"
 # Modules that are imported by name, or on demand.
-LATER = ("rlx.version", "rlx.targets.iree.targets", "rlx.targets.iree.program", "rlx.runtime.display")
+LATER = (
+    *("rlx.version", "rlx.targets.iree.targets", "rlx.targets.iree.program", "rlx.runtime.display"),
+    *("rlx.cli.run_program", "rlx.cli.values", "rlx.runtime.device", "rlx.weights.npy"),
+)
 
 
 def module_file(name: str) -> Path | None:

@@ -122,7 +122,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as problem:
         if not (problem.name or "").startswith("rlx."):
             raise
-        message = f"rlx.{name} is not there: this is rlx-deploy, which only runs compiled programs (pip install rlx)"
+        message = f"rlx.{name} is not there: this is rlx-deploy, which only runs compiled programs (install rlx itself)"
         raise AttributeError(message) from None
 
 

@@ -17,6 +17,22 @@ from rlx.cli.main import COMMANDS
 from tests.cli.calling import Command, start
 
 
+def test_the_package_is_a_program(tmp_path: Path) -> None:
+    """`python -m rlx` is the command, with its exit codes and without tracebacks."""
+    path = os.pathsep.join([str(Path(rlx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}
+    for argv, code, text in (
+        (["--version"], 0, f"rlx {rlx.__version__}"),
+        (["run", "absent.rlxa"], 1, "rlx: error: "),
+        (["fly"], 2, "invalid choice: 'fly'"),
+    ):
+        process = subprocess.run(
+            [sys.executable, "-m", "rlx", *argv], capture_output=True, text=True, env=environment, cwd=tmp_path
+        )
+        assert process.returncode == code and text in process.stdout + process.stderr
+        assert "Traceback" not in process.stderr
+
+
 def test_version(command: Command) -> None:
     assert command.output("--version") == f"rlx {rlx.__version__}\n"
 

@@ -114,6 +114,10 @@ def test_what_functions_import_later_is_there_or_not_needed() -> None:
     assert missing == set(LATER_ALONE)
 
 
+def test_the_page_counts_the_modules() -> None:
+    assert f"{len(modules())} modules" in (ROOT / "docs/deployment.md").read_text()
+
+
 def test_the_requirements_are_those_of_the_whole_package() -> None:
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     part = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
@@ -148,6 +152,11 @@ def test_the_wheel_runs_a_program_in_an_environment_of_its_own(tmp_path: Path) -
     for found in (*here.glob("numpy*"), *here.glob("ml_dtypes*"), *here.glob("iree_base_runtime*")):
         (packages / found.name).symlink_to(found)
     check(run(python, "-c", "import sys\n" + PROGRAM, saved(tmp_path / "p.rlxa"), cwd=tmp_path))
+    output = run(
+        environment / "bin" / "rlx-run", tmp_path / "p.rlxa", "--input=x=2x4xf32=1", "--save=y=y.npy", cwd=tmp_path
+    )
+    assert "y: f32[2, 2]\n[[12. 16.]\n [12. 16.]]" in output and "count: i32[4]" in output
+    assert np.load(tmp_path / "y.npy").tolist() == [[12, 16]] * 2
     lacking = """
         import rlx
         for name in ("Graph", "jit", "nn"):
@@ -157,4 +166,4 @@ def test_the_wheel_runs_a_program_in_an_environment_of_its_own(tmp_path: Path) -
                 print(problem)
     """
     told = run(python, "-c", textwrap.dedent(lacking), cwd=tmp_path)
-    assert told.count("this is rlx-deploy, which only runs compiled programs (pip install rlx)") == 3
+    assert told.count("this is rlx-deploy, which only runs compiled programs (install rlx itself)") == 3

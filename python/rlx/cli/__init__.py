@@ -1,4 +1,4 @@
-"""The commands `rlx` and `rlx-opt`."""
+"""The commands `rlx`, `rlx-opt` and `rlx-run`."""
 
 import atexit
 import contextlib
@@ -16,8 +16,9 @@ INTERRUPTED = 130  # a shell's exit code for a program that was ended by SIGINT
 def _is_command() -> bool:
     """Return whether this process is only a command."""
     name = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0]
-    return name in ("rlx", "rlx-opt") or any(
-        option == "-m" and module.startswith("rlx.cli.") for option, module in itertools.pairwise(sys.orig_argv)
+    return name in ("rlx", "rlx-opt", "rlx-run") or any(
+        option == "-m" and (module == "rlx" or module.startswith("rlx.cli."))
+        for option, module in itertools.pairwise(sys.orig_argv)
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
-from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
+from rlx.cli import heed_interrupts
+from rlx.cli.exit_codes import exit_code
 from rlx.cli.files import check_outputs
 from rlx.cli.parser import Parser
-from rlx.cli.streams import flush, prepare_streams, reader_has_gone, say
+from rlx.cli.streams import flush
 from rlx.report.text import table
 from rlx.support.files import inputs_protected
 from rlx.version import __version__
@@ -38,28 +38,8 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code.
-
-    User errors are printed to standard error as one message, without a traceback unless `RLX_TRACEBACK=1`.
-    """
-    prepare_streams()
-    try:
-        return _run(sys.argv[1:] if argv is None else argv)
-    except KeyboardInterrupt:
-        if _wants_traceback():
-            raise
-        return interrupted()
-    except BrokenPipeError:
-        return reader_has_gone()
-    except Exception as problem:
-        from rlx.support.errors import Error
-
-        if _wants_traceback() or not isinstance(problem, (Error, OSError)):
-            raise
-        say(f"rlx: error: {problem}", stream=sys.stderr)
-        return 1
-    finally:
-        ignore_interrupts()
+    """Run the command line and return the exit code: see `exit_code`."""
+    return exit_code("rlx", _run, argv)
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -109,10 +89,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rlx {__version__}")
     parser.add_argument("command", nargs="?", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
     return parser
-
-
-def _wants_traceback() -> bool:
-    return os.environ.get("RLX_TRACEBACK", "") not in ("", "0")
 
 
 if __name__ == "__main__":
