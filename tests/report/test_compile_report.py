@@ -15,7 +15,7 @@ from rlx.ir.graph.listing import GraphReport, inspect_graph
 from rlx.report import palette
 from rlx.report.collapse import GROUP, MOST, Overview, overview
 from rlx.report.compile_report import CompileReport
-from rlx.report.graph_svg import drawing
+from rlx.report.graph_svg import GraphTimes, drawing
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import MachineLimits
 from rlx.targets.compilation import Compilation
@@ -30,12 +30,14 @@ HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(1)>\
 )
 
 
-def chain(layers: int, *, named: bool) -> Any:
+def chain(layers: int, *, named: bool, alike: bool = False) -> Any:
+    """Return a graph of layers. Only layers that are alike are folded in drawings."""
     g: Any = rlx.Graph("chain")
     h = x = g.input("x", (4, 4))
     for i in range(layers):
         with g.named(f"layer{i}") if named else contextlib.nullcontext():
-            h = g.tanh(g.relu(h @ g.transpose(g.param(f"w{i}", (4, 4)), (1, 0))) - x) + g.exp(h)
+            active = g.leaky_relu(h @ g.transpose(g.param(f"w{i}", (4, 4)), (1, 0)), 0.5 if alike else 1 / (i + 2))
+            h = g.tanh(active - x) + g.exp(h)
     g.set_outputs({"y": h})
     return g
 
@@ -180,6 +182,32 @@ def test_large_graphs_are_drawn_in_groups(layers: int, named: bool) -> None:
     if named and layers == 90:
         names = {group.name for _, group in view.all()}
         assert {"layer0", "layer89"} <= names
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_layers_that_are_alike_are_one_box(named: bool) -> None:
+    """Its drawing is that of the first layer, and its work and time are those of all layers."""
+    listing = inspect_graph(chain(12, named=named, alike=True))
+    seconds = {op.results[0]: 1e-6 for op in listing.ops}
+    view = overview(listing, seconds=seconds)
+    (layer,) = view.groups.values()
+    labels = [op.label for op in layer.listing.ops if op.results[0] not in listing.fixed]
+    assert labels == ["matmul", "ge", "mul", "where", "sub", "tanh", "exp", "add"]
+    assert (layer.times, layer.count) == (12, len(labels))
+    (box,) = (op for op in view.listing.ops if op.name == GROUP)
+    alone = [op for op in listing.ops if op.results[0] not in listing.fixed]
+    assert box.cost is not None and box.cost.flops == sum(op.cost.flops for op in alone if op.cost is not None)
+    assert box.attributes["seconds"] == pytest.approx(1e-6 * len(alone))
+    svg = drawing(view.listing, {}, GraphTimes(seconds, 1e-6 * len(listing.ops)))
+    text = " ".join(ElementTree.fromstring(svg).itertext())
+    assert (
+        "12 × " in text
+        and ("layer0 … layer11" in text) == named
+        and f"{100 * len(alone) / len(listing.ops):.1f} %" in text
+    )
+    page = Page(CompileReport(Compilation(chain(12, named=named, alike=True), target_of("cpu")), MACHINE).html())
+    page.check()
+    assert "the first of 12 layers" in page.text
 
 
 def test_a_group_reads_and_gives_what_its_ops_do() -> None:

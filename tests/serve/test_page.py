@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import pytest
 
 import rlx
+from tests.browser import chromium
 from tests.serve.serving import GatedModel, RunningServer, ScriptedModel, wait_until
 
-_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
 
@@ -33,13 +32,8 @@ class _Elements(HTMLParser):
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    program = next((path for name in _BROWSERS if (path := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("there is no Chromium")
-    with api.sync_playwright() as playwright:
-        # A user root cannot have the browser's sandbox. The pages are those of these tests.
-        yield playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with chromium() as started:
+        yield started
 
 
 def test_the_page_loads_nothing_else(server: RunningServer) -> None:

@@ -115,9 +115,10 @@ def _draw(report: GraphReport, path: str) -> None:
     """Draw a graph into a file."""
     from rlx.report.collapse import overview
     from rlx.report.graph_svg import drawing
+    from rlx.report.html import standalone
     from rlx.support.files import write_atomically
 
-    write_atomically(path, drawing(overview(report).listing).encode())
+    write_atomically(path, standalone(drawing(overview(report).listing)).encode())
 
 
 def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None:
@@ -133,6 +134,7 @@ def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None
 
 
 def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
+    from rlx.report.html import standalone
     from rlx.report.memory import memory_of_program
     from rlx.support.files import write_atomically
 
@@ -140,7 +142,7 @@ def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
     if arguments.memory:
         say("\n" + str(report), end="")
     if arguments.memory_svg:
-        write_atomically(arguments.memory_svg, report.svg().encode())
+        write_atomically(arguments.memory_svg, standalone(report.svg()).encode())
 
 
 def _file_text(file: Archive) -> str:

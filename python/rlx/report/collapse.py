@@ -1,8 +1,8 @@
-"""Grouping of ops in large graphs for drawings: each group becomes one box, with its own drawing."""
+"""Grouping of ops for drawings: each group becomes one box, with its own drawing, and repeated layers become one box."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, groupby
 from math import ceil
@@ -12,8 +12,10 @@ from rlx.ir.graph.listing import GraphReport, OpReport
 from rlx.ir.interface import Argument, Output
 from rlx.ir.op.card import Cost
 from rlx.ir.shape import Shape
+from rlx.report.repeats import RepeatedUnit, repeats
 
 MOST = 60  # boxes in one drawing
+_FOLDED = 16  # layers of smaller graphs are not folded
 GROUP = "group"
 
 
@@ -23,15 +25,17 @@ class Overview:
 
     Attributes:
         name: The name of the group; the name of the function for the whole.
-        count: The number of ops in it.
+        count: The number of ops in it; of a repeated layer, those of the first one.
         listing: The listing to draw.
         groups: The groups in the listing, by their number, which is the attribute `number` of their ops.
+        times: How often a layer is repeated. The listing is that of the first one.
     """
 
     name: str
     count: int
     listing: GraphReport
     groups: dict[int, Overview] = field(default_factory=dict)
+    times: int = 1
 
     def all(self) -> Iterator[tuple[int, Overview]]:
         """Yield all groups with their numbers, each before the groups in it."""
@@ -47,24 +51,31 @@ class _Unit:
     ops: tuple[OpReport, ...]
     name: str = ""
     parts: tuple[_Unit, ...] = ()
+    times: int = 1
 
     @property
     def scopes(self) -> tuple[str, ...]:
         return tuple(self.ops[0].scope.split("/")) if self.ops[0].scope else ()
 
 
-def overview(report: GraphReport, most: int = MOST) -> Overview:
+def overview(report: GraphReport, most: int = MOST, seconds: Mapping[str, float] | None = None) -> Overview:
     """Return a graph of at most about `most` boxes, in which each group has at most about `most` boxes.
 
-    Consecutive ops form a group if they have the same scope (`Builder.named`, a block). If scopes do not help, they are
-    grouped in program order. A group does not read values that depend on its results.
+    Three or more consecutive layers with the same ops, shapes and connections are one box. Otherwise, consecutive ops
+    form a group if they have the same scope (`Builder.named`, a block). If scopes do not help, they are grouped in program
+    order. A group does not read values that depend on its results.
+
+    Args:
+        report: The graph.
+        most: The number of boxes above which ops are grouped.
+        seconds: The measured time of each op, by its first result. The op of a group has the sum as attribute `seconds`.
     """
-    return _Collapse(report, most).whole()
+    return _Collapse(report, most, seconds or {}).whole()
 
 
 class _Collapse:
-    def __init__(self, report: GraphReport, most: int):
-        self._report, self._most = report, most
+    def __init__(self, report: GraphReport, most: int, seconds: Mapping[str, float]):
+        self._report, self._most, self._seconds = report, most, seconds
         self._numbers = count()
         self._shapes: dict[str, Shape] = {a.name: a.shape for a in report.arguments}
         fixed = report.fixed
@@ -92,9 +103,41 @@ class _Collapse:
     def whole(self) -> Overview:
         report = self._report
         read = (*report.returned, *report.updates.values())
-        boxes = self._grouped(self._units, 0)
+        boxes = self._grouped(self._folded(self._units), 0)
         listing, groups = self._listing(boxes, read)
         return Overview(report.name, len(report.ops), replace(report, ops=listing) if groups else report, groups)
+
+    # --- repeated layers --------------------------------------------------------------------------------
+
+    def _folded(self, units: Sequence[_Unit]) -> list[_Unit]:
+        """Return the units, with repeated layers as one unit each."""
+        if len(units) <= _FOLDED:
+            return list(units)
+        made_by = {name: i for i, unit in enumerate(units) for op in unit.ops for name in op.results}
+        outside = {name: -1 - i for i, name in enumerate(self._shapes) if name not in made_by}
+        folded: list[_Unit] = []
+        end = 0
+        for repeat in repeats([self._searched(unit, made_by, outside) for unit in units]):
+            folded += units[end : repeat.start]
+            end = repeat.end
+            parts = tuple(units[repeat.start : end])
+            unit = _joined(_layer_name(parts, repeat.length), parts)
+            folded.append(replace(unit, times=repeat.times))
+        return [*folded, *units[end:]]
+
+    def _searched(self, unit: _Unit, made_by: Mapping[str, int], outside: Mapping[str, int]) -> RepeatedUnit:
+        """Return a unit for the search. Weights differ between layers, so only their shapes count, but constants do not."""
+        kind = tuple(
+            (op.label, op.shapes, str(op.attributes), op.depth, tuple(map(self._described, op.operands)))
+            for op in unit.ops
+        )
+        operands = [n for op in unit.ops for n in op.operands if n not in self._fixed]
+        return RepeatedUnit(kind, tuple(made_by.get(n, outside.get(n, -1)) for n in operands))
+
+    def _described(self, name: str) -> tuple[Shape | None, str]:
+        made_by = self._fixed.get(name)
+        value = str(made_by.attributes) if made_by is not None and made_by.name == "constant" else ""
+        return self._shapes.get(name), value
 
     # --- grouping ---------------------------------------------------------------------------------------
 
@@ -145,6 +188,9 @@ class _Collapse:
         return [op for op in self._report.ops if op.results and op.results[0] in found]
 
     def _group(self, box: _Unit) -> Overview:
+        if box.times > 1:
+            length = len(box.parts) // box.times
+            box = replace(_joined(box.name, box.parts[:length]), times=box.times)
         reads, gives = self._border(box)
         operands = dict.fromkeys(name for op in box.ops for name in op.operands)
         arguments = [a for a in self._report.arguments if a.name in operands or a.kind == "param"]
@@ -154,7 +200,7 @@ class _Collapse:
         ops, groups = self._listing(boxes, gives)
         outputs = tuple(Output(name, self._shapes[name]) for name in gives)
         listing = GraphReport(box.name, self._report.stage, tuple(arguments), outputs, tuple(gives), {}, ops)
-        return Overview(box.name, len(box.ops), listing, groups)
+        return Overview(box.name, len(box.ops), listing, groups, box.times)
 
     def _op(self, box: _Unit, number: int) -> OpReport:
         """Return the op that represents a group."""
@@ -162,7 +208,10 @@ class _Collapse:
         costs = [op.cost for op in box.ops if op.cost is not None and op.depth == 0]
         zero: Dim = 0
         cost = Cost(sum((c.flops for c in costs), zero), sum((c.bytes for c in costs), zero))
-        shapes, attributes = tuple(self._shapes[name] for name in gives), {"number": number, "ops": len(box.ops)}
+        shapes = tuple(self._shapes[name] for name in gives)
+        attributes = {"number": number, "ops": len(box.ops), "times": box.times}
+        times = [self._seconds[op.results[0]] for op in box.ops if op.results and op.results[0] in self._seconds]
+        attributes |= {"seconds": sum(times)} if times else {}
         return OpReport(GROUP, box.name, tuple(reads), tuple(gives), shapes, attributes, cost, None, "", 0)
 
     def _border(self, box: _Unit) -> tuple[list[str], list[str]]:
@@ -191,6 +240,13 @@ def _depth(units: Sequence[_Unit]) -> int:
             same += 1
         common = same
     return common
+
+
+def _layer_name(parts: Sequence[_Unit], length: int) -> str:
+    """Return the name of repeated layers: the scopes of the first and the last one, or their ops."""
+    first, last = parts[:length], parts[-length:]
+    names = ["/".join(layer[0].scopes[: _depth(layer)]) for layer in (first, last)]
+    return f"{names[0]} … {names[1]}" if names[0] and names[0] != names[1] else names[0] or _span(first)
 
 
 def _joined(name: str, parts: tuple[_Unit, ...]) -> _Unit:

@@ -10,11 +10,13 @@ from rlx.report import html, roofline_svg
 from rlx.report.dispatch import DispatchReport, dispatch_of
 from rlx.report.fusion import FusionReport, analyse_fusion
 from rlx.report.graph_html import graph_body
+from rlx.report.graph_svg import GraphTimes
 from rlx.report.history import CompileHistory, analyse_history
 from rlx.report.memory import MemoryReport, memory_of_program
 from rlx.report.profile import ProfileReport
+from rlx.report.provenance import provenance
 from rlx.report.roofline import MachineLimits, OpWork, number
-from rlx.report.text import bytes_text, markup, short_place
+from rlx.report.text import bytes_text, markup, seconds_text, short_place
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.targets.compilation import Compilation
@@ -77,11 +79,32 @@ class CompileReport:
         """The places of values in memory; None if there is no LIR."""
         return None if self.problem else memory_of_program(self.compilation.lir)
 
+    @property
+    def limits(self) -> MachineLimits | None:
+        """The limits of the machine, at least those that kernels of this program reached."""
+        return self.machine if self.profile is None else self.profile.limits
+
+    @cached_property
+    def times(self) -> GraphTimes | None:
+        """The measured times of the ops of the LIR; None if nothing was measured."""
+        if self.profile is None:
+            return None
+        ops = self.profile.listing.ops
+        seconds = {ops[i].results[0]: time for i, time in self.profile.op_seconds.items() if ops[i].results}
+        return GraphTimes(seconds, self.profile.seconds)
+
+    def _times_text(self) -> str:
+        """Return how the times in the drawing were computed."""
+        assert self.times is not None
+        rest = self.times.total - sum(self.times.seconds.values())
+        text = "Times are medians per run. A kernel with several ops is divided by the shortest time that each takes alone."
+        return text + (f" {seconds_text(rest)} are of kernels without an op." if rest > 1e-9 else "")
+
     def html(self) -> str:
         """Return the page, which needs no other file."""
         name = self.compilation.given.name_symbol
         target = self.compilation.target
-        return html.page(f"@{name} for {target.name} ({target.arch})", self.sections())
+        return html.page(f"@{name} for {target.name} ({target.arch})", self.sections(), provenance(self.compilation))
 
     def sections(self) -> Iterator[tuple[str, str]]:
         """Yield the heading and the HTML of each part of the page."""
@@ -120,7 +143,8 @@ class CompileReport:
         arguments += [("output", o.name, str(o.shape)) for o in given.outputs]
         signature = html.table(arguments, ("", "name", "shape"), most=_ROWS)
         weights = html.table([(a.name, str(a.shape)) for a in params], ("parameter", "shape"), most=_ROWS)
-        hidden = html.details(f"{len(params)} parameters", weights) if params else ""
+        count = f"{len(params)} parameter{'s' if len(params) > 1 else ''}"
+        hidden = html.details(count, weights) if params else ""
         return f"{problem}{html.table(rows, ('', ''))}<h3>Signature</h3>{signature}{hidden}"
 
     @property
@@ -141,7 +165,11 @@ class CompileReport:
             if len(listing.ops) > _DRAWN:
                 yield html.paragraph(f"{title}: not drawn, as there are more than {_DRAWN} ops")
             else:
-                yield html.details(title, graph_body(listing, name), is_open=name == "mir")
+                times = self.times if name == "lir" else None
+                opened = "mir" if self.times is None else "lir"
+                yield html.details(title, graph_body(listing, name, times), is_open=name == opened)
+        if self.times is not None:
+            yield html.paragraph(self._times_text(), "muted")
 
     # --- costs ----------------------------------------------------------------------------------------------
 
@@ -150,7 +178,7 @@ class CompileReport:
         fixed = self.last.fixed
         ops = [op for op in self.last.ops if op.cost is not None and op.depth == 0]
         works = [(op, OpWork.of(op.cost, {})) for op in ops if not op.results or op.results[0] not in fixed]
-        machine = self.machine
+        machine = self.limits
         works.sort(key=lambda pair: -(machine.seconds(pair[1]) if machine else pair[1].flops))
         total = sum(machine.seconds(work) for _, work in works) if machine else 0.0
         rows = [self._cost_row(op, work, total) for op, work in works]
@@ -160,12 +188,12 @@ class CompileReport:
         if machine is None:
             parts.insert(0, html.paragraph("Time is not predicted: it is not known what the device can do.", "muted"))
         else:
-            text = f"Each op alone takes at least {1e3 * total:.4g} ms in all: {machine}. What is fused moves less. "
+            text = f"One by one, without fusion, the ops take at least {1e3 * total:.4g} ms: {machine}. Fused ops move less. "
             text += f"{len(ops) - len(works)} ops of weights alone are not counted: most targets compute them once."
             parts.insert(0, html.paragraph(text))
         if machine is not None and self.profile is None:
             points = [_point(op, work, machine) for op, work in works[:_POINTS]]
-            parts.insert(1, html.scroll(roofline_svg.drawing(machine, points, measured=False), "roofline"))
+            parts.insert(1, roofline_svg.figure(machine, points, measured=False))
         return "".join(parts)
 
     def _costs_of_lines(self, works: Sequence[tuple[OpReport, OpWork]], total: float) -> str:
@@ -176,7 +204,7 @@ class CompileReport:
         rows: list[tuple[float, tuple[str, ...]]] = []
         for line, members in by_line.items():
             flops, moved = sum(w.flops for w in members), sum(w.bytes for w in members)
-            seconds = sum(map(self.machine.seconds, members)) if self.machine else 0.0
+            seconds = sum(map(self.limits.seconds, members)) if self.limits else 0.0
             cells = (line or "no line", str(len(members)), f"{flops:,}", f"{moved:,}", *self._least(seconds, total))
             rows.append((seconds or flops, cells))
         rows.sort(key=lambda row: -row[0])
@@ -185,13 +213,14 @@ class CompileReport:
 
     def _least(self, seconds: float, total: float) -> tuple[str, str]:
         """Return the minimum time, in µs, and its share of the total; empty if the limits of the device are unknown."""
-        return (f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %") if self.machine else ("", "")
+        return (f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %") if self.limits else ("", "")
 
     def _cost_row(self, op: OpReport, work: OpWork, total: float) -> tuple[str, ...]:
         seconds, bound = 0.0, ""
-        if self.machine is not None:
-            seconds = self.machine.seconds(work)
-            bound = "operations" if work.intensity > self.machine.ridge else "memory" if work.bytes else ""
+        if self.limits is not None:
+            seconds = self.limits.seconds(work)
+            ridge = self.limits.flops / self.limits.bandwidth(work)
+            bound = "operations" if work.intensity > ridge else "bytes" if work.bytes else ""
         return (
             *(op.label, ", ".join(map(str, op.shapes)), f"{work.flops:,}", f"{work.bytes:,}", f"{work.intensity:.2f}"),
             *(*self._least(seconds, total), bound, short_place(op.location or "")),

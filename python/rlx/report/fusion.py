@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,18 +70,14 @@ class FusionReport:
 
     def html_body(self) -> str:
         """Return the report as HTML, without its summary."""
-        made = [
-            (str(n), title, ", ".join(map(short_place, self.places[title][:_SHOWN_PLACES])))
-            for title, n in self.fused.most_common()
-        ]
-        counts = Counter((m.fusion, m.reason, m.hint, short_place(m.location or "")) for m in self.missed)
-        missed = [(str(n), *told) for told, n in counts.most_common()]
+        made = [(str(n), title, _places(self.places[title])) for title, n in self.fused.most_common()]
+        missed = _merged([((m.fusion, m.reason, m.hint), m.location or "") for m in self.missed])
         off = [(str(n), title) for title, n in self.off.most_common()]
         parts = [
             html.table(made, ("times", "fused", "lines"), right=(0,)) if made else html.paragraph("Nothing fused.")
         ]
         if missed:
-            header = ("times", "missed", "why", "what would make it fuse", "line")
+            header = ("times", "missed", "why", "what would make it fuse", "lines")
             parts.append(html.table(missed, header, right=(0,), most=_SHOWN_ROWS))
         else:
             parts.append(html.paragraph("Nothing was missed that nearly matches."))
@@ -88,8 +85,8 @@ class FusionReport:
             parts.append(html.paragraph("Off on this target, as it does not pay there:"))
             parts.append(html.table(off, ("times", "fusion"), right=(0,)))
         if self.declined:
-            rows = [(title, short_place(place), said) for title, place, said in self.declined]
-            parts.append(html.table(rows, ("fusion", "line", "estimated"), right=(), most=_SHOWN_ROWS))
+            rows = _merged([((title, said), place) for title, place, said in self.declined])
+            parts.append(html.table(rows, ("times", "fusion", "estimated", "lines"), right=(0,), most=_SHOWN_ROWS))
         return "".join(parts)
 
     def _repr_html_(self) -> str:
@@ -110,15 +107,28 @@ class FusionReport:
         return printable_lines(lines)
 
 
+def _merged(entries: Sequence[tuple[tuple[str, ...], str]]) -> list[tuple[str, ...]]:
+    """Return a row for each distinct text: the number of its entries, the text, and the lines of the first ones."""
+    places: dict[tuple[str, ...], list[str]] = {}
+    for text, place in entries:
+        places.setdefault(text, []).append(place)
+    rows = sorted(places.items(), key=lambda row: -len(row[1]))
+    return [(str(len(at)), *text, _places(tuple(dict.fromkeys(filter(None, at))))) for text, at in rows]
+
+
 def _miss_text(miss: Miss) -> str:
     place = f"{short_place(miss.location)}: " if miss.location else ""
     return f"{place}{miss.fusion}: {miss.reason}; {miss.hint}"
 
 
 def _places_text(places: tuple[str, ...]) -> str:
+    return f" at {_places(places)}" if places else ""
+
+
+def _places(places: tuple[str, ...]) -> str:
     shown = [short_place(place) for place in places[:_SHOWN_PLACES]]
     hidden = [f"{len(places) - len(shown)} more"] if len(places) > len(shown) else []
-    return f" at {', '.join([*shown, *hidden])}" if shown else ""
+    return ", ".join([*shown, *hidden])
 
 
 def analyse_fusion(graph: Graph, passes: Any = DEFAULT_PASSES) -> FusionReport:

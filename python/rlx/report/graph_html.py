@@ -11,24 +11,30 @@ from rlx.report.collapse import Overview, overview
 _LISTED, _DRAWN = 300, 1_000
 
 
-def graph_body(listing: GraphReport, name: str) -> str:
+def graph_body(listing: GraphReport, name: str, times: svg.GraphTimes | None = None) -> str:
     """Return the drawing, and the drawings of groups, to which its boxes link.
 
     Args:
         listing: The graph.
         name: The prefix of anchors on the page.
+        times: Measured times, if any.
     """
-    view = overview(listing)
-    groups = "".join(
-        html.details(f"{group.name}: {group.count} ops", _drawn(group, name), anchor=f"{name}-{number}")
+    view = overview(listing, seconds=times.seconds if times else None)
+    drawn = [
+        (group.times > 1, html.details(_group_title(group), _drawn(group, name, times), anchor=f"{name}-{number}"))
         for number, group in view.all()
-    )
-    return _drawn(view, name) + (html.details("Groups, one by one", groups) if groups else "")
+    ]
+    layers, groups = ("".join(body for is_layer, body in drawn if is_layer == chosen) for chosen in (True, False))
+    return _drawn(view, name, times) + layers + (html.details("Groups, one by one", groups) if groups else "")
 
 
-def _drawn(view: Overview, name: str) -> str:
+def _group_title(group: Overview) -> str:
+    return f"{group.name}: {group.count} ops" + (f", the first of {group.times} layers" if group.times > 1 else "")
+
+
+def _drawn(view: Overview, name: str, times: svg.GraphTimes | None) -> str:
     addresses = {number: f"#{name}-{number}" for number in view.groups}
-    return html.scroll(svg.drawing(view.listing, addresses), f"graph of {view.name}")
+    return html.figure(svg.drawing(view.listing, addresses, times), f"graph of {view.name}")
 
 
 def graph_svg(graph: Graph | GraphReport) -> str | None:
@@ -41,6 +47,6 @@ def graph_html(graph: Graph | GraphReport) -> str:
     """Return the HTML of a graph for a notebook: its drawing if it is not too large, and its listing."""
     listing = graph if isinstance(graph, GraphReport) else inspect_graph(graph)
     drawing = graph_svg(listing)
-    drawn = "" if drawing is None else html.scroll(drawing, "graph")
+    drawn = "" if drawing is None else html.figure(drawing, "graph")
     text = html.details("Listing", html.text_block(str(listing), "listing", _LISTED))
     return html.fragment(f"@{listing.name} [{listing.stage}]: {len(listing.ops)} ops", drawn + text)

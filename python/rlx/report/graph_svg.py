@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from rlx.ir.graph.listing import GraphReport, OpReport
 from rlx.report import palette
 from rlx.report.collapse import GROUP
-from rlx.report.text import markup
-from rlx.support.printable import printable
+from rlx.report.text import markup, middle_cut, seconds_text
 
 # Sizes in pixels.
 _LINE, _PADDING = 15, 8
@@ -17,6 +16,7 @@ _COLUMN_GAP, _LAYER_GAP, _MARGIN = 18, 34, 24
 _HEAD = 7.0  # length and width of an arrow head
 _SWEEPS = 8
 _LONGEST = 44
+_NARROWEST = 270  # width of the longest entry of a legend
 
 
 @dataclass(eq=False)
@@ -33,6 +33,7 @@ class _DrawnBox:
     x: float = 0.0  # of the centre
     y: float = 0.0  # of the upper edge
     band: tuple[float, float] = (0.0, 0.0)  # top and bottom of the layer's highest box
+    share: float | None = None  # of the measured time
 
     @property
     def width(self) -> float:
@@ -47,14 +48,28 @@ class _DrawnBox:
         return len(self.lines) * _LINE + _PADDING if self.lines else 0.0
 
 
-def drawing(report: GraphReport, addresses: Mapping[int, str] | None = None) -> str:
+@dataclass(frozen=True)
+class GraphTimes:
+    """Measured times for a drawing.
+
+    Attributes:
+        seconds: The time of each op, by its first result.
+        total: The time of the whole program.
+    """
+
+    seconds: Mapping[str, float]
+    total: float
+
+
+def drawing(report: GraphReport, addresses: Mapping[int, str] | None = None, times: GraphTimes | None = None) -> str:
     """Return a graph as an SVG document. Values that do not depend on inputs are written in the boxes of their readers.
 
     Args:
         report: A listing, or that of an `Overview`.
         addresses: The link target of each group's box, by the group's number.
+        times: Measured times: boxes have their time and share, and a colour by their share.
     """
-    nodes = _nodes(report, addresses or {})
+    nodes = _nodes(report, addresses or {}, times)
     layers = _layers(nodes)
     _order(layers)
     _place(layers)
@@ -64,7 +79,7 @@ def drawing(report: GraphReport, addresses: Mapping[int, str] | None = None) -> 
 # --- nodes and layers -----------------------------------------------------------------------------
 
 
-def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_DrawnBox]:
+def _nodes(report: GraphReport, addresses: Mapping[int, str], times: GraphTimes | None) -> list[_DrawnBox]:
     nodes: list[_DrawnBox] = []
     made_by: dict[str, _DrawnBox] = {}
     expressions: dict[str, str] = {}
@@ -89,6 +104,8 @@ def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_DrawnBox]
         if op.name == GROUP:
             node = _DrawnBox(_group_lines(op), GROUP, f"{op.label}: {op.attributes['ops']} ops")
             node.address = addresses.get(op.attributes["number"], "")
+        if times is not None:
+            _add_time(node, op, times)
         for name in dict.fromkeys(names_read):
             if name in made_by:
                 _connect(made_by[name], node)
@@ -126,9 +143,19 @@ def _expression(op: OpReport, operands: Sequence[str]) -> str:
     return f"{op.label}({', '.join(operands)})"
 
 
+def _add_time(node: _DrawnBox, op: OpReport, times: GraphTimes) -> None:
+    seconds = (
+        op.attributes.get("seconds") if op.name == GROUP else times.seconds.get(op.results[0] if op.results else "")
+    )
+    if seconds is not None:
+        share = node.share = seconds / times.total if times.total else 0.0
+        text = f"{seconds_text(seconds)}, {100 * share:.1f} %"
+        node.lines = (node.lines[0], text, *node.lines[1:])
+        node.title += f"\n{text} of the measured time"
+
+
 def _shortened(text: str) -> str:
-    text = printable(text, keep="")
-    return text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
+    return middle_cut(text, _LONGEST)
 
 
 def _op_lines(op: OpReport, inline: Sequence[str]) -> tuple[str, ...]:
@@ -140,7 +167,9 @@ def _op_lines(op: OpReport, inline: Sequence[str]) -> tuple[str, ...]:
 def _group_lines(op: OpReport) -> tuple[str, ...]:
     flops = op.cost.flops if op.cost is not None else 0
     work = f", {flops:,} flops" if type(flops) is int else ""
-    return _shortened(op.label), f"{op.attributes['ops']} ops{work}", _shortened(", ".join(map(str, op.shapes)))
+    ops, times = op.attributes["ops"], op.attributes["times"]
+    count = f"{times} × {ops // times} ops" if times > 1 else f"{ops} ops"
+    return _shortened(op.label), f"{count}{work}", _shortened(", ".join(map(str, op.shapes)))
 
 
 def _connect(above: _DrawnBox, below: _DrawnBox) -> None:
@@ -244,20 +273,23 @@ def _align(layer: Sequence[_DrawnBox], downwards: bool) -> None:
 def _document(report: GraphReport, nodes: Sequence[_DrawnBox]) -> str:
     """Return the heading, the drawing, and the legend of the colours."""
     heading = f"@{_shortened(report.name)} [{report.stage}]"
-    ops = {node.op for node in nodes if node.lines}
-    least = max(len(heading) * palette.CHARACTER, palette.legend_width(ops)) + 2 * _MARGIN
+    measured = any(node.share is not None for node in nodes)
+    ops = {node.op for node in nodes if node.lines and node.share is None}
+    least = max(len(heading) * palette.CHARACTER, _NARROWEST) + 2 * _MARGIN
     right_edge = max((n.x + n.width / 2 + _MARGIN for n in nodes), default=least)
     width = max(right_edge, least)
     for node in nodes:
         node.x += (width - right_edge) / 2
-    height = max([n.y + n.height for n in nodes], default=2.0 * _MARGIN) + 2 * _MARGIN
+    rows = palette.legend_rows(ops, width - 2 * _MARGIN)
+    rows = [*(palette.heat_rows(width - 2 * _MARGIN) if measured else ()), *rows]
+    height = max([n.y + n.height for n in nodes], default=2.0 * _MARGIN) + 2 * _MARGIN + palette.ROW * (len(rows) - 1)
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {palette.FONT} fill="{palette.INK}">']
-    lines.append(f'<rect width="{width:.0f}" height="{height:.0f}" fill="{palette.PAPER}"/>')
+    lines.append(f'<rect width="{width:.0f}" height="{height:.0f}" class="paper" fill="{palette.PAPER}"/>')
     lines.append(f'<text x="{_MARGIN}" y="{_MARGIN}" font-weight="bold">{markup(heading)}</text>')
     lines += _edges(nodes)
     lines += [text for node in nodes if node.lines for text in _box(node)]
-    lines += palette.legend(ops, _MARGIN, height - _MARGIN / 2)
+    lines += palette.legend(rows, _MARGIN, height - _MARGIN / 2)
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -296,9 +328,10 @@ def _box(node: _DrawnBox) -> list[str]:
     place = f'x="{left_edge:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
     lines = [f"<g><title>{markup(node.title)}</title>"]
     stroke = f'stroke="{palette.OUTLINE}" stroke-width="{node.outline}"'
-    lines.append(f'<rect {place} rx="{rounding}" fill="{palette.colour_of(node.op)}" {stroke}/>')
+    colour = palette.colour_of(node.op) if node.share is None else palette.heat_of(node.share)
+    lines.append(f'<rect {place} rx="{rounding}" fill="{colour}" {stroke}/>')
     for i, line in enumerate(node.lines):
-        style = 'font-weight="bold"' if i == 0 else f'fill="{palette.MUTED}"'
+        style = 'font-weight="bold"' if i == 0 else f'fill="{palette.MUTED if node.share is None else palette.INK}"'
         y = node.y + (i + 1) * _LINE - 1
         lines.append(f'<text x="{node.x:.1f}" y="{y:.1f}" text-anchor="middle" {style}>{markup(line)}</text>')
     box = [*lines, "</g>"]

@@ -14,7 +14,7 @@ from rlx.plan import MemoryPlan, PlannedValue, plan_memory
 from rlx.plan.passes.schedule_memory import ScheduleMemory
 from rlx.plan.stored import has_plan, plan_of
 from rlx.report import html
-from rlx.report.memory_svg import drawing
+from rlx.report.memory_svg import NARROW_PAGE_WIDTH, PAGE_WIDTH, drawing
 from rlx.report.text import bytes_text, short_place, table
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable_lines
@@ -52,7 +52,8 @@ class MemoryReport(MemoryPlan):
 
     def html_body(self) -> str:
         """Return the report as HTML, without its summary."""
-        parts = [html.scroll(self.svg(), "memory over time")]
+        drawings = (drawing(self, width) for width in (PAGE_WIDTH, NARROW_PAGE_WIDTH))
+        parts = [html.figure(next(drawings), "memory over time", narrow=next(drawings))]
         if self.peak_live_bytes:
             rows = [
                 (

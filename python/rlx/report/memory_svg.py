@@ -10,35 +10,46 @@ import numpy as np
 
 from rlx.plan import MemoryPlan, PlannedValue
 from rlx.report import palette
-from rlx.report.text import bytes_text, markup, short_place
+from rlx.report.text import bytes_text, markup, middle_cut, short_place
 
 # Sizes in pixels.
 _LEFT, _TOP, _RIGHT, _BETWEEN = 84, 70, 72, 46
 _CURVE, _HEIGHT = 150, 360
+_EDGE, _LINE, _HEADING = 12, 15, 8.6  # distance of texts from the edge, height of a line, character width of the title
+_IN_USE = "bytes in use"
 _WIDEST, _NARROWEST = 1400, 560
+PAGE_WIDTH, NARROW_PAGE_WIDTH = 1080, 370  # the whole drawing on pages
 _LABEL_STEP = 13  # minimum distance of two slanted labels
 _LABEL_SIZE, _ANGLE = 10, 48  # in degrees
 _LABEL = palette.CHARACTER * _LABEL_SIZE / palette.SIZE  # the character width of these labels
 _SLANT = math.cos(math.radians(_ANGLE)), math.sin(math.radians(_ANGLE))
+_LONGEST = 34  # characters of a label; half of them on narrow pages
+_SHARED = "in the bytes of another"
 _THIN = 3  # thinner rectangles have no outline, which would cover them
 _ARENA = "arena"
 
 
-def drawing(plan: MemoryPlan) -> str:
-    """Return a plan as an SVG document. Every rectangle has a title that a browser shows."""
-    return "\n".join(_Drawing(plan).lines())
+def drawing(plan: MemoryPlan, width: int | None = None) -> str:
+    """Return a plan as an SVG document. Every rectangle has a title that a browser shows.
+
+    Args:
+        plan: The plan.
+        width: The width of the drawing in pixels. By default it depends on the number of steps.
+    """
+    return "\n".join(_Drawing(plan, width).lines())
 
 
 class _Drawing:
-    def __init__(self, plan: MemoryPlan):
+    def __init__(self, plan: MemoryPlan, whole: int | None):
         self.plan = plan
         self.count = len(plan.steps)
         self.top_bytes = max(plan.arena_size, 1)
         self.shown = [v for v in plan.values if v.offset is not None and v.relation not in ("view", "row")]
         self.ops = {v.op for v in self.shown}
-        # The legend is one row below the drawing.
-        least = max(_NARROWEST, palette.legend_width(self.ops) + 2 * palette.entry_width("in place") - _LEFT)
-        self.width = max(least, min(26 * self.count, _WIDEST))
+        longest = _LONGEST if whole is None or whole > _NARROWEST else _LONGEST // 2
+        steps = [middle_cut(f"{step} {name}", longest) for step, name in enumerate(plan.steps)]
+        right = max(_RIGHT, _SLANT[0] * max(map(len, steps), default=0) * _LABEL)
+        self.width = min(max(_NARROWEST, 26 * self.count), _WIDEST) if whole is None else whole - _LEFT - right
         self.cell = self.width / self.count
         self.until = _until(self.shown)
         self.views_of: dict[str | None, list[str]] = {}
@@ -46,11 +57,17 @@ class _Drawing:
             if v.relation == "view":
                 self.views_of.setdefault(v.base, []).append(v.name)
         self.names_all = self.cell >= _LABEL_STEP  # otherwise only the steps with the most bytes in use have labels
-        self.labels = {step: f"{step} {plan.steps[step]}" for step in self._named_steps()}
+        self.labels = {step: steps[step] for step in self._named_steps()}
         reach = {step: self.x(step + 0.5) + _SLANT[0] * len(text) * _LABEL for step, text in self.labels.items()}
         self.right = max(_RIGHT, max(reach.values(), default=0) - _LEFT - self.width)
-        self.map_top = _TOP + _CURVE + _BETWEEN
-        self.bottom = int(_SLANT[1] * max(map(len, self.labels.values()), default=0) * _LABEL) + 84
+        self.whole = _LEFT + self.width + self.right
+        more = [_SHARED] if any(v.relation in ("in place", "within") for v in self.shown) else []
+        self.legend = palette.legend_rows(self.ops, self.whole - 2 * _EDGE, more)
+        self.head = [middle_cut(f"Memory of @{plan.name}", int((self.whole - 2 * _EDGE) / _HEADING)), *self._figures()]
+        self.top = _TOP + _LINE * (len(self.head) - 2)
+        self.map_top = self.top + _CURVE + _BETWEEN
+        self.bottom = int(_SLANT[1] * max(map(len, self.labels.values()), default=0) * _LABEL) + 44
+        self.bottom += palette.ROW * len(self.legend) + 20
 
     def x(self, step: float) -> float:
         return _LEFT + step * self.cell
@@ -61,35 +78,48 @@ class _Drawing:
 
     def y_used(self, used: float) -> float:
         """Return the y coordinate of a number of bytes in use."""
-        return _TOP + _CURVE * (1 - used / self.top_bytes)
+        return self.top + _CURVE * (1 - used / self.top_bytes)
 
     def lines(self) -> Iterator[str]:
-        width, height = _LEFT + self.width + self.right, self.map_top + _HEIGHT + self.bottom
+        width, height = self.whole, self.map_top + _HEIGHT + self.bottom
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
             f'height="{height}" {palette.FONT} fill="{palette.INK}">'
         )
-        yield f"<title>Memory of @{markup(self.plan.name)}: {markup(self._figures())}</title>"
-        yield f'<rect width="{width:.0f}" height="{height}" fill="{palette.PAPER}"/>'
-        yield f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">Memory of @{markup(self.plan.name)}</text>'
-        yield f'<text x="{_LEFT}" y="40" fill="{palette.MUTED}">{markup(self._figures())}</text>'
-        yield from self._grid(self.y_used, "bytes in use", 4)
+        title, *figures = self.head
+        yield f"<title>{markup(title)}: {markup(' · '.join(figures))}</title>"
+        yield f'<rect width="{width:.0f}" height="{height}" class="paper" fill="{palette.PAPER}"/>'
+        yield f'<text x="{_EDGE}" y="22" font-size="14" font-weight="bold">{markup(title)}</text>'
+        for number, line in enumerate(figures):
+            yield f'<text x="{_EDGE}" y="{40 + _LINE * number}" fill="{palette.MUTED}">{markup(line)}</text>'
+        yield from self._grid(self.y_used, _IN_USE, 4)
         yield from self._areas()
         yield from self._peak()
         yield from self._grid(self.y, "places in the arena", 8)
         for value in self.shown:
             yield from self._rectangle(value)
         yield from self._step_labels()
-        yield from self._legend(height - 14)
+        yield from palette.legend(self.legend, _EDGE, height - 14)
         yield "</svg>"
 
-    def _figures(self) -> str:
+    def _figures(self) -> list[str]:
+        """Return the sizes of the plan, in lines that fit."""
         plan = self.plan
-        sizes = "".join(f" · {name} = {size}" for name, size in plan.sizes.items())
-        return (
-            f"arena {bytes_text(plan.arena_size)} · at one step at most {bytes_text(plan.peak_live_bytes)} · "
-            f"gap {100 * plan.gap:.1f} % · without sharing {bytes_text(plan.total_bytes)}{sizes}"
-        )
+        figures = [
+            f"arena {bytes_text(plan.arena_size)}",
+            f"at one step at most {bytes_text(plan.peak_live_bytes)}",
+            f"gap {100 * plan.gap:.1f} %",
+            f"without sharing {bytes_text(plan.total_bytes)}",
+            *(middle_cut(f"{name} = {size}", 40) for name, size in plan.sizes.items()),
+        ]
+        lines = [""]
+        for figure in figures:
+            longer = f"{lines[-1]} · {figure}" if lines[-1] else figure
+            if lines[-1] and len(longer) * palette.CHARACTER > self.whole - 2 * _EDGE:
+                lines.append(figure)
+            else:
+                lines[-1] = longer
+        return lines
 
     def _grid(self, y_of: Callable[[float], float], title: str, most: int) -> Iterator[str]:
         unit = _tick(self.top_bytes, most)
@@ -146,13 +176,13 @@ class _Drawing:
         yield f'<text x="{right + 6:.1f}" y="{y + 4:.1f}" fill="{palette.ACCENT}">{_ARENA}</text>'
         used = self.plan.live_bytes()
         step = used.index(max(used))
-        x, label = self.x(step + 0.5), f"most at step {step}: {self.plan.steps[step]}"
-        anchor = "end" if x > _LEFT + self.width / 2 else "start"
-        yield f'<circle cx="{x:.1f}" cy="{self.y_used(used[step]):.1f}" r="3.5" fill="{palette.ACCENT}"/>'
-        yield (
-            f'<text x="{x + (8 if anchor == "start" else -8):.1f}" y="{_TOP - 6}" text-anchor="{anchor}" '
-            f'fill="{palette.ACCENT}">{markup(label)}</text>'
-        )
+        yield f'<circle cx="{self.x(step + 0.5):.1f}" cy="{self.y_used(used[step]):.1f}" r="3.5" fill="{palette.ACCENT}"/>'
+        # The label is as near to the step as the title of the axis and the edge of the drawing allow.
+        first = _LEFT + (len(_IN_USE) + 2) * palette.CHARACTER
+        room = int((_LEFT + self.width - first) / palette.CHARACTER)
+        label = middle_cut(f"most at step {step}: {self.plan.steps[step]}", room)
+        x = min(max(self.x(step + 0.5) + 8, first), _LEFT + self.width - len(label) * palette.CHARACTER)
+        yield f'<text x="{x:.1f}" y="{self.top - 6}" fill="{palette.ACCENT}">{markup(label)}</text>'
 
     # --- places of values -----------------------------------------------------------------------------
 
@@ -188,7 +218,7 @@ class _Drawing:
             lines.append(short_place(value.location))
         return "\n".join(lines)
 
-    # --- labels and legend ----------------------------------------------------------------------------
+    # --- labels ----------------------------------------------------------------------------
 
     def _step_labels(self) -> Iterator[str]:
         y = self.map_top + _HEIGHT + 14
@@ -207,15 +237,6 @@ class _Drawing:
             if all(abs(step - other) * self.cell >= 3 * _LABEL_STEP for other in chosen):
                 chosen.append(step)
         return sorted(chosen)
-
-    def _legend(self, y: int) -> Iterator[str]:
-        x = float(_LEFT)
-        yield from palette.legend(self.ops, x, y)
-        if any(v.relation in ("in place", "within") for v in self.shown):
-            x += palette.legend_width(self.ops)
-            box = f'x="{x:.0f}" y="{y - 10}" width="12" height="12"'
-            yield f'<rect {box} fill="none" stroke="{palette.OUTLINE}" stroke-dasharray="3 2"/>'
-            yield f'<text x="{x + 17:.0f}" y="{y}">in the bytes of another</text>'
 
 
 def _until(values: list[PlannedValue]) -> dict[str, int]:

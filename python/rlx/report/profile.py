@@ -14,7 +14,7 @@ from rlx.ir.op import registry
 from rlx.kernels.declaration import FUNCTION_PREFIX
 from rlx.report import html, roofline_svg
 from rlx.report.roofline import MachineLimits, OpWork, number
-from rlx.report.text import short_place, table
+from rlx.report.text import bytes_text, short_place, table
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable_lines
 from rlx.support.short import report_repr
@@ -138,51 +138,71 @@ class ProfileReport:
         work = OpWork(round(once.flops * calls), round(once.bytes * calls))
         return KernelTime(kernel, ops, layout, labels, places, calls, seconds, work)
 
-    def _joined(self) -> list[KernelTime]:
-        """Return call sites merged by kernel, if they compute the same on the same lines."""
+    def _joined(self) -> list[tuple[KernelTime, float]]:
+        """Return call sites merged by kernel, if they compute the same on the same lines, and their minimum times."""
         groups: dict[Any, list[KernelTime]] = defaultdict(list)
         for k in self.kernels:
             groups[k.kernel, k.layout, frozenset(k.labels), frozenset(k.places)].append(k)
         joined = [
-            replace(
-                same[0],
-                ops=tuple(sorted({op for k in same for op in k.ops})),
-                calls=sum(k.calls for k in same),
-                seconds=sum(k.seconds for k in same),
-                work=OpWork(sum(k.work.flops for k in same), sum(k.work.bytes for k in same)),
+            (
+                replace(
+                    same[0],
+                    ops=tuple(sorted({op for k in same for op in k.ops})),
+                    calls=sum(k.calls for k in same),
+                    seconds=sum(k.seconds for k in same),
+                    work=OpWork(sum(k.work.flops for k in same), sum(k.work.bytes for k in same)),
+                ),
+                sum(map(self._least, same)),
             )
             for same in groups.values()
         ]
-        return sorted(joined, key=lambda k: -k.seconds)
+        return sorted(joined, key=lambda entry: -entry[0].seconds)
 
     @property
     def seconds(self) -> float:
         """The time of all kernels per run."""
         return sum(kernel.seconds for kernel in self.kernels)
 
+    @cached_property
+    def limits(self) -> MachineLimits:
+        """The limits of the machine, raised to those of the fastest kernels of this program."""
+        return self.machine.raised((_one_call(kernel), kernel.seconds / kernel.calls) for kernel in self.kernels)
+
     @property
     def least_seconds(self) -> float:
-        """The minimum time for all kernels on the machine."""
-        return sum(self.machine.seconds(kernel.work) for kernel in self.kernels)
+        """The minimum time for all kernels on the machine; at most the measured time."""
+        return sum(map(self._least, self.kernels))
+
+    def _least(self, kernel: KernelTime) -> float:
+        return min(self.limits.seconds(_one_call(kernel)) * kernel.calls, kernel.seconds)
 
     @cached_property
-    def lines(self) -> tuple[LineTime, ...]:
-        """The user's lines, the slowest first.
+    def op_seconds(self) -> Mapping[int, float]:
+        """The time of each op of the listing per run, by its number.
 
         The time of a kernel with several ops is distributed in proportion to their minimum times.
         """
+        seconds: dict[int, float] = defaultdict(float)
+        for kernel in self.kernels:
+            parts = {i: self.machine.seconds(self._borders.alone(i)) for i in kernel.ops}
+            total = sum(parts.values())
+            for i, part in parts.items():
+                seconds[i] += kernel.seconds * (part / total if total else 1 / len(parts))
+        return seconds
+
+    @cached_property
+    def lines(self) -> tuple[LineTime, ...]:
+        """The user's lines, the slowest first: the sums of `op_seconds`, and the kernels without ops."""
         seconds: dict[tuple[str, str], float] = defaultdict(float)
         labels: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        for kernel in self.kernels:
-            parts = [(self.listing.ops[i], self.machine.seconds(self._borders.alone(i))) for i in kernel.ops]
-            total = sum(part for _, part in parts)
-            for op, part in parts:
-                key = op.location or "", op.scope.partition("/")[0]
-                seconds[key] += kernel.seconds * (part / total if total else 1 / len(parts))
-                labels[key][op.label] = None
-            if not parts:
-                seconds["", ""] += kernel.seconds
-                labels["", ""][kernel.kernel] = None
+        for i, time in self.op_seconds.items():
+            op = self.listing.ops[i]
+            key = op.location or "", op.scope.partition("/")[0]
+            seconds[key] += time
+            labels[key][op.label] = None
+        for kernel in (kernel for kernel in self.kernels if not kernel.ops):
+            seconds["", ""] += kernel.seconds
+            labels["", ""][kernel.kernel] = None
         lines = [LineTime(*key, time, tuple(labels[key])) for key, time in seconds.items()]
         return tuple(sorted(lines, key=lambda line: -line.seconds))
 
@@ -202,9 +222,8 @@ class ProfileReport:
         The columns are microseconds, share of the total, calls, Gflop/s, GB/s, share of the roofline, ops, lines, name.
         """
         rows = []
-        for k in self._joined():
+        for k, least in self._joined():
             seconds = k.seconds or 1e-12
-            least = self.machine.seconds(k.work)
             rates = (
                 f"{k.work.flops / seconds / 1e9:.1f}",
                 f"{k.work.bytes / seconds / 1e9:.1f}",
@@ -245,7 +264,7 @@ class ProfileReport:
 
     def __str__(self) -> str:
         assumed = "".join(f", {name} = {size}" for name, size in self.sizes.items())
-        lines = [self.summary(), f"  this machine: {self.machine}{assumed}"]
+        lines = [self.summary(), f"  this machine: {self.limits}{assumed}"]
         lines += _cut(table(self.rows(), self.HEADER, right=range(6), indent="  "), _SHOWN_KERNELS, "kernels")
         for rows, what in ((self.line_rows(), "line"), (self.scope_rows(), "scope")):
             header = ("µs", "share", what, "ops")
@@ -265,13 +284,21 @@ class ProfileReport:
         scopes = self.scope_rows()
         return "".join(
             [
-                html.scroll(roofline_svg.drawing(self.machine, points, measured=True), "roofline"),
-                html.paragraph("Above the roof is what found its values in a cache instead of in memory.", "muted"),
+                roofline_svg.figure(self.limits, points, measured=True),
+                html.paragraph(self._roof_text(), "muted"),
                 html.table(self.rows(), self.HEADER, right=range(6), most=_HTML_ROWS),
                 html.table(self.line_rows(), ("µs", "share", "line", "ops"), right=range(2), most=_HTML_ROWS),
                 html.table(scopes, ("µs", "share", "scope", "ops"), right=range(2), most=_HTML_ROWS) if scopes else "",
             ]
         )
+
+    def _roof_text(self) -> str:
+        """Return how the limits in the plot were measured."""
+        text = "The roof is what NumPy or the fastest kernel of this program reached"
+        if not self.limits.cached_bytes:
+            return f"{text}."
+        fits = bytes_text(self.limits.cache_size)
+        return f"{text}: solid from memory, dashed from caches, for kernels that read and write at most {fits}."
 
     def _main_op(self, kernel: KernelTime) -> str:
         """Return the op that determines a kernel's colour: the one with the most operations."""
@@ -310,6 +337,11 @@ class ProfileReport:
     def trace_text(self) -> str:
         """Return the trace as JSON."""
         return json.dumps(self.trace())
+
+
+def _one_call(kernel: KernelTime) -> OpWork:
+    """Return the work of one call of a kernel."""
+    return OpWork(round(kernel.work.flops / kernel.calls), round(kernel.work.bytes / kernel.calls))
 
 
 def _slice(name: str, track: int, start: float, seconds: float, details: dict[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,21 @@ def short_place(place: str) -> str:
     return os.path.basename(place)
 
 
+def seconds_text(seconds: float) -> str:
+    """Return a time for readers: `1.5 ms`."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def middle_cut(text: str, longest: int) -> str:
+    """Return text of at most `longest` characters, without its middle if it is longer. Names often differ at both ends."""
+    text = printable(text, keep="")
+    head = (longest - 1) // 2
+    return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
+
+
 def markup(text: str) -> str:
     """Escape any text for HTML or SVG, including characters that XML forbids or that reverse the text order."""
     return escape(printable(text))

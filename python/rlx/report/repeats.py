@@ -1,0 +1,99 @@
+"""Detection of repeated layers: consecutive segments of ops with the same ops, shapes and connections."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+FEWEST = 3  # repeats that are worth a box of their own
+_SHORTEST = 2  # ops in a segment
+
+
+@dataclass(frozen=True)
+class RepeatedUnit:
+    """An op, or several ops that are one box, as the search sees it.
+
+    Attributes:
+        kind: The ops, shapes and attributes. Repeated segments have the same kinds.
+        reads: For each operand the number of the unit that computes it, or a negative number for a value from outside.
+    """
+
+    kind: Hashable
+    reads: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Consecutive segments: the first unit, the units in one segment, and the number of segments."""
+
+    start: int
+    length: int
+    times: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length * self.times
+
+
+def repeats(units: Sequence[RepeatedUnit], *, groups: bool = False) -> list[Repeat]:
+    """Return disjoint repeats in program order. The largest one is found first, then those before and after it.
+
+    Args:
+        units: The units, in program order.
+        groups: Whether a segment may be a single unit, because units are groups of ops.
+    """
+    numbers: dict[Hashable, int] = {}
+    kinds = np.array([numbers.setdefault(unit.kind, len(numbers)) for unit in units], np.int64)
+    return _between(units, kinds, 0, len(units), 1 if groups else _SHORTEST)
+
+
+def _between(units: Sequence[RepeatedUnit], kinds: np.ndarray, start: int, end: int, shortest: int) -> list[Repeat]:
+    best = None
+    for length in range(shortest, (end - start) // FEWEST + 1):
+        for first, count in _runs(kinds[start : end - length] == kinds[start + length : end]):
+            # A run of equal kinds may begin before the first segment: only some of its positions have equal connections.
+            found = _connected(units, start + first, start + first + count + length, length)
+            if found is not None and (best is None or found.length * found.times > best.length * best.times):
+                best = found
+    if best is None:
+        return []
+    before = _between(units, kinds, start, best.start, shortest)
+    return [*before, best, *_between(units, kinds, best.end, end, shortest)]
+
+
+def _runs(equal: np.ndarray) -> list[tuple[int, int]]:
+    """Return start and length of each run of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], equal.astype(np.int8), [0]))))
+    return [(int(a), int(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _connected(units: Sequence[RepeatedUnit], start: int, end: int, length: int) -> Repeat | None:
+    """Return the repeats in a range of equal kinds whose operands are at equal distances, if there are enough."""
+    for first in range(start, min(start + length, end - FEWEST * length + 1)):
+        times = 1
+        while first + (times + 1) * length <= end and _follows(units, first, first + times * length, length):
+            times += 1
+        if times >= FEWEST:
+            return Repeat(first, length, times)
+    return None
+
+
+def _follows(units: Sequence[RepeatedUnit], first: int, later: int, length: int) -> bool:
+    """Return whether the segment at `later` is connected like the segment before it.
+
+    A value from before the first segment, such as the input of the first layer, may take the place of a value of the
+    segment before.
+    """
+    for i in range(length):
+        before, here = units[later - length + i], units[later + i]
+        if len(before.reads) != len(here.reads):
+            return False
+        for a, b in zip(before.reads, here.reads, strict=True):
+            same_outside = a == b and a < first
+            same_distance = a >= first and b - a == length
+            first_layer = later - length == first and a < first and later - length <= b < later
+            if not (same_outside or same_distance or first_layer):
+                return False
+    return True
