@@ -161,6 +161,34 @@ def test_memory_of_a_planned_file(command: Command, tmp_path: Path) -> None:
     assert "lies outside of the arena" in command("inspect", planned, "--memory").err
 
 
+def test_two_graphs_are_compared(command: Command, hello: Path, tmp_path: Path) -> None:
+    """The table has the numbers of both, and the page also their ops, and with --measure their times."""
+    g = rlx.Graph("hello")
+    g.set_outputs({"y": g.relu(g.input("x", (1, 4)) @ g.param("w", (4, 6)))})
+    other, page_file = tmp_path / "relu.mlir", tmp_path / "both.html"
+    other.write_text(str(g))
+    out = command.output("inspect", hello, other, "--html", page_file)
+    assert out.startswith("hello.mlir and relu.mlir: 1 ops went, 2 came\n")
+    rows = {line[2:].partition("  ")[0]: re.split(r" {2,}", line[2:].strip())[1:] for line in out.splitlines()[2:]}
+    assert rows["ops, lir"] == ["1", "2", "+100.0 %"]
+    assert rows["operations of a run"] == ["16", "54", "+237.5 %"]
+    assert rows["parameters"] == ["32 B", "96 B", "+200.0 %"]
+    page = Page(page_file.read_text())
+    page.check()
+    assert all(text in page.text for text in ("Changed ops", "relu", "+200.0 %", "hello.mlir", "relu.mlir"))
+    assert "measured time" not in page.text
+    out = command.output("inspect", hello, other, "--measure", "--input=x=1x4xf32=1", "--html", page_file)
+    assert "measured time" in out and "least time by the roofline" in out
+    page = Page(page_file.read_text())
+    page.check()
+    assert "Measured time" in page.text and "time of the first" in page.text
+    assert command.output("inspect", hello, hello).splitlines()[0].endswith("0 ops went, 0 came")
+    assert "--stats needs a single graph" in command.error("inspect", hello, other, "--stats")
+    assert "is also an input, FILE" in command.error("inspect", hello, other, "--html", other)
+    command.output("compile", hello, "-o", tmp_path / "hello.rlxa")
+    assert "compiled already" in command.error("inspect", hello, tmp_path / "hello.rlxa")
+
+
 def test_html(command: Command, hello: Path, tmp_path: Path) -> None:
     """The page about the compilation is a single file without external resources."""
     listing = command.output("inspect", hello, "--html", tmp_path / "hello.html")

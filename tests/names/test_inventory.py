@@ -51,6 +51,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("targets/fpga/lower/names.py", "verilog"): _WORDS,
     ("targets/xla/client.py", "mlir"): _OF_RLX,
     ("targets/xla/defects.py", "mlir"): _OF_RLX,
+    ("report/comparison.py", "html"): SHOWN,
     ("report/compile_report.py", "html"): SHOWN,
     ("report/graph_svg.py", "html"): SHOWN,
     ("report/history.py", "html"): SHOWN,

@@ -20,6 +20,7 @@ from rlx.cli.common import FilePosition
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.graph.listing_diff import inspect_diff
 from rlx.ir.op import views
+from rlx.report.comparison import ComparisonReport
 from rlx.report.compile_report import CompileReport
 from rlx.report.graph_svg import drawing
 from rlx.report.profile import ProfileReport
@@ -207,6 +208,7 @@ def reports(name: str) -> list[Any]:
     events = [KernelEvent(name, (i,), False, 0, float(i), 1e-6 * (i + 1)) for i in range(len(lir.ops))]
     profile = ProfileReport(result.hir.name, "cpu", Measurement("local-sync", 1, 1, 1.0, tuple(events)), lir, MACHINE)
     diff = inspect_diff(inspect_graph(result.hir), lir)
+    both = ComparisonReport((name, f"{name}2"), page, page)
     training = compile_training(network(name), [f"w{name}"])
     trials = (
         TuningTrial("as given", "kept", 1.0, 1.0),
@@ -214,7 +216,7 @@ def reports(name: str) -> list[Any]:
         TuningTrial(name, "measured", 1.0, 0.5),
     )
     return [
-        *(result, result.fusion, result.dispatch, result.memory, page.history, lir, *lir.ops, diff, *diff.lines),
+        *(result, result.fusion, result.dispatch, result.memory, page.history, both, lir, *lir.ops, diff, *diff.lines),
         *(profile, training, training.weights, *trials, TuningReport(name, name, 1.0, 1.0, trials), *rounded(name)),
     ]
 

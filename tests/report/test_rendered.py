@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.report.comparison import ComparisonReport
 from rlx.report.compile_report import CompileReport
 from rlx.report.html import standalone
 from rlx.report.profile import ProfileReport
@@ -17,6 +18,7 @@ from rlx.targets.compilation import Compilation
 from rlx.targets.registry import target_of
 from tests.browser import chromium
 from tests.models.tiny_bert import encoder
+from tests.report.pages import Page
 from tests.report.rendered import SCHEMES, WIDTHS, notebook, problems
 from tests.report.test_compile_report import MACHINE, chain, hostile, profile_of
 
@@ -57,6 +59,15 @@ def report(name: str) -> CompileReport:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_pages(name: str, width: int, scheme: str, browser: Any) -> None:
     assert problems(browser, report(name).html(), width=width, scheme=scheme) == []
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_comparisons(width: int, scheme: str, browser: Any) -> None:
+    names = ("the_encoder_before_a_change_with_a_long_name.mlir", "<b>hostile</b>.mlir")
+    page = ComparisonReport(names, report("wide"), report("hostile")).html()
+    Page(page).check()
+    assert problems(browser, page, width=width, scheme=scheme) == []
 
 
 def test_the_checks_find_what_is_wrong(browser: Any) -> None:

@@ -108,7 +108,20 @@ def _graph(data: Any, path: str, function: str | None) -> Graph:
 
 
 # The arguments of commands that name files to read and files or folders to write. An entry may be NAME=FILE or NAME=@FILE.
-INPUTS = ("file", "model", "imatrix", "params", "data", "record", "input", "param", "load", "schema", "grammar")
+INPUTS = (
+    "file",
+    "other",
+    "model",
+    "imatrix",
+    "params",
+    "data",
+    "record",
+    "input",
+    "param",
+    "load",
+    "schema",
+    "grammar",
+)
 OUTPUTS = ("output", "params_file", "output_params", "save_record", "svg", "html", "memory_svg", "trace", "save")
 
 
@@ -133,7 +146,7 @@ def check_outputs(arguments: Namespace) -> None:
 
 
 def _option(name: str) -> str:
-    return "FILE" if name == "file" else f"--{name.replace('_', '-')}"
+    return "FILE" if name in ("file", "other") else f"--{name.replace('_', '-')}"
 
 
 def _paths(value: object) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Print the interface of a graph or compiled program, and list its ops with cost and source line; or list weights.
 
-At stage mir, blocks are replaced by tensor ops; lir is the input of the target.
+At stage mir, blocks are replaced by tensor ops; lir is the input of the target. Two graphs are compared.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
         "file", metavar="FILE", help="MLIR text, ONNX, a compiled artifact or weights; - is standard input"
+    )
+    parser.add_argument(
+        "other",
+        metavar="FILE",
+        nargs="?",
+        help="a second graph: compare both, in ops, work, memory and (--measure) time",
     )
     parser.add_argument("--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at")
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
@@ -68,6 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.support.errors import Error
     from rlx.weights.formats import holds_weights
 
+    if arguments.other is not None:
+        _compare(arguments)
+        return 0
     if holds_weights(arguments.file):
         say(_weights_text(_opened_weights(arguments.file)))
         return 0
@@ -109,6 +118,41 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
         _write_page(compilation, arguments)
     if arguments.memory or arguments.memory_svg is not None:
         _show_memory(compilation.at("lir"), arguments)
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    """Compare two graphs, as a table, and on a page if it is requested."""
+    from rlx.cli.files import read_graph
+    from rlx.cli.values import named_arrays
+    from rlx.report.comparison import ComparisonReport
+    from rlx.runtime.profiling import compile_report
+    from rlx.support.errors import Error
+    from rlx.support.files import write_atomically
+    from rlx.targets.compilation import Compilation
+    from rlx.targets.registry import target_of
+    from rlx.targets.stages import prepare_graph
+
+    for option in ("stage", "stats", "svg", "memory", "memory_svg"):
+        if getattr(arguments, option):
+            raise Error(f"--{option.replace('_', '-')} needs a single graph", hint="with two, --html has all of it")
+    measure = arguments.measure or bool(arguments.input)
+    reports = []
+    for path in (arguments.file, arguments.other):
+        bind = list(arguments.bind)
+        graph = read_graph(path, arguments.function, bind)
+        options = options_of(argparse.Namespace(**{**vars(arguments), "bind": bind}))
+        compilation = Compilation(
+            prepare_graph(graph, options), target_of(arguments.target, arguments.arch), options.prepared
+        )
+        declared = compilation.signature.arguments
+        inputs = named_arrays(arguments.input, "--input", declared) if measure else None
+        reports.append(compile_report(compilation, inputs))
+    files = Path(arguments.file).name, Path(arguments.other).name
+    names = files if files[0] != files[1] else (arguments.file, arguments.other)
+    report = ComparisonReport(names, *reports)
+    say(str(report))
+    if arguments.html is not None:
+        write_atomically(arguments.html, report.html().encode())
 
 
 def _draw(report: GraphReport, path: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.listing import GraphReport, inspect_graph
+from rlx.ir.graph.listing_diff import ListingDiff
 from rlx.passes import run
 from rlx.passes.history import History, PassRecord
 from rlx.report import html
@@ -84,12 +85,22 @@ class CompileHistory:
 def _change(record: PassRecord) -> str:
     """Return the changes of a pass, as HTML."""
     diff = record.diff()
+    count = f"{diff.removed} ops went, {diff.added} came" if diff.hunks() else "attributes of the module"
+    summary = f"{record.name}: {count}"
+    return html.details(summary, diff_html(diff, summary))
+
+
+def diff_html(diff: ListingDiff, what: str) -> str:
+    """Return the changed ops with some ops around them, as HTML; empty if no op changed.
+
+    Args:
+        diff: The changes. Many lines are shortened.
+        what: The description of the element.
+    """
     lines = diff.hunks()
     more = f"\n… and {len(lines) - _SHOWN_LINES} more lines" if len(lines) > _SHOWN_LINES else ""
     text = "\n".join(f"{_TAGS[line.sign][0]}{markup(str(line))}{_TAGS[line.sign][1]}" for line in lines[:_SHOWN_LINES])
-    count = f"{diff.removed} ops went, {diff.added} came" if lines else "attributes of the module"
-    summary = f"{record.name}: {count}"
-    return html.details(summary, html.scroll(f"<pre>{text}{more}</pre>", summary) if lines else "")
+    return html.scroll(f"<pre>{text}{more}</pre>", what) if lines else ""
 
 
 def analyse_history(graph: Graph, passes: Any) -> CompileHistory:

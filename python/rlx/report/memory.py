@@ -50,9 +50,13 @@ class MemoryReport(MemoryPlan):
         """Return the plan as a drawing, with steps from left to right: bytes in use at the top, places of values below."""
         return drawing(self)
 
-    def html_body(self) -> str:
-        """Return the report as HTML, without its summary."""
-        drawings = (drawing(self, width) for width in (PAGE_WIDTH, NARROW_PAGE_WIDTH))
+    def html_body(self, width: int = PAGE_WIDTH) -> str:
+        """Return the report as HTML, without its summary.
+
+        Args:
+            width: The width of the drawing in pixels, where the page has room for it.
+        """
+        drawings = (drawing(self, each) for each in (width, NARROW_PAGE_WIDTH))
         parts = [html.figure(next(drawings), "memory over time", narrow=next(drawings))]
         if self.peak_live_bytes:
             rows = [

@@ -50,7 +50,7 @@ PIECES = """
 .rlx pre ins { background: var(--plus, #2da44e33); } .rlx pre del { background: var(--minus, #cf222e33); }
 .rlx pre i { color: var(--muted, inherit); } .rlx .muted { color: var(--muted, inherit); } .rlx .warn { color: var(--warn); }
 .rlx .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem 2rem; }
-.rlx .columns > * { min-width: 0; }
+.rlx .columns > * { min-width: 0; } .rlx .halves { grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); }
 .rlx .bar { display: block; height: .55rem; margin-top: .45rem; background: var(--bar, #6aa9e9); border-radius: 2px; }
 .rlx figure { margin: .4rem 0; } .rlx .frame { overflow: auto; border: 1px solid var(--line, #8886); border-radius: 4px; }
 .rlx .frame svg { display: block; margin: 0 auto; max-width: 100%; height: auto; }
