@@ -123,13 +123,30 @@ def test_logs(tmp_path: Path) -> None:
     assert list(rows[0]) == ["step", "loss", "mae", "val_loss", "val_mae"] and len(rows) == 9
     assert float(rows[7]["loss"]) == history[7]["loss"] and rows[0]["val_loss"] == ""
     assert float(rows[3]["val_loss"]) == history[3]["val_loss"]
-    with pytest.raises(rlx.Error, match="has the columns"):
-        fit(step(), DATA, callbacks=[CSVLogger(path)])
     event = importlib.import_module("tensorboardX.proto.event_pb2").Event
     (events,) = (tmp_path / "events").iterdir()
     values = [(e.step, v.tag, v.simple_value) for e in map(event.FromString, records(events)) for v in e.summary.value]
     assert [s for s, tag, _ in values if tag == "loss"] == list(range(1, 9))
     assert {s: v for s, tag, v in values if tag == "val_loss"}[8] == pytest.approx(history[7]["val_loss"], rel=1e-6)
+
+
+def test_the_log_has_columns_that_come_later(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    history = fit(step(), DATA, epochs=2, validation=DATA, callbacks=[CSVLogger(path)])
+    assert path.read_text().startswith("step,loss,mae,val_loss,val_mae\n1,")
+    fit(step(), DATA, steps=1, callbacks=[CSVLogger(path)], on_step=lambda e: e.update({"a,b": 0.5}))
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == [*map(str, range(1, 9)), "1"]
+    assert [float(row["val_mae"]) for row in rows if row["val_mae"]] == [
+        e["val_mae"] for e in history if "val_mae" in e
+    ]
+    assert rows[-1]["a,b"] == "0.5" and rows[0]["a,b"] == "" and float(rows[3]["loss"]) == history[3]["loss"]
+    other = tmp_path / "other.csv"
+    other.write_text("a,b\n1,2\n")
+    with pytest.raises(rlx.Error, match=r"other.csv is not a log of CSVLogger: its columns are a, b"):
+        fit(step(), DATA, callbacks=[CSVLogger(other)])
+    assert other.read_text() == "a,b\n1,2\n"
 
 
 @pytest.mark.parametrize(
