@@ -28,7 +28,7 @@ from rlx.targets.c.lower.writer import Writer, commented
 from rlx.targets.fpga.lower import names as verilog_names
 from rlx.targets.lowering.names import UniqueNames
 from rlx.train.loggers import CSVLogger
-from rlx.train.loop import _Progress
+from rlx.train.progress_bar import ProgressBar
 from rlx.weights import safetensors
 from tests.names import readers
 from tests.names.hostile import BENIGN, KINDS, NAMES, arrays_of, graph_of, is_harmless
@@ -110,8 +110,8 @@ def test_progress_shows_names_as_escapes(monkeypatch: pytest.MonkeyPatch) -> Non
             time.sleep(0.001)
     monkeypatch.setattr("sys.stderr", terminal)
     for name in NAMES:
-        bar = _Progress(3, True, 0)
-        bar.show({"step": 1, name: 0.5})
+        bar = ProgressBar(3)
+        bar.show(1, {name: 0.5})
         bar.close()
     assert is_harmless(terminal.getvalue().replace("\r", "").replace("\x1b[K", ""))
     assert r"\x1b[2J" in terminal.getvalue()

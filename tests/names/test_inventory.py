@@ -63,7 +63,8 @@ KNOWN: dict[tuple[str, str], str] = {
     ("llm/tokenizer/vocabulary.py", "html"): _OF_RLX,
     ("report/progress.py", "terminal"): ESCAPES,
     ("serve/tool_format.py", "html"): "texts in front of calls and after them, which are looked for",
-    ("train/loop.py", "terminal"): ESCAPES,
+    ("train/curves_svg.py", "html"): SHOWN,
+    ("train/progress_bar.py", "terminal"): ESCAPES,
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import numpy as np
@@ -33,7 +33,10 @@ from rlx.targets.iree.compiler import IreeDiagnostic
 from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.registry import BackendProblem
+from rlx.train.confusion import ConfusionMatrix
 from rlx.train.layout import compile_training
+from rlx.train.trained_model import TrainedModel
+from rlx.train.training_history import TrainingHistory
 from tests.llm.tiny_model import write_model
 from tests.names import readers
 from tests.names.hostile import IMPOSSIBLE, KINDS, LONG, NAMES, added, graph_of, is_harmless
@@ -138,7 +141,7 @@ PLAIN = "n" * len(HOSTILE)  # the layout of drawings depends on lengths
 @cache
 def made(name: str) -> list[Any]:
     """Return an object of every kind that shows names, with one name everywhere."""
-    return [*graphs(name), *reports(name), *parts(name)]
+    return [*graphs(name), *reports(name), *trainings(name), *parts(name)]
 
 
 def network(name: str) -> Any:
@@ -233,6 +236,14 @@ def rounded(name: str) -> list[Any]:
         *(record, rlx.quantization_sensitivity(g, record, data, **options)),
         rlx.search_bits(g, ranges, data, max_bytes=10_000, **options),
     ]
+
+
+def trainings(name: str) -> list[Any]:
+    """Return the results of a training."""
+    history = TrainingHistory([{"epoch": n, "step": n, name: 0.5 / n, f"val_{name}": 0.25 / n} for n in (1, 2)])
+    model: Any = rlx.nn.Linear(2, 2)
+    trained = TrainedModel(model, cast(Any, None), rlx.Session("xla"), history, 1)
+    return [history, trained, ConfusionMatrix(np.array([[3, 0], [1, 2]]), [name, "b"])]
 
 
 def parts(name: str) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -75,7 +76,7 @@ def test_on_step_may_add_metrics(step: TrainStep, monkeypatch: pytest.MonkeyPatc
     history = fit(step, mlp.batches(3), on_step=test)
     assert ["test_loss" in entry for entry in history] == [False, True, False]
     *_, line = sys.stderr.getvalue().split("\r")  # type: ignore[attr-defined]
-    assert f"loss {history[-1]['loss']:.4g}, mae {history[-1]['mae']:.4g}, test_loss 0.125" in line
+    assert f"loss={history[-1]['loss']:.4g}, mae={history[-1]['mae']:.4g}, test_loss=0.125" in line
     assert "flows" not in line and "predicted" not in line
 
 
@@ -106,12 +107,17 @@ def test_writes_checkpoints(step: TrainStep, tmp_path: Path) -> None:
     np.testing.assert_array_equal(other.params()["w1"], step.params()["w1"])
 
 
-def test_shows_progress_on_terminals_only(step: TrainStep, monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream, progress, shown in ((Terminal(), True, True), (Terminal(), False, False), (io.StringIO(), True, False)):
+def test_shows_progress_as_tqdm_does(step: TrainStep, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, progress in ((Terminal(), True), (Terminal(), False), (io.StringIO(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stderr", stream)
         (entry,) = fit(step, mlp.batches(1), progress=progress)
-        text = stream.getvalue()
-        assert ("1/1" in text and f"loss {entry['loss']:.4g}" in text) if shown else text == ""
+        text, numbers = stream.getvalue(), f"loss={entry['loss']:.4g}, mae={entry['mae']:.4g}"
+        if not progress:
+            assert text == ""
+        elif isinstance(stream, Terminal):
+            assert re.fullmatch(rf"\r100%\|█+\| 1/1 \[00:0\d<00:00, [\d.]+step/s, {numbers}\]\x1b\[K\n", text)
+        else:
+            assert re.fullmatch(rf"1/1 \[00:0\d, [\d.]+step/s, {numbers}\]\n", text)
 
 
 @pytest.mark.parametrize(
@@ -146,5 +152,5 @@ def test_bad_options_are_refused(step: TrainStep, options: Any, message: str) ->
 def test_what_are_no_batches(step: TrainStep, batches: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         fit(step, batches)
-    with pytest.raises(rlx.Error, match="step must be a TrainStep, got int"):
+    with pytest.raises(rlx.Error, match=r"model must be a module of rlx.nn or a TrainStep, got 3"):
         fit(cast(Any, 3), batches)

@@ -50,7 +50,7 @@ def _bar(done: int, total: int | None) -> str:
 
 
 @contextlib.contextmanager
-def waiting(what: str, *, stream: TextIO | None = None) -> Iterator[None]:
+def waiting(what: str, *, stream: TextIO | None = None, plain: bool = False) -> Iterator[None]:
     """Show a description on standard error if the work takes over a second and standard error is a terminal.
 
     The line is removed at the end. Only the first of several concurrent calls shows a line.
@@ -58,13 +58,17 @@ def waiting(what: str, *, stream: TextIO | None = None) -> Iterator[None]:
     Args:
         what: The description: "compiling scorer for cpu".
         stream: The stream to write to instead.
+        plain: Whether one line that stays is written if the stream is not a terminal.
     """
     stream, what = stream or cast("TextIO | None", sys.stderr), printable(what, keep="")
-    if stream is None or not stream.isatty() or not _on_screen.acquire(blocking=False):
+    is_terminal = stream is not None and stream.isatty()
+    if stream is None or not (is_terminal or plain) or not _on_screen.acquire(blocking=False):
         yield
         return
     done = threading.Event()
-    line = threading.Thread(target=_count_seconds, args=(what, stream, done), daemon=True)
+    line = threading.Thread(
+        target=_count_seconds if is_terminal else _tell_once, args=(what, stream, done), daemon=True
+    )
     line.start()
     try:
         yield
@@ -72,6 +76,23 @@ def waiting(what: str, *, stream: TextIO | None = None) -> Iterator[None]:
         done.set()
         line.join()
         _on_screen.release()
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Return a context in which `waiting` shows nothing."""
+    is_ours = _on_screen.acquire(blocking=False)
+    try:
+        yield
+    finally:
+        if is_ours:
+            _on_screen.release()
+
+
+def _tell_once(what: str, stream: TextIO, done: threading.Event) -> None:
+    if not done.wait(_SECONDS):
+        stream.write(f"{what} …\n")
+        stream.flush()
 
 
 def _count_seconds(what: str, stream: TextIO, done: threading.Event) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +29,25 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> No
 
 
 # The position of the training: the steps of `fit`, the epoch, and the batches of the epoch. The smallest validation
-# loss, and the number of validations since then.
-POSITION, VALIDATION = "train/position", "train/validation"
+# loss, and the number of validations since then. The history as the bytes of JSON.
+POSITION, VALIDATION, LOG = "train/position", "train/validation", "train/log"
 _OF_FIT = {POSITION: ((3,), np.dtype(np.int64)), VALIDATION: ((2,), np.dtype(np.float64))}
+
+
+def log_tensor(log: Mapping[str, Any]) -> np.ndarray:
+    """Return the tensor of a history."""
+    return np.frombuffer(json.dumps(log).encode(), np.uint8)
+
+
+def log_of(tensor: np.ndarray | None) -> dict[str, Any]:
+    """Return the history of a tensor; empty if it is absent or not a history."""
+    if tensor is None:
+        return {}
+    try:
+        log = json.loads(tensor.tobytes())
+    except ValueError:
+        return {}
+    return log if isinstance(log, dict) else {}
 
 
 def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
@@ -45,7 +63,7 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
     name = file_name(path)
     tensors = safetensors.read(name, "the checkpoint ")
     problems = [f"'{key}' ({a.shape}) is missing" for key, a in expected.items() if key not in tensors]
-    problems += [f"'{key}' has no place here" for key in sorted(tensors.keys() - expected.keys() - _OF_FIT.keys())]
+    problems += [f"'{key}' has no place here" for key in sorted(tensors.keys() - expected.keys() - {*_OF_FIT, LOG})]
     for key, (shape, kind) in _OF_FIT.items():
         if key in tensors and (tensors[key].shape, tensors[key].dtype) != (shape, kind):
             problems.append(f"'{key}' must be {kind}{list(shape)}")

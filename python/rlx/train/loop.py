@@ -1,26 +1,21 @@
-"""`fit`: the training loop."""
+"""The training loop of `fit`."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import os
-import shutil
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from itertools import count, islice
-from numbers import Real
-from typing import Any
+from typing import Any, Protocol
 
-from rlx.ir.calls import with_call_errors
 from rlx.support.errors import Error
-from rlx.support.files import file_name
-from rlx.support.printable import printable
+from rlx.train.fit_options import LoopOptions
 from rlx.train.loggers import Logger
-from rlx.train.schedules import check_count, check_flag
+from rlx.train.progress_bar import ProgressBar
 from rlx.train.step import TrainStep
+from rlx.train.training_history import TrainingHistory
 from rlx.train.validation import Judge
 
 Batches = Iterable[Mapping[str, Any]] | Callable[..., Iterable[Mapping[str, Any]]]
@@ -28,165 +23,170 @@ Entry = dict[str, Any]
 Place = tuple[int, int, int]  # steps, epoch, batches of the epoch
 
 
-@with_call_errors
-def fit(
-    step: TrainStep,
-    batches: Batches,
-    *,
-    epochs: int | None = None,
-    steps: int | None = None,
-    log_every: int = 1,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int | None = None,
-    resume: bool = False,
-    validation: Batches | None = None,
-    validate_every: int | None = None,
-    patience: int | None = None,
-    keep_best: bool = False,
-    callbacks: Sequence[Callable[[Entry], Any]] = (),
-    progress: bool = True,
-    on_step: Callable[[Entry], Any] | None = None,
-) -> list[Entry]:
-    """Call a training step for each batch.
+class TrainingLog(Protocol):
+    """Records the steps of a loop and shows them.
 
-    Args:
-        step: The step.
-        batches: The batches, as a list or another iterable that each epoch iterates over. Or a function that returns
-            the batches of an epoch, for example shuffled. A function with a parameter gets the number of the epoch,
-            from 0.
-        epochs: The number of iterations over all batches; 1 if `steps` is not given either.
-        steps: The number of steps after which to stop, over any number of epochs.
-        log_every: Every n-th step is in the result. The last step, and steps with a validation, always are.
-        checkpoint: The file that `step.save` writes at the end, and every `checkpoint_every` steps.
-        checkpoint_every: The number of steps between two checkpoints.
-        resume: Continue from `checkpoint` if the file exists, with the batch after its last one. `epochs`, `steps`, the
-            numbers of steps, `patience` and `keep_best` then refer to the whole training.
-        validation: Batches for `step.evaluate`, which computes the graph of `TrainStep(…, evaluation=…)` and adds
-            `val_loss` and `val_<metric>` to the entry of a step.
-        validate_every: The number of steps between two validations; by default, at the end of each epoch.
-        patience: Stop after this number of consecutive validations without a new smallest loss.
-        keep_best: At the end, restore parameters and states of the validation with the smallest loss. With a
-            checkpoint, they are stored in a file of its name with the suffix `.best`.
-        callbacks: Called one after the other, like `on_step`: a `CSVLogger`, a `TensorBoardLogger` or your function.
-        progress: Show a line with the last loss and metrics, if standard error is a terminal.
-        on_step: Called after each step with its entry: `{"step": 3, "loss": …, …}`. Items that it adds, such as another
-            loss, are included in the result and on the line. If it returns True, training ends.
-
-    Returns:
-        `{"step": n, "loss": …, …}` with the metrics, for each logged step. Steps are counted from 1.
-
-    Raises:
-        Error: An option is wrong, an epoch has no batch, or the step raises it.
+    Attributes:
+        history: The entries that `fit` returns.
     """
-    _check_counts(epochs=epochs, steps=steps, checkpoint_every=checkpoint_every, validate_every=validate_every)
-    _check_counts(log_every=log_every, patience=patience)
-    observers = _check(step, on_step, callbacks)
-    _check_files(checkpoint, checkpoint_every, resume)
-    judge = _judge(step, validation, validate_every, patience, keep_best, checkpoint)
-    _begin(step, checkpoint if resume else None)
-    line = _Progress(_total(batches, epochs, steps), progress, step.position[0])
-    placed = _placed(batches, epochs, steps, step.position)
-    return _FitRun(step, placed, judge, observers, log_every, checkpoint, checkpoint_every, line).run()
+
+    history: TrainingHistory
+
+    def record(self, entry: Entry, place: Place, *, ends_epoch: bool, has_judged: bool) -> Entry | None:
+        """Record a step. Return the entry that callbacks are called with, if there is one."""
+        ...
+
+    def show(self, entry: Entry, row: Entry | None) -> None:
+        """Show a step, after the callbacks."""
+        ...
+
+    def store(self, step: TrainStep) -> None:
+        """Set the part of the history that a checkpoint contains."""
+        ...
+
+    def finish(self, entry: Entry) -> None:
+        """Record the last step, after the last checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """End the display."""
+        ...
+
+
+class StepLog:
+    """The history and display of `fit` for a `TrainStep`: an entry for each step."""
+
+    def __init__(self, every: int, bar: ProgressBar):
+        self.history = TrainingHistory()
+        self._every, self._bar = every, bar
+
+    def record(self, entry: Entry, place: Place, *, ends_epoch: bool, has_judged: bool) -> Entry | None:
+        """Record a step."""
+        if place[0] % self._every == 0 or has_judged:
+            self.history.append(entry)
+        return entry
+
+    def show(self, entry: Entry, row: Entry | None) -> None:
+        """Show a step."""
+        self._bar.show(entry["step"], entry)
+
+    def store(self, step: TrainStep) -> None:
+        """Store nothing: the caller has the entries."""
+
+    def finish(self, entry: Entry) -> None:
+        """Record the last step, if it is not recorded."""
+        if entry and (not self.history or self.history[-1] is not entry):
+            self.history.append(entry)
+
+    def close(self) -> None:
+        """End the line."""
+        self._bar.close()
+
+
+def fit_step(step: TrainStep, batches: Any, validation: Any, options: LoopOptions) -> TrainingHistory:
+    """Call a training step for each batch: see `fit`."""
+    judge = judge_of(step, validation, options)
+    begin(step, options)
+    bar = ProgressBar(total_steps(batches, options), enabled=options.progress, done=step.position[0])
+    log = StepLog(options.log_every, bar)
+    FitLoop(step, batches, judge, log, options).run()
+    return log.history
 
 
 @dataclass
-class _FitRun:
-    """The loop of `fit`, after its options have been checked."""
+class FitLoop:
+    """The loop of `fit`, after its options have been checked.
+
+    Attributes:
+        by_epoch: Whether a checkpoint is written after each epoch, if `checkpoint_every` is absent.
+        is_interrupted: Whether the loop should end after a step.
+    """
 
     step: TrainStep
-    placed: Iterator[tuple[Mapping[str, Any], Place, bool]]
+    batches: Any
     judge: Judge | None
-    observers: Sequence[Callable[[Entry], Any]]
-    log_every: int
-    checkpoint: Any
-    checkpoint_every: int | None
-    line: _Progress
+    log: TrainingLog
+    options: LoopOptions
+    by_epoch: bool = False
+    is_interrupted: Callable[[], bool] = lambda: False
 
-    def run(self) -> list[Entry]:
-        step, judge = self.step, self.judge
-        history: list[Entry] = []
-        entry: Entry = {}
+    def run(self) -> None:
+        """Run until the end."""
+        step, judge, options = self.step, self.judge, self.options
         if judge is not None and judge.is_over:  # the resumed training had already ended
             judge.go_back()
-            return history
+            return
+        entry: Entry = {}
+        is_saved = True
         try:
-            for batch, place, ends_epoch in self.placed:
+            for batch, place, ends_epoch in placed(self.batches, options.epochs, options.steps, step.position):
                 entry = {"step": place[0], **step(batch)}
                 step.position = place
                 wants_end = judge is not None and judge(entry, ends_epoch)
-                if place[0] % self.log_every == 0 or (judge is not None and judge.has_judged):
-                    history.append(entry)
-                if self._is_due(place[0]):
-                    step.save(self.checkpoint)
-                for observer in self.observers:
-                    wants_end = observer(entry) is True or wants_end
-                self.line.show(entry)
-                if wants_end:
+                has_judged = judge is not None and judge.has_judged
+                row = self.log.record(entry, place, ends_epoch=ends_epoch, has_judged=has_judged)
+                is_saved = self._is_due(place[0], ends_epoch)
+                if is_saved:
+                    self._save()
+                wants_end = self._observe(entry, row) or wants_end
+                self.log.show(entry, row)
+                if wants_end or self.is_interrupted():
                     break
         finally:
-            self.line.close()
-            for observer in self.observers:
+            self.log.close()
+            for observer in options.observers:
                 if isinstance(observer, Logger):
                     observer.close()
-        if entry and (not history or history[-1] is not entry):
-            history.append(entry)
         went_back = judge is not None and judge.go_back()
-        if entry and self.checkpoint is not None and (went_back or not self._is_due(entry["step"])):
-            step.save(self.checkpoint)
-        return history
+        if entry and options.checkpoint is not None and (went_back or not is_saved):
+            self._save()
+        self.log.finish(entry)
 
-    def _is_due(self, number: int) -> bool:
-        every = self.checkpoint_every
-        return self.checkpoint is not None and every is not None and number % every == 0
+    def _observe(self, entry: Entry, row: Entry | None) -> bool:
+        """Call `on_step` and the callbacks. Return whether one of them ends the training."""
+        on_step = self.options.on_step
+        wants_end = on_step is not None and on_step(entry) is True
+        if row is not None:
+            for observer in self.options.callbacks:
+                wants_end = observer(row) is True or wants_end
+        return wants_end
 
+    def _save(self) -> None:
+        if self.options.checkpoint is not None:
+            self.log.store(self.step)
+            self.step.save(self.options.checkpoint)
 
-def _begin(step: TrainStep, checkpoint: Any) -> None:
-    """Start from a checkpoint if it exists, else at the first batch."""
-    step.position, step.validation = (0, 0, 0), (math.inf, 0)
-    if checkpoint is not None and os.path.exists(checkpoint):
-        step.load(checkpoint)
-
-
-def _check_files(checkpoint: Any, checkpoint_every: Any, resume: Any) -> None:
-    if checkpoint_every is not None and checkpoint is None:
-        raise Error("checkpoint_every needs a file: checkpoint=path")
-    check_flag("resume", resume)
-    if resume and checkpoint is None:
-        raise Error("resume needs a file: checkpoint=path")
-    if checkpoint is not None:  # checked before any results could be lost
-        name = file_name(checkpoint)
-        folder = os.path.dirname(name) or os.curdir
-        if not os.path.isdir(folder):
-            raise Error(f"checkpoint: there is no folder {folder}")
-        if os.path.isdir(name):
-            raise Error(f"checkpoint: {name} is a folder", hint="give the path of a file in it")
+    def _is_due(self, number: int, ends_epoch: bool) -> bool:
+        every = self.options.checkpoint_every
+        if self.options.checkpoint is None:
+            return False
+        return number % every == 0 if every is not None else self.by_epoch and ends_epoch
 
 
-def _check_counts(**counts: Any) -> None:
-    for name, value in counts.items():
-        if value is not None:
-            check_count(name, value)
+def begin(step: TrainStep, options: LoopOptions) -> None:
+    """Start from a checkpoint if it exists and the training is resumed, else at the first batch."""
+    step.position, step.validation, step.log = (0, 0, 0), (math.inf, 0), {}
+    if options.resume and options.checkpoint is not None and os.path.exists(options.checkpoint):
+        step.load(options.checkpoint)
 
 
-def _check(step: Any, on_step: Any, callbacks: Any) -> list[Callable[[Entry], Any]]:
-    """Return all functions that are called after each step."""
-    if not isinstance(step, TrainStep):
-        raise Error(f"step must be a TrainStep, got {type(step).__name__}")
-    if on_step is not None and not callable(on_step):
-        raise Error(f"on_step must be a function of what a step gives, got {on_step!r}")
-    if not isinstance(callbacks, (list, tuple)) or not all(map(callable, callbacks)):
-        raise Error(f"callbacks must be a list of functions of what a step gives, got {callbacks!r:.60}")
-    return [*([on_step] if on_step is not None else []), *callbacks]
+def judge_of(step: TrainStep, validation: Any, options: LoopOptions) -> Judge | None:
+    """Return the validation of a loop.
 
-
-def _judge(
-    step: TrainStep, validation: Any, every: Any, patience: Any, keep_best: Any, checkpoint: Any
-) -> Judge | None:
-    check_flag("keep_best", keep_best)
+    Raises:
+        Error: An option needs a validation.
+    """
     if validation is not None:
-        return Judge(step, lambda: epoch_of(validation, 0, "validation"), every, patience, keep_best, checkpoint)
-    for name, value in {"validate_every": every, "patience": patience, "keep_best": keep_best or None}.items():
-        if value is not None:
+        return Judge(
+            step,
+            lambda: epoch_of(validation, 0, "validation"),
+            options.validate_every,
+            options.patience,
+            options.keep_best,
+            options.checkpoint,
+        )
+    for name in ("validate_every", "patience", "keep_best"):
+        if getattr(options, name):
             raise Error(f"{name} needs batches to validate with: validation=batches")
     return None
 
@@ -216,7 +216,7 @@ def _takes_epoch(function: Callable[..., Any]) -> bool:
     return any(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
 
 
-def _placed(
+def placed(
     batches: Batches, epochs: int | None, steps: int | None, begin: Place
 ) -> Iterator[tuple[Mapping[str, Any], Place, bool]]:
     """Yield the batches from a position on: each with the position after it, and whether an epoch ends there."""
@@ -243,56 +243,19 @@ def _placed(
             batch = following
 
 
-def _total(batches: Batches, epochs: int | None, steps: int | None) -> int | None:
+def total_steps(batches: Any, options: LoopOptions) -> int | None:
     """Return the total number of steps, if it is known."""
-    if not isinstance(batches, Sized):
+    epochs, steps = options.epochs, options.steps
+    length = num_batches(batches)
+    if length is None:
         return steps
-    num_batches = None if epochs is None and steps is not None else len(batches) * (epochs or 1)
-    return min((n for n in (num_batches, steps) if n is not None), default=None)
+    whole = None if epochs is None and steps is not None else length * (epochs or 1)
+    return min((n for n in (whole, steps) if n is not None), default=None)
 
 
-class _Progress:
-    """One line on a terminal, which is rewritten at most ten times a second."""
-
-    _WIDTH = 24
-    _INTERVAL = 0.1
-
-    def __init__(self, total: int | None, enabled: bool, before: int):
-        self._total, self._before = total, before  # the number of steps, in total and before this call
-        self._on = enabled and sys.stderr is not None and sys.stderr.isatty()
-        self._start = self._shown = time.monotonic()
-        self._last: Entry | None = None
-        self._metrics: dict[str, Real] = {}
-
-    def show(self, entry: Entry) -> None:
-        """Show a step."""
-        if not self._on:
-            return
-        self._last = entry
-        # Metrics that only some steps have stay on the line with their last values.
-        self._metrics |= {n: v for n, v in entry.items() if n != "step" and isinstance(v, Real)}
-        if time.monotonic() - self._shown >= self._INTERVAL:
-            self._write(entry)
-
-    def close(self) -> None:
-        """Show the last step, and end the line."""
-        if self._last is not None:
-            self._write(self._last)
-            sys.stderr.write("\n")
-
-    def _write(self, entry: Entry) -> None:
-        self._shown = time.monotonic()
-        done = entry["step"]
-        rate = (done - self._before) / max(self._shown - self._start, 1e-9)
-        text = f"{rate:.3g} steps/s"
-        if self._total is None:
-            text = f"{done}  {text}"
-        else:
-            bar = "#" * (self._WIDTH * done // self._total)
-            seconds_left = (self._total - done) / max(rate, 1e-9)
-            text = f"[{bar:-<{self._WIDTH}}] {done}/{self._total}  {text}, {seconds_left:.0f} s left"
-        text += "  " + ", ".join(f"{name} {value:.4g}" for name, value in self._metrics.items())
-        # A line that wraps could not be overwritten.
-        text = printable(text, keep="")
-        sys.stderr.write(f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K")
-        sys.stderr.flush()
+def num_batches(batches: Any) -> int | None:
+    """Return the number of batches of an epoch, if it is known."""
+    try:
+        return len(batches) if isinstance(batches, Sized) else None
+    except TypeError:  # a DataLoader of an IterableDataset
+        return None

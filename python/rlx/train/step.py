@@ -65,6 +65,7 @@ class TrainStep(Answered):
         position: The position of `fit`, which checkpoints store: its steps, the epoch, and the batches of the epoch.
         validation: The smallest validation loss in `fit`, and the number of validations since then. Checkpoints store
             it too.
+        log: The history of `fit` for a module, which checkpoints store.
 
     Raises:
         Error: An option is wrong, the loss is not a scalar, an op has no derivative, or a parameter does not fit.
@@ -91,6 +92,7 @@ class TrainStep(Answered):
         self._building: dict[str, Any] = {"cache": cache, "timeout": timeout}
         self._tester: Program | None = None
         self.position, self.validation = (0, 0, 0), (math.inf, 0)
+        self.log: dict[str, Any] = {}
         self._averaged = chosen.ema is not None
         self._trained = training.trained
         self._results = training.results
@@ -308,6 +310,8 @@ class TrainStep(Answered):
             of_fit[checkpoint.POSITION] = np.array(self.position, np.int64)
         if self.validation != (math.inf, 0):
             of_fit[checkpoint.VALIDATION] = np.array(self.validation, np.float64)
+        if self.log:
+            of_fit[checkpoint.LOG] = checkpoint.log_tensor(self.log)
         checkpoint.write(path, self.snapshot() | of_fit)
 
     def snapshot(self) -> dict[str, np.ndarray]:
@@ -335,8 +339,10 @@ class TrainStep(Answered):
         tensors = checkpoint.read(path, arguments)
         steps, epoch, batches = tensors.pop(checkpoint.POSITION, np.zeros(3, np.int64)).tolist()
         least, waited = tensors.pop(checkpoint.VALIDATION, np.array([math.inf, 0])).tolist()
+        log = checkpoint.log_of(tensors.pop(checkpoint.LOG, None))
         holding(self._lock, self._restore, tensors)
         self.position, self.validation = (steps, epoch, batches), (least, int(waited))
+        self.log = log
 
     def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
         self._unset = frozenset(self._params)  # after an interrupt, a mixture of old and new values must not be used

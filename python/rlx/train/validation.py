@@ -70,7 +70,8 @@ class Judge:
             return True
         if self._file is None or not os.path.exists(self._file):
             return False
-        reached = self._step.position, self._step.validation  # the position of the training, not of the best step
-        self._step.load(self._file)
-        self._step.position, self._step.validation = reached
+        step = self._step
+        reached = step.position, step.validation, step.log  # those of the training, not of the best step
+        step.load(self._file)
+        step.position, step.validation, step.log = reached
         return True

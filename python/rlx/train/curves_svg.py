@@ -1,0 +1,211 @@
+"""Pictures of trainings for notebooks, as SVG: learning curves and confusion matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlx.report import palette
+from rlx.report.text import markup
+
+if TYPE_CHECKING:
+    from rlx.train.confusion import ConfusionMatrix
+    from rlx.train.training_history import TrainingHistory
+
+# Sizes in pixels.
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 300, 170, 62, 34, 18, 40
+_COLUMNS, _MARKED = 3, 30
+_TRAINING, _VALIDATION = "#1f77b4", "#d95f02"
+_LONGEST_NAME = 14
+
+
+def curves_drawing(history: TrainingHistory) -> str:
+    """Return the curves of a history: a panel for each number, with its validation."""
+    panels = list(history.panels().items())
+    columns = min(len(panels), _COLUMNS)
+    rows = -(-len(panels) // columns)
+    width, height = _LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + _BOTTOM
+    lines = list(_opening(columns * width, rows * height + 4, "Learning curves"))
+    for i, (title, names) in enumerate(panels):
+        x, y = i % columns * width, i // columns * height
+        lines.append(f'<g transform="translate({x},{y})">')
+        lines += _panel(history, title, names)
+        lines.append("</g>")
+    return "\n".join([*lines, "</svg>"])
+
+
+def _opening(width: float, height: float, title: str) -> Iterator[str]:
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'style="max-width:100%;height:auto" role="img" {palette.FONT} fill="{palette.INK}">'
+    )
+    yield f"<title>{markup(title)}</title>"
+    yield f'<rect width="{width:g}" height="{height:g}" fill="{palette.PAPER}"/>'
+
+
+def _panel(history: TrainingHistory, title: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield one panel: axes, and a line for each name."""
+    curves = {name: history.curve(name) for name in names}
+    xs = [x for points, _ in curves.values() for x in points]
+    ys = [y for _, points in curves.values() for y in points if math.isfinite(y)]
+    low_x, high_x = min(xs), max(xs)
+    y_ticks = ticks(min(ys, default=0.0), max(ys, default=1.0), 4)
+    low_y, high_y = y_ticks[0], y_ticks[-1]
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - low_x) / (high_x - low_x) if high_x > low_x else 0.5
+        return _LEFT + _WIDTH * across, _TOP + _HEIGHT * (1 - (y - low_y) / (high_y - low_y))
+
+    yield f'<text x="{_LEFT}" y="20" font-weight="bold">{markup(title[:28])}</text>'
+    yield from _legend(names)
+    for tick in y_ticks:
+        y = place(low_x, tick)[1]
+        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" stroke="{palette.GRID}"/>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:.6g}</text>'
+    for tick in _whole_ticks(low_x, high_x):
+        x = place(tick, low_y)[0]
+        yield f'<text x="{x:.1f}" y="{_TOP + _HEIGHT + 16}" text-anchor="middle">{tick:g}</text>'
+    middle = _LEFT + _WIDTH / 2
+    yield (
+        f'<text x="{middle:.1f}" y="{_TOP + _HEIGHT + 32}" text-anchor="middle" fill="{palette.MUTED}">'
+        f"{history.axis()}</text>"
+    )
+    for name, (points, values) in curves.items():
+        yield from _line(name, [place(x, y) if math.isfinite(y) else None for x, y in zip(points, values, strict=True)])
+
+
+def _legend(names: Sequence[str]) -> Iterator[str]:
+    right = _LEFT + _WIDTH
+    if len(names) < 2:
+        return
+    for name, x, label in zip(
+        sorted(names, key=_is_validation), (right - 164, right - 82), ("training", "validation"), strict=False
+    ):
+        yield f'<line x1="{x}" y1="16" x2="{x + 12}" y2="16" stroke="{_colour(name)}" stroke-width="2"/>'
+        yield f'<text x="{x + 15}" y="20" fill="{palette.MUTED}">{label}</text>'
+
+
+def _is_validation(name: str) -> bool:
+    return name.startswith("val_")
+
+
+def _colour(name: str) -> str:
+    return _VALIDATION if _is_validation(name) else _TRAINING
+
+
+def _line(name: str, points: Sequence[tuple[float, float] | None]) -> Iterator[str]:
+    """Yield a line with gaps where a value is not finite."""
+    colour = _colour(name)
+    runs: list[list[tuple[float, float]]] = [[]]
+    for point in points:
+        if point is not None:
+            runs[-1].append(point)
+        elif runs[-1]:
+            runs.append([])
+    for run in runs:
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in run)
+        if len(run) > 1:
+            yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6" stroke-linejoin="round"/>'
+        if len(points) < _MARKED:
+            yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2" fill="{colour}"/>' for x, y in run)
+
+
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """Return round numbers at equal distances that enclose a range."""
+    if not high > low:
+        pad = abs(low) * 0.1 or 1.0
+        low, high = low - pad, high + pad
+    raw = (high - low) / count
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(unit * m for m in (1, 2, 2.5, 5, 10) if unit * m >= raw * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _whole_ticks(low: float, high: float) -> list[float]:
+    """Return integers in a range, at most seven."""
+    step = max(round(ticks(low, high, 6)[1] - ticks(low, high, 6)[0]), 1) if high > low else 1
+    first = math.ceil(low / step) * step
+    inner = [float(x) for x in range(int(first), int(high) + 1, step)]
+    return inner if low in inner or not inner or inner[0] - low < step * 0.6 else [low, *inner]
+
+
+# --- confusion matrices ---------------------------------------------------------------------------
+
+
+def matrix_drawing(matrix: ConfusionMatrix) -> str:
+    """Return a confusion matrix: a cell for each pair of classes, darker for a larger share of the actual class."""
+    counts, shares = matrix.counts, matrix.shares()
+    count = len(counts)
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in matrix.names]
+    longest = max(map(len, names))
+    digits = len(str(int(counts.max())))
+    is_labelled = count <= 40
+    cell = max(min(520 / count, 46), digits * palette.CHARACTER + 8 if count <= 25 else 4)
+    left = 34 + (longest * palette.CHARACTER if is_labelled else 0)
+    turned = is_labelled and longest * palette.CHARACTER > cell - 4
+    bottom = 30 + ((longest * palette.CHARACTER if turned else 16) if is_labelled else 0)
+    size = cell * count
+    width, top = max(left + size + 16, 300), 34
+    lines = list(_opening(width, top + size + bottom, "Confusion matrix"))
+    total = int(counts.sum())
+    lines.append(
+        f'<text x="12" y="20" font-weight="bold">accuracy {matrix.accuracy:.1%}'
+        f'<tspan font-weight="normal" fill="{palette.MUTED}">  of {total} samples</tspan></text>'
+    )
+    for i, j in np.ndindex(count, count):
+        lines += _cell(
+            left + j * cell,
+            top + i * cell,
+            cell,
+            int(counts[i, j]),
+            float(shares[i, j]),
+            (matrix.names[i], matrix.names[j]),
+            count,
+        )
+    lines.append(
+        f'<rect x="{left:.1f}" y="{top}" width="{size:.1f}" height="{size:.1f}" fill="none" stroke="{palette.OUTLINE}"/>'
+    )
+    if is_labelled:
+        lines += _names(names, left, top, cell, turned=turned)
+    middle = top + size / 2
+    lines.append(
+        f'<text x="{left + size / 2:.1f}" y="{top + size + bottom - 8:.1f}" text-anchor="middle" '
+        f'fill="{palette.MUTED}">predicted</text>'
+    )
+    lines.append(
+        f'<text transform="translate(18,{middle:.1f}) rotate(-90)" text-anchor="middle" fill="{palette.MUTED}">actual</text>'
+    )
+    return "\n".join([*lines, "</svg>"])
+
+
+def _cell(
+    x: float, y: float, cell: float, count: int, share: float, names: tuple[str, str], classes: int
+) -> Iterator[str]:
+    red, green, blue = (round(255 + (end - 255) * share) for end in (8, 69, 148))
+    actual, predicted = (markup(name) for name in names)
+    yield (
+        f"<g><title>{actual} predicted as {predicted}: {count}, {share:.1%} of {actual}</title>"
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{cell:.1f}" height="{cell:.1f}" fill="rgb({red},{green},{blue})"/>'
+    )
+    if classes <= 25:
+        ink = palette.PAPER if share > 0.5 else palette.INK if count else palette.FAINT
+        yield f'<text x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}" text-anchor="middle" fill="{ink}">{count}</text>'
+    yield "</g>"
+
+
+def _names(names: Sequence[str], left: float, top: float, cell: float, *, turned: bool) -> Iterator[str]:
+    below = top + cell * len(names)
+    for i, name in enumerate(names):
+        centre = (i + 0.5) * cell
+        yield f'<text x="{left - 6:.1f}" y="{top + centre + 4:.1f}" text-anchor="end">{markup(name)}</text>'
+        if turned:
+            yield (
+                f'<text transform="translate({left + centre + 4:.1f},{below + 8:.1f}) rotate(-90)" '
+                f'text-anchor="end">{markup(name)}</text>'
+            )
+        else:
+            yield f'<text x="{left + centre:.1f}" y="{below + 16:.1f}" text-anchor="middle">{markup(name)}</text>'

@@ -1,0 +1,119 @@
+"""The graphs of a module for training, evaluation and prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.ir.shape import Shape
+from rlx.nn.module import Module
+from rlx.support.errors import Error, ShapeError
+from rlx.support.guards import is_dict, is_sequence
+from rlx.train.data import Batch, BatchLayout
+from rlx.train.losses import Loss, Task
+from rlx.train.metrics import Metric
+
+BATCH = "batch"  # the symbol of the number of samples
+SUMS = "sums/"  # the prefix of the outputs with the sums of a metric
+
+
+@dataclass(frozen=True)
+class ModelGraphs:
+    """The three graphs of a module. All have its parameters under the same names, and the symbol `batch`.
+
+    Attributes:
+        training: Takes inputs and targets. Returns the loss and the sums of the metrics, in training mode.
+        evaluation: The same in inference mode.
+        prediction: Takes the inputs and returns the outputs of the module, in inference mode.
+        layout: The names of inputs and targets.
+        task: The meaning of outputs and targets.
+        ends_with_probabilities: Whether the module ends with a softmax or sigmoid that the loss leaves out.
+    """
+
+    training: Graph
+    evaluation: Graph
+    prediction: Graph
+    layout: BatchLayout
+    task: Task
+    ends_with_probabilities: bool = False
+
+
+def build_graphs(
+    model: Module, layout: BatchLayout, first: Batch, loss: Loss, metrics: Mapping[str, Metric], seed: int
+) -> ModelGraphs:
+    """Return the graphs of a module.
+
+    Args:
+        model: The module.
+        layout: The names of the arrays of a batch.
+        first: A batch, for shapes and dtypes.
+        loss: The loss.
+        metrics: The metrics by name.
+        seed: The seed of layers such as `Dropout`.
+
+    Raises:
+        Error: Shapes do not fit the module, the loss or a metric.
+    """
+    shapes = {n: Shape((BATCH, *a.shape[1:]), _dtype(a)) for n, a in first.items()}
+    name = type(model).__name__
+    tasks: list[tuple[Task, bool]] = []
+
+    def with_loss(kind: str, training: bool) -> Graph:
+        g = Graph(f"{name}_{kind}")
+        outputs = _called(model, g, layout, shapes, training, seed)
+        targets = _targets(g, layout, shapes)
+        task = loss.task(outputs, targets)
+        logits = loss.logits(outputs, task)
+        tasks.append((task, logits is not outputs))
+        found = {"loss": loss.emit(logits, targets, task)}
+        for metric_name, metric in metrics.items():
+            sums = metric.sums(logits, targets, task)
+            if not isinstance(sums, Tensor) or not all(type(d) is int for d in sums.shape.dims):
+                raise ShapeError(f"metric '{metric_name}': sums must return a tensor of fixed shape, got {sums!r:.80}")
+            found[SUMS + metric_name] = sums
+        g.set_outputs(found)
+        return g
+
+    training = with_loss("training", True)
+    evaluation = with_loss("evaluation", False)
+    prediction = prediction_graph(model, layout, shapes)
+    return ModelGraphs(training, evaluation, prediction, layout, *tasks[0])
+
+
+def prediction_graph(model: Module, layout: BatchLayout, shapes: Mapping[str, Shape]) -> Graph:
+    """Return the graph of a module in inference mode."""
+    g = Graph(type(model).__name__)
+    outputs = _called(model, g, layout, shapes, False, 0)
+    g.set_outputs({"output": outputs} if isinstance(outputs, Tensor) else outputs)
+    return g
+
+
+def _dtype(array: np.ndarray) -> Any:
+    return array.dtype
+
+
+def _called(
+    model: Module, g: Graph, layout: BatchLayout, shapes: Mapping[str, Shape], training: bool, seed: int
+) -> Any:
+    """Call the module on inputs of a graph. Returns its outputs: a tensor, or tensors in a list or dictionary."""
+    tensors = {n: g.input(n, shapes[n].dims, shapes[n].dtype) for n in layout.inputs}
+    args = [tensors[n] for n in layout.args]
+    kwargs = {n: tensors[n] for n in layout.kwargs}
+    outputs = model(*args, training=training, seed=seed, **kwargs)
+    entries = outputs.values() if is_dict(outputs) else outputs if is_sequence(outputs) else [outputs]
+    for entry in entries:
+        if not isinstance(entry, Tensor):
+            raise Error(f"{type(model).__name__}.forward must return tensors, got {type(entry).__name__}")
+    return outputs
+
+
+def _targets(g: Graph, layout: BatchLayout, shapes: Mapping[str, Shape]) -> Any:
+    tensors = {n: g.input(n, shapes[n].dims, shapes[n].dtype) for n in layout.targets}
+    if isinstance(layout.target, dict):
+        return {key: tensors[n] for key, n in layout.target.items()}
+    return tuple(tensors.values()) if isinstance(layout.target, tuple) else tensors[layout.target]

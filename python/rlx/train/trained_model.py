@@ -1,0 +1,191 @@
+"""`TrainedModel`: the result of `fit` for a module."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.calls import Answered
+from rlx.nn.module import Module
+from rlx.runtime.program import Program
+from rlx.runtime.session import Session
+from rlx.support.answers import answers
+from rlx.support.errors import Error
+from rlx.support.packages import import_package
+from rlx.support.printable import printable
+from rlx.train.confusion import ConfusionMatrix
+from rlx.train.data import ArrayData, BatchLayout, data_of, layout_of
+from rlx.train.model_graphs import ModelGraphs
+from rlx.train.model_step import ModelStep, set_values
+from rlx.train.training_history import TrainingHistory
+
+
+class TrainedModel(Answered):
+    """A module with trained parameters, its history, and the programs of its training.
+
+    Attributes:
+        model: The module.
+        history: The losses and metrics of each epoch.
+        step: The training step, with the optimiser's state.
+        graphs: The graphs of training, evaluation and prediction.
+        interrupted: Whether the training was ended by Ctrl-C.
+    """
+
+    def __init__(self, model: Module, step: ModelStep, session: Session, history: TrainingHistory, batch_size: int):
+        self.model, self.step, self.history, self.interrupted = model, step, history, False
+        self._session, self._batch_size = session, batch_size
+        self._predictor: Program | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"'TrainedModel' object has no attribute '{name}'")
+        known = [n for n in (*dir(type(self)), *vars(self)) if n[0] != "_"]
+        raise answers().attribute_problem("a TrainedModel", name, "trained", known)
+
+    @property
+    def graphs(self) -> ModelGraphs:
+        """The graphs of training, evaluation and prediction: `graphs.prediction` can be compiled for any target."""
+        return self.step.graphs
+
+    # --- parameters -------------------------------------------------------------------------------
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """The trained parameters and buffers by name, in PyTorch's layouts; moving averages, if there are any (`ema=`)."""
+        values = self.step.values()
+        return {name: values[name] for name in self.model.parameters()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the parameters as tensors of PyTorch, for `load_state_dict` of the same network.
+
+        Raises:
+            Error: PyTorch is not installed.
+        """
+        torch = import_package("torch", "state_dict()")
+        return {name: torch.from_numpy(array) for name, array in self.params.items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the parameters to a safetensors file, which `Module.load` and PyTorch read.
+
+        Raises:
+            Error: The file cannot be written.
+        """
+        self.model.save(path, self.params)
+
+    # --- use --------------------------------------------------------------------------------------
+
+    def evaluate(self, data: Any, *, batch_size: int | None = None) -> dict[str, float]:
+        """Return the loss and the metrics of data, in inference mode.
+
+        Args:
+            data: Inputs and targets in any form that `fit` takes.
+            batch_size: The number of samples of a batch, for arrays; that of the training by default.
+
+        Raises:
+            Error: The data is empty or does not fit the model.
+        """
+        batches, layout = data_of(data, self.model, "data", batch_size or self._batch_size)
+        check_layout(self.graphs.layout, layout, "data")
+        return self.step.evaluate(batches(0))
+
+    def predict(self, x: Any, *, batch_size: int | None = None) -> Any:
+        """Return the outputs of the module for inputs, in inference mode.
+
+        Args:
+            x: An array of samples; a tuple or dictionary of arrays, for a module with several inputs.
+            batch_size: The number of samples that are computed at once; that of the training by default.
+
+        Returns:
+            An array, or arrays in the container that `forward` returns. A last layer without softmax gives logits.
+
+        Raises:
+            Error: The inputs are empty or do not fit the model.
+        """
+        layout = layout_of(self.model, x, "x", target=False)
+        arrays = layout.batch(x, "x")
+        parts = [self._predicted(batch) for batch in ArrayData(arrays, batch_size or self._batch_size)(0)]
+        joined = [np.concatenate(entries) for entries in zip(*parts, strict=True)]
+        names = [o.name for o in self.graphs.prediction.outputs]
+        if names == ["output"]:
+            return joined[0]
+        is_named = self._outputs_are_named()
+        return dict(zip(names, joined, strict=True)) if is_named else tuple(joined)
+
+    def _outputs_are_named(self) -> bool:
+        return not all(o.name.startswith("output") for o in self.graphs.prediction.outputs)
+
+    def _predicted(self, batch: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+        graph = self.graphs.prediction
+        if self._predictor is None:
+            self._predictor = self._session.compile(graph, params={a.name: self.params[a.name] for a in graph.params})
+        else:
+            set_values(self._predictor, graph, self.step.values())
+        return self._predictor.run(batch)
+
+    def __call__(self, x: Any) -> Any:
+        """Return the outputs for inputs: see `predict`."""
+        return self.predict(x)
+
+    def confusion_matrix(self, data: Any, *, names: Sequence[str] | None = None) -> ConfusionMatrix:
+        """Return the numbers of samples of each actual and predicted class. Notebooks show a picture.
+
+        Args:
+            data: Inputs and labels in any form that `fit` takes.
+            names: The names of the classes.
+
+        Raises:
+            Error: The targets are not labels, or the data does not fit.
+        """
+        task = self.graphs.task
+        if task.kind == "values":
+            raise Error(
+                "a confusion matrix needs labels, which this loss does not have", hint="train with cross_entropy"
+            )
+        batches, layout = data_of(data, self.model, "data", self._batch_size)
+        check_layout(self.graphs.layout, layout, "data")
+        counts = np.zeros((task.classes, task.classes), np.int64)
+        for batch in batches(0):
+            outputs, targets = self._predicted({n: batch[n] for n in layout.inputs})[0], batch[layout.targets[0]]
+            predicted, actual = self._labels(outputs, targets)
+            np.add.at(counts, (actual.reshape(-1), predicted.reshape(-1)), 1)
+        return ConfusionMatrix(counts, names)
+
+    def _labels(self, outputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        task = self.graphs.task
+        if task.kind == "binary":
+            limit = 0.5 if self.step.ends_with_probabilities else 0.0
+            return (outputs > limit).astype(int), (targets > 0.5).astype(int)
+        actual = targets if task.kind == "labels" else targets.argmax(task.axis)
+        return outputs.argmax(task.axis), actual
+
+    def plot(self, names: Sequence[str] | None = None, *, path: Any = None) -> Any:
+        """Draw the curves of the history: see `TrainingHistory.plot`."""
+        return self.history.plot(names, path=path)
+
+    def __repr__(self) -> str:
+        last = {n: v for n, v in (self.history[-1] if self.history else {}).items() if is_number(v)}
+        numbers = ", ".join(f"{n}={v:.4g}" for n, v in last.items())
+        return printable(f"<TrainedModel {type(self.model).__name__}: {numbers or 'not trained'}>", keep="")
+
+    def _repr_html_(self) -> str | None:
+        return self.history._repr_html_()
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of an entry is a number."""
+    return isinstance(value, (int, float))
+
+
+def check_layout(expected: BatchLayout, layout: BatchLayout, what: str) -> None:
+    """Check that data has the arrays of the training data.
+
+    Raises:
+        Error: It has other arrays.
+    """
+    if layout != expected:
+        ours = ", ".join((*expected.inputs, *expected.targets))
+        theirs = ", ".join((*layout.inputs, *layout.targets))
+        raise Error(f"{what} has the arrays {theirs}; the training data has {ours}")
