@@ -115,9 +115,9 @@ def test_shows_progress_as_tqdm_does(step: TrainStep, monkeypatch: pytest.Monkey
         if not progress:
             assert text == ""
         elif isinstance(stream, Terminal):
-            assert re.fullmatch(rf"\r100%\|█+\| 1/1 \[00:0\d<00:00, [\d.]+step/s, {numbers}\]\x1b\[K\n", text)
+            assert re.fullmatch(rf"\r100%\|█+\| 1/1 \[00:0\d<00:00, [ \d.]+step/s, {numbers}\]\x1b\[K\n", text)
         else:
-            assert re.fullmatch(rf"1/1 \[00:0\d, [\d.]+step/s, {numbers}\]\n", text)
+            assert re.fullmatch(rf"1/1 \[00:0\d, [ \d.]+step/s, {numbers}\]\n", text)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ _INSTALLS = {
     "uvicorn": "'rlx[serve]'",
     "llguidance": "'rlx[llm]'",
     "tensorboardX": "'rlx[tensorboard]'",
+    "matplotlib": "'rlx[plot]'",
     "shtab": "'rlx[completion]'",
     "unicorn": "'rlx[cortexm]'",
     "elftools": "'rlx[cortexm]'",

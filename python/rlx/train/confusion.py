@@ -81,10 +81,12 @@ class ConfusionMatrix(Answered):
         """Return the matrix as an SVG document, which needs no other package."""
         from rlx.train.curves_svg import matrix_drawing
 
-        return matrix_drawing(self)
+        return matrix_drawing(self, alone=True)
 
     def _repr_html_(self) -> str:
-        return self.svg()
+        from rlx.train.curves_svg import matrix_drawing
+
+        return matrix_drawing(self, alone=False)
 
     def __str__(self) -> str:
         shown = [printable(name, keep="") for name in self.names]

@@ -1,4 +1,8 @@
-"""Pictures of trainings for notebooks, as SVG: learning curves and confusion matrices."""
+"""Pictures of trainings, as SVG: learning curves and confusion matrices.
+
+Text and lines have the colour of the surrounding text, so that pictures fit light and dark notebooks. Documents of their own
+have a white background.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +22,18 @@ if TYPE_CHECKING:
 # Sizes in pixels.
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 300, 170, 62, 34, 18, 40
 _COLUMNS, _MARKED = 3, 30
-_TRAINING, _VALIDATION = "#1f77b4", "#d95f02"
-_LONGEST_NAME = 14
+_TRAINING, _VALIDATION, _CELL = "#2b83c6", "#e0741b", "#1763b8"
+_GRID, _MUTED = 'stroke="currentColor" stroke-opacity="0.18"', 'fill-opacity="0.75"'
+_LONGEST_NAME, _LONGEST_TITLE = 14, 20
 
 
 def curves_drawing(history: TrainingHistory) -> str:
-    """Return the curves of a history: a panel for each number, with its validation."""
+    """Return the curves of a history as one document: a panel for each number, with its validation."""
     panels = list(history.panels().items())
     columns = min(len(panels), _COLUMNS)
     rows = -(-len(panels) // columns)
     width, height = _LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + _BOTTOM
-    lines = list(_opening(columns * width, rows * height + 4, "Learning curves"))
+    lines = list(_opening(columns * width, rows * height + 4, "Learning curves", alone=True))
     for i, (title, names) in enumerate(panels):
         x, y = i % columns * width, i // columns * height
         lines.append(f'<g transform="translate({x},{y})">')
@@ -37,13 +42,25 @@ def curves_drawing(history: TrainingHistory) -> str:
     return "\n".join([*lines, "</svg>"])
 
 
-def _opening(width: float, height: float, title: str) -> Iterator[str]:
+def curves_html(history: TrainingHistory) -> str:
+    """Return the curves of a history as HTML: a drawing for each panel, in as many columns as the page has space for."""
+    size = _LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + _BOTTOM
+    parts = []
+    for title, names in history.panels().items():
+        parts += [*_opening(*size, title, alone=False), *_panel(history, title, names), "</svg>"]
+    return "\n".join(['<div style="display:flex;flex-wrap:wrap">', *parts, "</div>"])
+
+
+def _opening(width: float, height: float, title: str, *, alone: bool) -> Iterator[str]:
+    """Yield the beginning of a drawing; `alone` for a document of its own."""
+    colour = f' color="{palette.INK}"' if alone else ""
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'style="max-width:100%;height:auto" role="img" {palette.FONT} fill="{palette.INK}">'
+        f'style="max-width:100%;height:auto" role="img" {palette.FONT} fill="currentColor"{colour}>'
     )
     yield f"<title>{markup(title)}</title>"
-    yield f'<rect width="{width:g}" height="{height:g}" fill="{palette.PAPER}"/>'
+    if alone:
+        yield f'<rect width="{width:g}" height="{height:g}" fill="{palette.PAPER}"/>'
 
 
 def _panel(history: TrainingHistory, title: str, names: Sequence[str]) -> Iterator[str]:
@@ -59,20 +76,17 @@ def _panel(history: TrainingHistory, title: str, names: Sequence[str]) -> Iterat
         across = (x - low_x) / (high_x - low_x) if high_x > low_x else 0.5
         return _LEFT + _WIDTH * across, _TOP + _HEIGHT * (1 - (y - low_y) / (high_y - low_y))
 
-    yield f'<text x="{_LEFT}" y="20" font-weight="bold">{markup(title[:28])}</text>'
+    yield f'<text x="{_LEFT}" y="20" font-weight="bold">{markup(title[:_LONGEST_TITLE])}</text>'
     yield from _legend(names)
     for tick in y_ticks:
         y = place(low_x, tick)[1]
-        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" stroke="{palette.GRID}"/>'
+        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" {_GRID}/>'
         yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:.6g}</text>'
     for tick in _whole_ticks(low_x, high_x):
         x = place(tick, low_y)[0]
         yield f'<text x="{x:.1f}" y="{_TOP + _HEIGHT + 16}" text-anchor="middle">{tick:g}</text>'
     middle = _LEFT + _WIDTH / 2
-    yield (
-        f'<text x="{middle:.1f}" y="{_TOP + _HEIGHT + 32}" text-anchor="middle" fill="{palette.MUTED}">'
-        f"{history.axis()}</text>"
-    )
+    yield (f'<text x="{middle:.1f}" y="{_TOP + _HEIGHT + 32}" text-anchor="middle" {_MUTED}>{history.axis()}</text>')
     for name, (points, values) in curves.items():
         yield from _line(name, [place(x, y) if math.isfinite(y) else None for x, y in zip(points, values, strict=True)])
 
@@ -85,7 +99,7 @@ def _legend(names: Sequence[str]) -> Iterator[str]:
         sorted(names, key=_is_validation), (right - 164, right - 82), ("training", "validation"), strict=False
     ):
         yield f'<line x1="{x}" y1="16" x2="{x + 12}" y2="16" stroke="{_colour(name)}" stroke-width="2"/>'
-        yield f'<text x="{x + 15}" y="20" fill="{palette.MUTED}">{label}</text>'
+        yield f'<text x="{x + 15}" y="20" {_MUTED}>{label}</text>'
 
 
 def _is_validation(name: str) -> bool:
@@ -136,8 +150,13 @@ def _whole_ticks(low: float, high: float) -> list[float]:
 # --- confusion matrices ---------------------------------------------------------------------------
 
 
-def matrix_drawing(matrix: ConfusionMatrix) -> str:
-    """Return a confusion matrix: a cell for each pair of classes, darker for a larger share of the actual class."""
+def matrix_drawing(matrix: ConfusionMatrix, *, alone: bool) -> str:
+    """Return a confusion matrix: a cell for each pair of classes, in a stronger colour for a larger share of the actual class.
+
+    Args:
+        matrix: The matrix.
+        alone: Whether it is a document of its own.
+    """
     counts, shares = matrix.counts, matrix.shares()
     count = len(counts)
     names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in matrix.names]
@@ -150,11 +169,11 @@ def matrix_drawing(matrix: ConfusionMatrix) -> str:
     bottom = 30 + ((longest * palette.CHARACTER if turned else 16) if is_labelled else 0)
     size = cell * count
     width, top = max(left + size + 16, 300), 34
-    lines = list(_opening(width, top + size + bottom, "Confusion matrix"))
+    lines = list(_opening(width, top + size + bottom, "Confusion matrix", alone=alone))
     total = int(counts.sum())
     lines.append(
         f'<text x="12" y="20" font-weight="bold">accuracy {matrix.accuracy:.1%}'
-        f'<tspan font-weight="normal" fill="{palette.MUTED}">  of {total} samples</tspan></text>'
+        f'<tspan font-weight="normal" {_MUTED}>  of {total} samples</tspan></text>'
     )
     for i, j in np.ndindex(count, count):
         lines += _cell(
@@ -167,17 +186,18 @@ def matrix_drawing(matrix: ConfusionMatrix) -> str:
             count,
         )
     lines.append(
-        f'<rect x="{left:.1f}" y="{top}" width="{size:.1f}" height="{size:.1f}" fill="none" stroke="{palette.OUTLINE}"/>'
+        f'<rect x="{left:.1f}" y="{top}" width="{size:.1f}" height="{size:.1f}" '
+        'fill="none" stroke="currentColor" stroke-opacity="0.6"/>'
     )
     if is_labelled:
         lines += _names(names, left, top, cell, turned=turned)
     middle = top + size / 2
     lines.append(
         f'<text x="{left + size / 2:.1f}" y="{top + size + bottom - 8:.1f}" text-anchor="middle" '
-        f'fill="{palette.MUTED}">predicted</text>'
+        f"{_MUTED}>predicted</text>"
     )
     lines.append(
-        f'<text transform="translate(18,{middle:.1f}) rotate(-90)" text-anchor="middle" fill="{palette.MUTED}">actual</text>'
+        f'<text transform="translate(18,{middle:.1f}) rotate(-90)" text-anchor="middle" {_MUTED}>actual</text>'
     )
     return "\n".join([*lines, "</svg>"])
 
@@ -185,15 +205,14 @@ def matrix_drawing(matrix: ConfusionMatrix) -> str:
 def _cell(
     x: float, y: float, cell: float, count: int, share: float, names: tuple[str, str], classes: int
 ) -> Iterator[str]:
-    red, green, blue = (round(255 + (end - 255) * share) for end in (8, 69, 148))
     actual, predicted = (markup(name) for name in names)
     yield (
         f"<g><title>{actual} predicted as {predicted}: {count}, {share:.1%} of {actual}</title>"
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{cell:.1f}" height="{cell:.1f}" fill="rgb({red},{green},{blue})"/>'
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{cell:.1f}" height="{cell:.1f}" fill="{_CELL}" fill-opacity="{share:.3f}"/>'
     )
     if classes <= 25:
-        ink = palette.PAPER if share > 0.5 else palette.INK if count else palette.FAINT
-        yield f'<text x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}" text-anchor="middle" fill="{ink}">{count}</text>'
+        ink = f'fill="{palette.PAPER}"' if share > 0.5 else "" if count else 'fill-opacity="0.5"'
+        yield f'<text x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}" text-anchor="middle" {ink}>{count}</text>'
     yield "</g>"
 
 

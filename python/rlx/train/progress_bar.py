@@ -26,7 +26,7 @@ def speed(rate: float) -> str:
     """Return a rate: `18.2step/s`, or `2.50s/step` if a step takes longer than a second."""
     if not rate:
         return "?step/s"
-    return f"{rate:.2f}step/s" if rate >= 1 else f"{1 / rate:.2f}s/step"
+    return f"{rate:5.2f}step/s" if rate >= 1 else f"{1 / rate:5.2f}s/step"
 
 
 class ProgressBar:
@@ -102,7 +102,7 @@ class ProgressBar:
             text = head + counts
         else:
             left = clock((self._total - self._done) / rate) if rate else "?"
-            head = f"{title}{100 * self._done // max(self._total, 1):3d}%|"
+            head = f"{title}{100 * self._done / max(self._total, 1):3.0f}%|"
             counts = f"| {self._done}/{self._total} [{clock(elapsed)}<{left}, {speed(rate)}{numbers}]"
             cells = 0 if width is None else width - len(head) - len(counts)
             if width is None:

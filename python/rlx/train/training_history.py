@@ -136,7 +136,9 @@ class TrainingHistory(list[Entry]):
         return curves_drawing(self)
 
     def _repr_html_(self) -> str | None:
-        return self.svg() if self.names() else None
+        from rlx.train.curves_svg import curves_html
+
+        return curves_html(self) if self.names() else None
 
 
 def save_figure(figure: Any, path: Any) -> None:
