@@ -71,6 +71,10 @@ def _decoder(model: str, config: Mapping[str, Any], masked: bool = False) -> Cas
     return Case(model, config, "ForCausalLM", masked=masked, output="logits", options={"attention_mask": masked})
 
 
+def _headed(model: str, config: Mapping[str, Any], head: str, output: str = "logits", **more: Any) -> Case:
+    return Case(model, config, head, output=output, **more)
+
+
 def _long_rope(original: int, pairs: int, fraction: float = 1.0) -> dict[str, Any]:
     factors = {"short_factor": [1.0, 1.25, 1.5, 2.0][:pairs], "long_factor": [1.5, 2.0, 4.0, 8.0][:pairs]}
     more = {"partial_rotary_factor": fraction, "original_max_position_embeddings": original}
@@ -115,17 +119,28 @@ _MSCALE = _rope("yarn", **_LONG, beta_fast=32.0, beta_slow=1.0, mscale=0.7, msca
 _LLAMA3 = _rope("llama3", **_LONG, low_freq_factor=1.0, high_freq_factor=4.0)
 CASES = {
     "bert": Case("Bert", _SIZES, kinds=True),
-    "bert_masked_lm": Case("Bert", {**_SIZES, "hidden_act": "relu"}, "ForMaskedLM", kinds=True),
+    "bert_masked_lm": _headed("Bert", {**_SIZES, "hidden_act": "relu"}, "ForMaskedLM", kinds=True),
+    "bert_sequence": _headed("Bert", {**_SIZES, "num_labels": 3}, "ForSequenceClassification", kinds=True),
     "roberta": Case("Roberta", {**_SIZES, "type_vocab_size": 1, "layer_norm_eps": 1e-5}, padding=1),
     "distilbert": Case("DistilBert", _DISTILBERT),
+    "distilbert_answer": _headed("DistilBert", _DISTILBERT, "ForQuestionAnswering", output="end_logits"),
     "mpnet": Case("MPNet", _SIZES, padding=1),
     "mpnet_long": Case("MPNet", {**_SIZES, "hidden_size": 8, "max_position_embeddings": 160}, padding=1, length=150),
     "modernbert": Case("ModernBert", {**_SIZES, **_SPECIAL, "num_hidden_layers": 4, "local_attention": 4}),
+    "modernbert_sequence": _headed(
+        "ModernBert", {**_SIZES, **_SPECIAL, "classifier_pooling": "mean"}, "ForSequenceClassification"
+    ),
     "vit": Case("ViT", _VIT),
     "vit_classifier": Case(
         "ViT", {**_VIT, "qkv_bias": False, "num_labels": 5}, "ForImageClassification", output="logits"
     ),
     "llama": _decoder("Llama", _GROUPED, masked=True),
+    "llama_sequence": _headed(
+        "Llama",
+        {**_GROUPED, "pad_token_id": 0, "num_labels": 3},
+        "ForSequenceClassification",
+        options={"attention_mask": True},
+    ),
     "llama_biases": _decoder(
         "Llama", {**_GROUPED, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
     ),
@@ -244,8 +259,7 @@ def compute(case: Case) -> dict[str, Any]:
             n: torch.tensor(np.asarray(a), dtype=None if a.dtype.kind == "i" else torch.float64)
             for n, a in inputs.items()
         }
-        base = getattr(loaded, loaded.base_model_prefix) if case.head == "ForMaskedLM" else loaded
-        result = base(**given)
+        result = loaded(**given)
     names = [
         case.output,
         *(["pooler_output"] if case.head == "Model" and getattr(result, "pooler_output", None) is not None else []),

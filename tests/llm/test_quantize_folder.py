@@ -18,7 +18,7 @@ from rlx.models import load
 from tests.llm.tokenizer import samples
 from tests.models import gguf_files
 from tests.models.adapter_samples import SampleAdapter
-from tests.models.references import NAMES, arrays, reference, weights, write_model
+from tests.models.references import NAMES, WITH_LABELS, arrays, reference, weights, write_model
 
 # A model of SentencePiece as `tokenizer.json`, of few tokens: the models of the references have small vocabularies.
 TOKENS = ["<unk>", "<s>", "</s>", "<0x41>", "▁", "a", "b", "ab", "▁ab"]
@@ -60,7 +60,11 @@ _KNOWN = (
     ),
     *("qwen2", "qwen3", "qwen3_moe", "smollm3", "stablelm"),
 )
-CONVERTED = [name for name in NAMES if name not in _REFUSED and reference(name)["config"]["model_type"] in _KNOWN]
+CONVERTED = [
+    name
+    for name in NAMES
+    if name not in {*_REFUSED, *WITH_LABELS} and reference(name)["config"]["model_type"] in _KNOWN
+]
 
 
 def _folder(path: Path, name: str, **changes: Any) -> Path:
@@ -362,6 +366,11 @@ def test_folders_without_a_part(tmp_path: Path) -> None:
     folder = _folder(tmp_path, "llama")
     (folder / "tokenizer.json").unlink()
     with pytest.raises(rlx.Error, match=r"has no tokenizer: expected tokenizer\.json or tokenizer\.model"):
+        quantize(folder, tmp_path / "out.gguf")
+    labelled = reference("llama_sequence")
+    tied = labelled["config"] | {"tie_word_embeddings": True}
+    write_model(folder, tied, weights(labelled["tensors"]))
+    with pytest.raises(rlx.Error, match="has the head 'ForSequenceClassification', which GGUF files"):
         quantize(folder, tmp_path / "out.gguf")
     content = reference("llama")
     tensors = {key: array for key, array in weights(content["tensors"]).items() if key != "lm_head.weight"}

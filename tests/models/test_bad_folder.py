@@ -88,12 +88,6 @@ def test_extra_tensors_of_a_base_model_under_a_prefix(tmp_path: Path) -> None:
     assert "'bert.encoder.layer.0.output.lora_A.weight' is no tensor of this model" in message
 
 
-def test_heads_of_other_tasks_are_named(tmp_path: Path) -> None:
-    unused = load(folder_of(tmp_path, "bert_masked_lm")).unused
-    assert unused
-    assert all(name.startswith("cls.predictions.") for name in unused)
-
-
 def test_old_names_and_buffers(tmp_path: Path) -> None:
     def older(tensors: Tensors) -> Tensors:
         renamed = {

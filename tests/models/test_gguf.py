@@ -14,14 +14,16 @@ from rlx import Error
 from rlx.models import load
 from tests.drawing import drawn
 from tests.models.gguf_files import ARCHITECTURES, permuted, write_gguf
-from tests.models.references import NAMES, arrays, reference, weights
+from tests.models.references import NAMES, WITH_LABELS, arrays, reference, weights
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
 
 # `dynamic` has no key, and neither has the size of the chunks of Llama 4. GGUF files of Mistral lack the window, and files of
 # Qwen2 the layers that have one.
 _NOT_IN_GGUF = {"llama_dynamic", "mistral", "qwen2", "llama4_chunks"}
-DECODERS = [n for n in NAMES if reference(n)["config"]["model_type"] in ARCHITECTURES and n not in _NOT_IN_GGUF]
+DECODERS = [
+    n for n in NAMES if reference(n)["config"]["model_type"] in ARCHITECTURES and n not in _NOT_IN_GGUF | WITH_LABELS
+]
 
 
 def unchanged(metadata: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:

@@ -103,7 +103,11 @@ def _opened(path: str | os.PathLike[str]) -> tuple[PretrainedModel, Tokenizer, W
     weights = open_folder(name) if is_folder else open_weights(name)
     model = load_model(name) if is_folder else model_of_gguf(weights)
     if not isinstance(model.config, (DecoderConfig, MambaConfig)) or not model.config.head:
-        raise UnsupportedError(f"{name} has a model of type {model.model_type}, which does not generate text")
+        head = "" if model.head is None else f" with the head '{model.head}'"
+        raise UnsupportedError(
+            f"{name} has a model of type {model.model_type}{head}, which does not generate text",
+            hint="rlx.models.load(path).graph(…) returns its graph",
+        )
     tokenizer = tokenizer_from_folder(name) if is_folder else tokenizer_from_gguf(weights.metadata, name)
     if tokenizer.vocab_size > model.config.vocab_size:
         sizes = f"{tokenizer.vocab_size} tokens, and the embedding of the model {model.config.vocab_size}"

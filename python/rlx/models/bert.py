@@ -5,6 +5,7 @@ from __future__ import annotations
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import BERT_NAMES, EncoderConfig, embeddings, encoder_family, layers
+from rlx.models.encoder_heads import BERT_HEADS
 from rlx.models.fields import Fields
 
 
@@ -20,4 +21,4 @@ def encode(
     return layers(scope, config, BERT_NAMES, embeddings(scope, config, ids, types), mask, "custom")
 
 
-FAMILIES = (encoder_family("bert", read, encode, BERT_NAMES.layers, ("bert.",)),)
+FAMILIES = (encoder_family("bert", read, encode, BERT_NAMES.layers, ("bert.",), BERT_HEADS),)

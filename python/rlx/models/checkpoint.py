@@ -56,6 +56,7 @@ class ModelTensors:
         self.updates: Mapping[str, Sequence[LowRankUpdate]] = {}
         self.updated: set[str] = set()
         self._files_names: set[str] = set()
+        self._left_out: tuple[str, ...] = ()
         self._problems: list[str] = []
 
     def find(self, name: str) -> Weight | None:
@@ -85,6 +86,10 @@ class ModelTensors:
             return None
         self.taken[name] = weight
         return weight
+
+    def leave_out(self, part: str) -> None:
+        """Do not report the tensors of a part of the base model as unknown, because graphs do not need it."""
+        self._left_out = (*self._left_out, f"{self.prefix}{part}.")
 
     def with_updates(self, updates: Mapping[str, Sequence[LowRankUpdate]]) -> ModelTensors:
         """Return the same tensors, with updates of matrices by adapters, by the name of the layer in graphs."""
@@ -152,6 +157,8 @@ class ModelTensors:
 
     def _is_own(self, name: str) -> bool:
         """Return whether a tensor belongs to the base model: it has the prefix or, without a prefix, a known first part."""
+        if name.startswith(self._left_out):
+            return False
         if self.prefix:
             return name.startswith(self.prefix)
         return name.split(".")[0] in {other.split(".")[0] for other in self._files_names}
@@ -180,11 +187,14 @@ class ParameterPrefix:
     ) -> None:
         self.g, self.checkpoint, self.prefix = g, checkpoint, prefix
         self.activations, self.reads_in_place = activations, reads_in_place
+        self._embeddings: dict[str, TokenEmbedding] = {}  # by full name, shared by all scopes of a graph
 
     def _like(self, prefix: str, activations: str) -> ParameterPrefix:
-        return ParameterPrefix(
+        result = ParameterPrefix(
             self.g, self.checkpoint, prefix, activations=activations, reads_in_place=self.reads_in_place
         )
+        result._embeddings = self._embeddings
+        return result
 
     def at(self, name: str) -> ParameterPrefix:
         """Return the scope of a part of the model."""
@@ -228,8 +238,15 @@ class ParameterPrefix:
         return self.param(f"{name}.weight", (rows, size))
 
     def tokens(self, name: str, rows: int, size: int) -> TokenEmbedding:
-        """Return the embedding of tokens, whose table is large: only the rows of the tokens are widened."""
-        return TokenEmbedding(self, name, (rows, size), self.stored(f"{name}.weight", (rows, size)))
+        """Return the embedding of tokens, whose table is large: only the rows of the tokens are widened.
+
+        Further calls for the same name return the same parameter: the logits of tied models are products with the table.
+        """
+        full_name = self.prefix + name
+        if full_name not in self._embeddings:
+            stored = self.stored(f"{name}.weight", (rows, size))
+            self._embeddings[full_name] = TokenEmbedding(self, name, (rows, size), stored)
+        return self._embeddings[full_name]
 
     def matrix(self, name: str, size_in: int, size_out: int) -> Tensor:
         """Return the weight of a linear layer, `[in, out]`; it is stored as `[out, in]`."""

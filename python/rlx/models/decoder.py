@@ -15,6 +15,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.decoder_config import PACKED_CACHES, DecoderConfig
+from rlx.models.decoder_heads import LANGUAGE_HEAD, decoder_heads
 from rlx.models.family import ModelFamily
 from rlx.models.feed_forward import feed_forward
 from rlx.models.fields import Fields
@@ -43,7 +44,7 @@ SIZES: Mapping[str, int | bool | str] = {
     "hidden": False,
     "activations": "f32",
 }
-PREFIXES = ("model.",)
+PREFIXES = ("model.", "transformer.")  # the second in checkpoints that find answers
 
 
 def decoder_family(
@@ -52,6 +53,7 @@ def decoder_family(
     names: TensorNames | None = None,
     prefixes: tuple[str, ...] = PREFIXES,
     has_fused_groups: bool = False,
+    token_layer: str = "score",
 ) -> ModelFamily:
     """Return a family of decoders.
 
@@ -82,9 +84,20 @@ def decoder_family(
         names: The names of the tensors in a folder, if they are not those of graphs.
         prefixes: The possible prefixes of the tensors of the base model.
         has_fused_groups: Whether queries, keys and values are fused by groups of heads: see `split_fused`.
+        token_layer: The layer of the head that classifies tokens.
     """
     adapted = None if names is None else partial(_adapted, names, prefixes, has_fused_groups)
-    return ModelFamily(model_type, config, _build, SIZES, "layers.", prefixes, adapted=adapted)
+    return ModelFamily(
+        model_type,
+        config,
+        _build,
+        SIZES,
+        "layers.",
+        prefixes,
+        adapted=adapted,
+        heads=decoder_heads(token_layer),
+        default_head=LANGUAGE_HEAD,
+    )
 
 
 def _adapted(

@@ -159,7 +159,8 @@ class DecoderConfig:
         linear_attention: The layers with a state instead of keys and values.
         has_query_gate: Whether the result of attention is multiplied by the sigmoid of a gate, which follows the queries of
             each head.
-        head: Whether the graph computes logits; otherwise it ends with the last norm.
+        head: Whether the graph computes logits of tokens; otherwise it ends with the last norm.
+        pad_token_id: The padding token, or None.
     """
 
     model_type: str
@@ -199,6 +200,7 @@ class DecoderConfig:
     linear_attention: LinearAttentionConfig | None = None
     has_query_gate: bool = False
     head: bool = True
+    pad_token_id: int | None = None
 
     def window(self, layer: int) -> int | None:
         """Return the window of a layer."""
@@ -315,15 +317,17 @@ class DecoderConfig:
             length,
             hidden_act=fields.activation("hidden_activation" if fields.has("hidden_activation") else "hidden_act", act),
             tie_word_embeddings=fields.flag("tie_word_embeddings", tied),
-            head=_has_head(fields.data.get("architectures")),
+            pad_token_id=_padding(fields),
             **more,
         )
 
 
-def _has_head(architectures: object) -> bool:
-    """Return whether a checkpoint is of a model with logits. Files that do not name their class are."""
-    name = str(architectures[0]) if isinstance(architectures, list) and architectures else "For"
-    return "For" in name or "LMHead" in name
+def _padding(fields: Fields) -> int | None:
+    """Return the padding token; None if the file has none."""
+    value = fields.data.get("pad_token_id")
+    if value is not None and type(value) is not int:
+        raise fields.refusal("pad_token_id", "an integer or null")
+    return value
 
 
 def num_layers_to_list(fields: Fields) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
+from rlx.models.encoder_heads import DISTILBERT_HEADS
 from rlx.models.fields import Fields
 
 _NAMES = LayerNames(
@@ -42,4 +43,4 @@ def _encode(
     return layers(scope, config, _NAMES, embeddings(scope, config, ids, None), mask, "custom")
 
 
-FAMILIES = (encoder_family("distilbert", _read, _encode, _NAMES.layers, ("distilbert.",)),)
+FAMILIES = (encoder_family("distilbert", _read, _encode, _NAMES.layers, ("distilbert.",), DISTILBERT_HEADS),)

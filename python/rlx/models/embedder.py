@@ -186,7 +186,7 @@ def _config(path: Path) -> EncoderConfig:
 
 def _weights(directory: Path, config: EncoderConfig) -> dict[str, np.ndarray]:
     """Return the parameters of the encoder, read-only, shared by all programs. Those in f32 are mapped from the file."""
-    tensors = load(directory).weights
+    tensors = load(directory, head=None).weights
     weights = {}
     for name in (a.name for a in sentence_encoder(config, 1, 1).params):
         weights[name] = finite(tensors[name]).astype(np.float32, copy=False)  # f16 and bf16 have the same values in f32

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
-from rlx.models.family import Encode, ModelFamily
+from rlx.models.family import Encode, ModelFamily, TaskHead
 from rlx.models.fields import ACTIVATIONS, Fields
 from rlx.support.errors import Error, ShapeError
 
@@ -166,27 +166,37 @@ def layers(
     return x
 
 
-def encoder_family(model_type: str, config: Any, encode: Encode, layers: str, prefixes: tuple[str, ...]) -> ModelFamily:
+def encoder_family(
+    model_type: str,
+    config: Any,
+    encode: Encode,
+    layers: str,
+    prefixes: tuple[str, ...],
+    heads: Mapping[str, TaskHead],
+) -> ModelFamily:
     """Return a family of text encoders.
 
     Its graphs have inputs `input_ids`, `attention_mask` and, for several token types, `token_type_ids`, all
     `[batch, sequence]` i32. The outputs are `last_hidden_state` `[batch, sequence, hidden_size]` and, if the checkpoint
-    has a pooler, `pooler_output` `[batch, hidden_size]`.
+    has a pooler, `pooler_output` `[batch, hidden_size]`; or those of a head.
     """
 
-    def build(scope: ParameterPrefix, values: Any, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+    def states(scope: ParameterPrefix, values: Any, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
         g, shape = scope.g, (sizes["batch"], sizes["sequence"])
         ids, mask = g.input("input_ids", shape, "i32"), g.input("attention_mask", shape, "i32")
         types = g.input("token_type_ids", shape, "i32") if getattr(values, "type_vocab_size", 0) > 1 else None
-        outputs = {"last_hidden_state": encode(scope, values, ids, mask, types)}
+        return {"last_hidden_state": encode(scope, values, ids, mask, types)}
+
+    def build(scope: ParameterPrefix, values: Any, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+        outputs = states(scope, values, sizes)
         return outputs | pooler_output(scope, outputs["last_hidden_state"])
 
-    return ModelFamily(model_type, config, build, SIZES, layers, prefixes, encode)
+    return ModelFamily(model_type, config, build, SIZES, layers, prefixes, encode, states=states, heads=heads)
 
 
-def pooler_output(scope: ParameterPrefix, tokens: Tensor) -> dict[str, Tensor]:
-    """Return the pooler output, a tanh layer on the first token, if the checkpoint has that layer."""
-    if not scope.has("pooler.dense.weight"):
+def pooler_output(scope: ParameterPrefix, tokens: Tensor, *, is_required: bool = False) -> dict[str, Tensor]:
+    """Return the pooler output, a tanh layer on the first token, if the checkpoint has that layer or it is required."""
+    if not is_required and not scope.has("pooler.dense.weight"):
         return {}
     batch, _, width = tokens.shape.dims
     e: Any = width

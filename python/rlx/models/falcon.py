@@ -61,4 +61,6 @@ def _falcon(fields: Fields) -> DecoderConfig:
     )
 
 
-FAMILIES = (decoder_family("falcon", _falcon, _NAMES, ("transformer.",), has_fused_groups=True),)
+FAMILIES = (
+    decoder_family("falcon", _falcon, _NAMES, ("transformer.",), has_fused_groups=True, token_layer="classifier"),
+)

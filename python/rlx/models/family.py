@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from rlx.ir.graph.builder import Tensor
@@ -32,6 +33,24 @@ class Encode(Protocol):
 
 
 @dataclass(frozen=True)
+class TaskHead:
+    """A head: the layers after the base model that compute the results of a task.
+
+    Attributes:
+        build: Adds the parameters of the head to a graph, and returns its outputs by name. The last argument is the states
+            of the base model, `[B, S, E]`. The inputs of the graph have the names of the family.
+        layers: The layers that a checkpoint with this head has, by their names without `.weight`.
+        labels: The layer with a row for each label; None if the head has no labels.
+        has_pooler: Whether the head uses the pooler of the base model.
+    """
+
+    build: Callable[[ParameterPrefix, Any, Tensor], dict[str, Tensor]]
+    layers: tuple[str, ...]
+    labels: str | None = None
+    has_pooler: bool = False
+
+
+@dataclass(frozen=True)
 class ModelFamily:
     """A family of models.
 
@@ -45,6 +64,10 @@ class ModelFamily:
         prefixes: The possible prefixes of the base model's tensors in a checkpoint.
         encode: For text encoders: the function from token ids to token representations.
         adapted: Returns the tensors of a folder under the names of graphs, for a configuration; None if they have them.
+        states: Like `build`, for the base model without its pooler: the output is `last_hidden_state`. None if `build` does
+            the same for a configuration without a head.
+        heads: The heads, by the end of the class of a checkpoint: `"ForSequenceClassification"`.
+        default_head: The head of checkpoints that name neither a class nor have tensors of another head.
         prediction_head: Like `build`, for the graph of a head that predicts further tokens; None if models have none.
     """
 
@@ -56,4 +79,7 @@ class ModelFamily:
     prefixes: tuple[str, ...] = ()
     encode: Encode | None = field(default=None)
     adapted: Callable[[Mapping[str, Weight], Any], Mapping[str, Weight]] | None = field(default=None)
+    states: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]] | None = None
+    heads: Mapping[str, TaskHead] = field(default_factory=lambda: MappingProxyType({}))
+    default_head: str | None = None
     prediction_head: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]] | None = field(default=None)

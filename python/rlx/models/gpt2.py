@@ -55,4 +55,4 @@ def _gpt2(fields: Fields) -> DecoderConfig:
     )
 
 
-FAMILIES = (decoder_family("gpt2", _gpt2, _NAMES, ("transformer.",)),)
+FAMILIES = (decoder_family("gpt2", _gpt2, _NAMES, ("transformer.",), token_layer="classifier"),)

@@ -36,4 +36,6 @@ def _gpt_neox(fields: Fields) -> DecoderConfig:
     )
 
 
-FAMILIES = (decoder_family("gpt_neox", _gpt_neox, _NAMES, ("gpt_neox.",), has_fused_groups=True),)
+FAMILIES = (
+    decoder_family("gpt_neox", _gpt_neox, _NAMES, ("gpt_neox.",), has_fused_groups=True, token_layer="classifier"),
+)

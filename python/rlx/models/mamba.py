@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
+from rlx.models.decoder_heads import LANGUAGE_HEAD
 from rlx.models.family import ModelFamily
 from rlx.models.fields import ACTIVATIONS, Fields
 from rlx.models.recurrent import RecurrentStates, start_input, time_first
@@ -274,7 +275,9 @@ class _Mixer:
 
 
 def _family(model_type: str, config: Any) -> ModelFamily:
-    return ModelFamily(model_type, config, _build, SIZES, "layers.", ("backbone.",), adapted=_adapted)
+    return ModelFamily(
+        model_type, config, _build, SIZES, "layers.", ("backbone.",), adapted=_adapted, default_head=LANGUAGE_HEAD
+    )
 
 
 FAMILIES = (_family("mamba", _mamba), _family("mamba2", _mamba2))

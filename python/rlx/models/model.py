@@ -35,6 +35,7 @@ from rlx.models.checkpoint import ModelTensors, ParameterPrefix
 from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
 from rlx.models.gguf import GgufNames, read_gguf
+from rlx.models.heads import AUTO, choose_head, family_with_head, read_labels
 from rlx.models.low_rank import LowRankUpdate
 from rlx.models.prediction_head import PREFIX
 from rlx.models.quantized import open_folder
@@ -56,8 +57,11 @@ class PretrainedModel:
     Attributes:
         model_type: The name of the family in `config.json`: `"bert"`, `"llama"`.
         config: Sizes and options, as attributes with the names of `config.json`.
+        head: The head of the graphs, by the end of the name of its class, for example `"ForSequenceClassification"`; None for
+            the base model. `"ForCausalLM"` for every decoder that computes logits of tokens.
+        id2label: The names of the labels by number, if the head has labels.
         weights: The tensors, by the names of the graphs' parameters. They are read when they are used.
-        unused: The names of tensors that no graph uses, for example those of a head for another task.
+        unused: The names of tensors that no graph uses, for example those of an image encoder.
         sizes: The arguments of `graph`, with defaults.
         family: The family.
         gguf_names: The names of the tensors in the GGUF file that the model is from; None for a folder.
@@ -65,6 +69,8 @@ class PretrainedModel:
 
     model_type: str
     config: Any
+    head: str | None
+    id2label: Mapping[int, str] = field(repr=False)
     weights: Mapping[str, Weight] = field(repr=False)
     unused: tuple[str, ...] = field(repr=False)
     sizes: Mapping[str, int | bool | str]
@@ -147,18 +153,21 @@ class PretrainedModel:
         return result
 
 
-def load(folder: str | os.PathLike[str]) -> PretrainedModel:
+def load(folder: str | os.PathLike[str], *, head: str | None = AUTO) -> PretrainedModel:
     """Return a model from a folder with `config.json` and `model.safetensors` (or the index of several files), or a GGUF file.
 
     Only the headers of the weight files are read. The files are mapped: see `rlx.weights`.
 
     Args:
         folder: The folder, or the file.
+        head: The head of the graphs. `"auto"` is that of the class which `config.json` names. The end of the name of a class,
+            such as `"ForTokenClassification"`, is for files that do not name it. None is the base model without a head.
 
     Raises:
-        Error: A file is missing or damaged, `config.json` has an unsupported value, or weights do not fit it.
-        UnsupportedError: The family of the model is not known, or its weights are quantised in a way that is not supported.
-            The message lists the known families or methods.
+        Error: A file is missing or damaged, `config.json` has an unsupported value, weights do not fit it, or there is no such
+            head.
+        UnsupportedError: The family of the model or its head is not known, or its weights are quantised in a way that is not
+            supported. The message lists the known families, heads or methods.
     """
     path = Path(file_name(folder, "a folder"))
     try:
@@ -166,15 +175,26 @@ def load(folder: str | os.PathLike[str]) -> PretrainedModel:
     except OSError:  # the name is too long
         is_folder = is_file = False
     if is_file:
+        if head != AUTO:
+            raise Error(f"head is an option for folders, and {path!s:.200} is a file; got {head!r:.80}")
         return model_of_gguf(open_weights(path))
     if not is_folder:
         hint = "give a folder of this machine with config.json and model.safetensors; names on a hub are not looked up"
         raise Error(f"no such directory: {path!s:.200}", hint=hint)
-    family, config = load_config(path / "config.json")
-    tensors = open_folder(path)
+    fields = Fields.load(path / "config.json")
+    family, config = _read_config(fields)
+    opened = open_folder(path)
     if family.adapted is None:
-        return _checked(family, config, ModelTensors(tensors, tensors.origin, family.prefixes))
-    return _checked(family, config, ModelTensors(family.adapted(tensors, config), tensors.origin, ()))
+        tensors = ModelTensors(opened, opened.origin, family.prefixes)
+    else:
+        tensors = ModelTensors(family.adapted(opened, config), opened.origin, ())
+    kind = choose_head(fields, family, tensors, head)
+    if family.default_head:
+        config = replace(config, head=kind == family.default_head)
+    labels = read_labels(fields, tensors, family.heads.get(kind or ""))
+    if kind is not None and kind in family.heads:
+        family = family_with_head(family, kind)
+    return _checked(family, config, tensors, head=kind, id2label=labels)
 
 
 def model_of_gguf(weights: Weights) -> PretrainedModel:
@@ -187,18 +207,35 @@ def model_of_gguf(weights: Weights) -> PretrainedModel:
         hint = "give a folder with config.json, or a GGUF file"
         raise Error(f"{weights.origin} is a file without a model", hint=hint)
     model = read_gguf(weights)
-    return _checked(model.family, model.config, model.tensors, model.names)
+    return _checked(model.family, model.config, model.tensors, head=model.family.default_head, gguf_names=model.names)
 
 
 def _checked(
-    family: ModelFamily, config: Any, checkpoint: ModelTensors, gguf_names: GgufNames | None = None
+    family: ModelFamily,
+    config: Any,
+    checkpoint: ModelTensors,
+    *,
+    head: str | None,
+    id2label: Mapping[int, str] = MappingProxyType({}),
+    gguf_names: GgufNames | None = None,
 ) -> PretrainedModel:
     """Return the model, after building a small graph and comparing its parameters with the tensors."""
     checkpoint.check_layers(config.num_hidden_layers)
     _build(family, family.build, config, checkpoint, _smallest(family))
     unused = checkpoint.check(family.layers, config.num_hidden_layers)
     weights = MappingProxyType(checkpoint.taken)
-    return PretrainedModel(family.model_type, config, weights, unused, family.sizes, family, gguf_names, checkpoint)
+    return PretrainedModel(
+        family.model_type,
+        config,
+        head,
+        MappingProxyType(dict(id2label)),
+        weights,
+        unused,
+        family.sizes,
+        family,
+        gguf_names,
+        checkpoint,
+    )
 
 
 def _smallest(family: ModelFamily) -> dict[str, int | bool | str]:
@@ -213,7 +250,10 @@ def load_config(path: str | os.PathLike[str]) -> tuple[ModelFamily, Any]:
         Error: The file is missing, is not JSON, lacks a size, or has an unsupported value.
         UnsupportedError: The family is not known.
     """
-    fields = Fields.load(path)
+    return _read_config(Fields.load(path))
+
+
+def _read_config(fields: Fields) -> tuple[ModelFamily, Any]:
     model_type = fields.data.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))

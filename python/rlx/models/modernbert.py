@@ -9,6 +9,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.decoder_config import read_layer_types
 from rlx.models.encoder import encoder_family
+from rlx.models.encoder_heads import MODERNBERT_HEADS
 from rlx.models.fields import ACTIVATIONS, Fields
 from rlx.models.rope import RotaryTables
 from rlx.models.rope_fields import read_rope
@@ -25,6 +26,10 @@ class ModernBertConfig:
             directions.
         ropes: Rotary positions of layers without a window, and with one.
         biases: The parts with biases: `"attention"`, `"mlp"`, `"norm"`.
+        classifier_bias: Whether the dense layer of heads has a bias.
+        classifier_activation: The activation of that layer.
+        classifier_pooling: The state that classifies a text: `"cls"`, the first one, or `"mean"`.
+        decoder_bias: Whether the logits of masked tokens have a bias.
     """
 
     model_type: str
@@ -40,6 +45,10 @@ class ModernBertConfig:
     local_attention: int = 128
     hidden_activation: str = "gelu"
     norm_eps: float = 1e-5
+    classifier_bias: bool = False
+    classifier_activation: str = "gelu"
+    classifier_pooling: str = "cls"
+    decoder_bias: bool = True
 
     @property
     def max_length(self) -> int:
@@ -69,6 +78,10 @@ def _read(fields: Fields) -> ModernBertConfig:
         local_attention=fields.size("local_attention", 128),
         hidden_activation=fields.activation("hidden_activation", "gelu"),
         norm_eps=fields.number("norm_eps", 1e-5),
+        classifier_bias=fields.flag("classifier_bias", False),
+        classifier_activation=fields.activation("classifier_activation", "gelu"),
+        classifier_pooling=fields.choice("classifier_pooling", ("cls", "mean"), "cls"),
+        decoder_bias=fields.flag("decoder_bias", True),
     )
 
 
@@ -124,4 +137,4 @@ def _feed_forward(scope: ParameterPrefix, config: ModernBertConfig, x: Tensor) -
     )
 
 
-FAMILIES = (encoder_family("modernbert", _read, _encode, "layers.", ("model.",)),)
+FAMILIES = (encoder_family("modernbert", _read, _encode, "layers.", ("model.",), MODERNBERT_HEADS),)

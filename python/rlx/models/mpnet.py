@@ -13,6 +13,7 @@ import numpy as np
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
+from rlx.models.encoder_heads import ROBERTA_HEADS
 from rlx.models.fields import Fields
 
 _NAMES = LayerNames(
@@ -71,4 +72,4 @@ def _encode(
     return layers(scope, config, _NAMES, x, bias, "bias")
 
 
-FAMILIES = (encoder_family("mpnet", _read, _encode, _NAMES.layers, ("mpnet.",)),)
+FAMILIES = (encoder_family("mpnet", _read, _encode, _NAMES.layers, ("mpnet.",), ROBERTA_HEADS),)

@@ -6,6 +6,7 @@ from functools import partial
 
 from rlx.models.bert import encode
 from rlx.models.encoder import BERT_NAMES, EncoderConfig, encoder_family
+from rlx.models.encoder_heads import ROBERTA_HEADS
 from rlx.models.fields import Fields
 
 
@@ -15,6 +16,6 @@ def _read(fields: Fields, model_type: str) -> EncoderConfig:
 
 
 FAMILIES = tuple(
-    encoder_family(name, partial(_read, model_type=name), encode, BERT_NAMES.layers, ("roberta.",))
+    encoder_family(name, partial(_read, model_type=name), encode, BERT_NAMES.layers, ("roberta.",), ROBERTA_HEADS)
     for name in ("roberta", "camembert", "xlm-roberta")
 )

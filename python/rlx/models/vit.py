@@ -9,7 +9,8 @@ from typing import Any
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import pooler_output
-from rlx.models.family import ModelFamily
+from rlx.models.encoder_heads import first_token, labelled
+from rlx.models.family import ModelFamily, TaskHead
 from rlx.models.fields import ACTIVATIONS, Fields
 from rlx.support.errors import Error
 
@@ -93,8 +94,8 @@ def _layer(scope: ParameterPrefix, config: ViTConfig, x: Tensor) -> Tensor:
     return x + scope.linear(g.activation(ACTIVATIONS[config.hidden_act], wide), "output.dense", e)
 
 
-def _build(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Build the graph.
+def _states(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Build the graph without the pooler.
 
     The input is `pixel_values` `[batch, channels, height, width]`, normalised as by the model's own preprocessor. The
     outputs are those of text encoders, or `logits` `[batch, classes]` if the checkpoint has a classifier.
@@ -106,13 +107,17 @@ def _build(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) 
     for i in range(config.num_hidden_layers):
         with g.named(f"layer{i}"):
             x = _layer(scope.at(f"encoder.layer.{i}"), config, x)
-    x = g.layer_norm(x, *scope.norm("layernorm", e), eps=config.layer_norm_eps)
-    outputs = {"last_hidden_state": x} | pooler_output(scope, x)
-    classes = scope.rows("classifier.weight")
-    if classes:
-        first = g.reshape(g.narrow(x, 1, 0, 1), (pixels.shape.dims[0], e))
-        outputs["logits"] = scope.linear(first, "classifier", classes)
-    return outputs
+    return {"last_hidden_state": g.layer_norm(x, *scope.norm("layernorm", e), eps=config.layer_norm_eps)}
 
 
-FAMILIES = (ModelFamily("vit", _read, _build, {"batch": 1}, "encoder.layer.", ("vit.",)),)
+def _build(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+    outputs = _states(scope, config, sizes)
+    return outputs | pooler_output(scope, outputs["last_hidden_state"])
+
+
+def _classify(scope: ParameterPrefix, config: ViTConfig, states: Tensor) -> dict[str, Tensor]:
+    return labelled(scope, "classifier", first_token(scope, states))
+
+
+_HEADS = {"ForImageClassification": TaskHead(_classify, ("classifier",), "classifier")}
+FAMILIES = (ModelFamily("vit", _read, _build, {"batch": 1}, "encoder.layer.", ("vit.",), states=_states, heads=_HEADS),)

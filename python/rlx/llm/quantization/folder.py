@@ -23,6 +23,7 @@ from rlx.llm.quantization.packing import converted
 from rlx.llm.quantization.source import SourceModel
 from rlx.models.adapters import adapter_paths, with_adapters
 from rlx.models.decoder_config import DecoderConfig
+from rlx.models.decoder_heads import LANGUAGE_HEAD
 from rlx.models.gguf import GgufNames
 from rlx.models.gguf_architectures import ARCHITECTURES, MODEL_NAMES, GgufArchitecture, order_of_rows
 from rlx.models.mixtral import FAMILIES as MIXTRAL
@@ -47,6 +48,8 @@ def folder_source(path: str, lora: Any = None) -> SourceModel:
         weights |= with_adapters(model, lora).merged_weights()
     name = architecture_of_folder(model.model_type, config, path)
     assert isinstance(config, DecoderConfig)
+    if model.head not in (None, LANGUAGE_HEAD):
+        raise UnsupportedError(f"{path} has the head '{model.head}', which GGUF files of language models do not store")
     has_head = "lm_head.weight" in model.weights or config.tie_word_embeddings
     if not has_head:
         raise Error(f"{path} has a model without 'lm_head.weight', whose embeddings are not tied")
