@@ -16,6 +16,7 @@ from rlx.models.fields import Fields
 from rlx.support.errors import Error, UnsupportedError
 
 AUTO = "auto"
+FALLBACK = 'rlx.models.load(path, fallback="torch") uses the class of the transformers package'
 _CLASS = re.compile(r"\w*?(For[A-Z]\w*|\w*?Heads?Model|Model)")
 _LANGUAGE_HEADS = ("LMHeadModel", "ForConditionalGeneration")  # other ends of classes with the head `ForCausalLM`
 _OPTIONS = ("batch", "sequence", "attention_mask", "activations")
@@ -39,7 +40,7 @@ def choose_head(fields: Fields, family: ModelFamily, tensors: ModelTensors, head
     if head != AUTO:
         return _known(family, head)
     found = [name for name, own in family.heads.items() if _has_all(tensors, own)]
-    name = _class_of(fields)
+    name = class_of(fields)
     kind = None if name is None else _kind(name)
     if name is None or kind is None:
         return _fitting(fields, family, tensors, found, name)
@@ -57,7 +58,7 @@ def choose_head(fields: Fields, family: ModelFamily, tensors: ModelTensors, head
         raise UnsupportedError(
             f"{fields.file} names {name}, whose head '{kind}' is not supported for a {family.model_type}; "
             f"known are {', '.join(_names(family))}",
-            hint="rlx.models.load(path, head=None) loads the base model without the head",
+            hint=f"{FALLBACK}; rlx.models.load(path, head=None) loads the base model without the head",
         )
     if not any(tensors.find(f"{layer}.weight") for layer in family.heads[kind].layers):
         _warn(
@@ -68,14 +69,24 @@ def choose_head(fields: Fields, family: ModelFamily, tensors: ModelTensors, head
     return kind
 
 
-def _class_of(fields: Fields) -> str | None:
-    """Return the name of the class in a file; None if it has none."""
+def class_of(fields: Fields) -> str | None:
+    """Return the name of the class in a `config.json`; None if it has none.
+
+    Raises:
+        Error: The field is not a list of names.
+    """
     names = fields.data.get("architectures")
     if names is None or names == []:
         return None
     if not isinstance(names, list) or not isinstance(names[0], str):
         raise fields.refusal("architectures", 'a list with the name of a class, such as ["BertForMaskedLM"]')
     return names[0]
+
+
+def head_of_class(name: str) -> str | None:
+    """Return the end of the name of a class that is its head; None for base models and other names."""
+    match = _CLASS.fullmatch(name)
+    return None if match is None or match[1] == "Model" else match[1]
 
 
 def _kind(name: str) -> str | None:

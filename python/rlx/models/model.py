@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, overload
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.attributes import suggestion
@@ -35,10 +35,11 @@ from rlx.models.checkpoint import ModelTensors, ParameterPrefix
 from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
 from rlx.models.gguf import GgufNames, read_gguf
-from rlx.models.heads import AUTO, choose_head, family_with_head, read_labels
+from rlx.models.heads import AUTO, FALLBACK, choose_head, family_with_head, read_labels
 from rlx.models.low_rank import LowRankUpdate
 from rlx.models.prediction_head import PREFIX
 from rlx.models.quantized import open_folder
+from rlx.models.torch_model import TorchModel, load_torch_model
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
 from rlx.weights import Weight, Weights
@@ -153,7 +154,19 @@ class PretrainedModel:
         return result
 
 
-def load(folder: str | os.PathLike[str], *, head: str | None = AUTO) -> PretrainedModel:
+@overload
+def load(folder: str | os.PathLike[str], *, head: str | None = AUTO, fallback: None = None) -> PretrainedModel: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str], *, head: str | None = AUTO, fallback: Literal["torch"]
+) -> PretrainedModel | TorchModel: ...
+
+
+def load(
+    folder: str | os.PathLike[str], *, head: str | None = AUTO, fallback: Literal["torch"] | None = None
+) -> PretrainedModel | TorchModel:
     """Return a model from a folder with `config.json` and `model.safetensors` (or the index of several files), or a GGUF file.
 
     Only the headers of the weight files are read. The files are mapped: see `rlx.weights`.
@@ -162,6 +175,8 @@ def load(folder: str | os.PathLike[str], *, head: str | None = AUTO) -> Pretrain
         folder: The folder, or the file.
         head: The head of the graphs. `"auto"` is that of the class which `config.json` names. The end of the name of a class,
             such as `"ForTokenClassification"`, is for files that do not name it. None is the base model without a head.
+        fallback: `"torch"` loads folders with an unknown family, or an unknown head, with the transformers package, and
+            returns a `TorchModel`. By default they are errors.
 
     Raises:
         Error: A file is missing or damaged, `config.json` has an unsupported value, weights do not fit it, or there is no such
@@ -182,6 +197,18 @@ def load(folder: str | os.PathLike[str], *, head: str | None = AUTO) -> Pretrain
         hint = "give a folder of this machine with config.json and model.safetensors; names on a hub are not looked up"
         raise Error(f"no such directory: {path!s:.200}", hint=hint)
     fields = Fields.load(path / "config.json")
+    if fallback not in (None, "torch"):
+        raise Error(f"fallback must be None or 'torch', got {fallback!r:.80}")
+    try:
+        return _load_folder(path, fields, head)
+    except UnsupportedError:
+        if fallback is None:
+            raise
+    return load_torch_model(path, fields, head)
+
+
+def _load_folder(path: Path, fields: Fields, head: str | None) -> PretrainedModel:
+    """Return the model of a folder, from a family that is known."""
     family, config = _read_config(fields)
     opened = open_folder(path)
     if family.adapted is None:
@@ -257,7 +284,10 @@ def _read_config(fields: Fields) -> tuple[ModelFamily, Any]:
     model_type = fields.data.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
-        raise UnsupportedError(f"{fields.file} describes a model of type {model_type!r:.80}; known are {known}")
+        raise UnsupportedError(
+            f"{fields.file} describes a model of type {model_type!r:.80}; known are {known}",
+            hint=f"{FALLBACK}, if that package knows the type: pip install transformers torch",
+        )
     family = FAMILIES[model_type]
     return family, family.config(fields)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
@@ -28,6 +29,7 @@ from rlx.support.packages import import_package
 from rlx.support.traces import place_of
 
 _WHAT = "rlx.from_torch"
+_CACHE = re.compile(r"Found <class '[\w.]*\b(\w*Cache)'> in output, which is not a known type")
 # These change running statistics although their schema does not declare it.
 _WITH_STATISTICS = {"aten.batch_norm": 5, "aten.instance_norm": 5}
 
@@ -98,6 +100,12 @@ def _exported(export: ModuleType, module: Any, args: Any, kwargs: Any, dynamic_s
             return export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as problem:
         kind, message = type(problem).__name__, str(problem).strip()
+        if cache := _CACHE.search(message):
+            raise Error(
+                f"the module returns its keys and values ({cache[1]}), which torch.export does not accept as an output",
+                hint="pass use_cache=False: rlx.from_torch(model, (), {'input_ids': ids, 'use_cache': False})",
+                location=place_of(problem, "torch", "contextlib"),
+            ) from problem
         lines = [line for line in message.splitlines() if line.strip()]
         place = place_of(problem, "torch", "contextlib")
         raise Error(
