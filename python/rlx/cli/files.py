@@ -85,7 +85,7 @@ def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Grap
         sizes[name] = size_of(size, f"--bind={name}") if size.isdecimal() else size
     bind.clear()
     folder = None if path == "-" else os.path.dirname(os.path.abspath(path))
-    return onnx.from_bytes(data, "<stdin>" if path == "-" else path, folder, sizes)
+    return onnx.from_bytes(data, "<stdin>" if path == "-" else path, folder, sizes, is_bound=True)
 
 
 def _graph(data: Any, path: str, function: str | None) -> Graph:

@@ -38,6 +38,8 @@ class OpenSizes:
         inputs = [i for i in model.message.graph.input if i.type.WhichOneof("value") == "tensor_type"]
         self.names = [d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim]
         self.found: dict[str, Dim] = {}
+        self.first_axes: set[str] = set()  # the names of sizes of axis 0
+        self.reached = 0  # the number of nodes that an import built before it ended
         self._model = model
 
     def check(self) -> None:
@@ -131,6 +133,7 @@ def define_inputs(scope: OnnxScope, sizes: OpenSizes, constants: Mapping[str, An
         if not name:
             raise ParseError(f"{model.name}: an input has no name")
         dims = tuple(sizes.size(d, f"{name}_dim{axis}") for axis, d in enumerate(kind.shape.dim))
+        sizes.first_axes |= {n for n, d in sizes.found.items() if dims[:1] == (d,)}
         scope.values[name] = OnnxValue(tensor=scope.g.input(name, dims, model.dtype(kind.elem_type, what)))
     sizes.check()
 
@@ -174,3 +177,42 @@ def _held(model: OnnxModel, sizes: OpenSizes, name: str, value: Any, declared: A
         message = f"constants: expected {expected} of {dtype} for {what}, got {list(array.shape)} of {array.dtype}"
         raise ShapeError(message)
     return array
+
+
+def scalar_inputs(model: OnnxModel) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the inputs of one integer or bool, with dtype and shape."""
+    graph, types, result = model.message.graph, model.onnx.TensorProto, dict[str, tuple[str, tuple[int, ...]]]()
+    stored = {t.name for t in graph.initializer}
+    kinds = {types.INT64: "i64", types.INT32: "i32", types.BOOL: "bool"}
+    for declared in graph.input:
+        tensor = declared.type.tensor_type
+        dims = tuple(d.dim_value for d in tensor.shape.dim)
+        if (
+            declared.name not in stored
+            and tensor.elem_type in kinds
+            and tensor.HasField("shape")
+            and dims in ((), (1,))
+        ):
+            result[declared.name] = (kinds[tensor.elem_type], dims)
+    return result
+
+
+def split_bound(model: OnnxModel, bound: Mapping[str, int | str]) -> tuple[dict[str, int | str], dict[str, Any]]:
+    """Return the sizes and the constants among values by name: a name of an input of one integer or bool is a constant.
+
+    Raises:
+        Error: The value of a constant is not an integer or a bool.
+    """
+    scalars, sizes, constants = scalar_inputs(model), dict[str, int | str](), dict[str, Any]()
+    for name, value in bound.items():
+        if name not in scalars:
+            sizes[name] = value
+            continue
+        dtype, shape = scalars[name]
+        named = {"true": True, "false": False} if dtype == "bool" else {}
+        known = named.get(str(value).lower(), value)
+        if isinstance(known, str) and not re.fullmatch(r"-?\d{1,18}", known):
+            raise Error(f"--bind={name}={value}: '{name}' is an input of {dtype}; expected its value")
+        number = bool(int(known)) if dtype == "bool" else int(known)
+        constants[name] = [number] if shape else number
+    return sizes, constants

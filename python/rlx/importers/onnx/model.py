@@ -7,8 +7,9 @@ from collections.abc import Container, Iterator, Mapping
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from rlx.importers.onnx.inputs import OpenSizes, define_inputs
+from rlx.importers.onnx.inputs import OpenSizes, define_inputs, scalar_inputs, split_bound
 from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
+from rlx.importers.onnx.remedies import Remedy, find_remedy
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.importers.table import importer
@@ -74,6 +75,8 @@ def from_bytes(
     folder: str | None,
     sizes: Mapping[str, int | str] | None = None,
     constants: Mapping[str, Any] | None = None,
+    *,
+    is_bound: bool = False,
 ) -> Graph:
     """Return the graph of an ONNX model, as `from_onnx` does.
 
@@ -83,6 +86,7 @@ def from_bytes(
         folder: The folder of external files; None if the model may not refer to any.
         sizes: As for `from_onnx`.
         constants: As for `from_onnx`.
+        is_bound: Whether the names of `sizes` may also be those of inputs of one integer or bool, which become constants.
     """
     for what, given in (("sizes", sizes), ("constants", constants)):
         if given is not None and not isinstance(given, Mapping):
@@ -98,7 +102,9 @@ def from_bytes(
         raise ParseError(f"{name} is no ONNX model: it has no graph, or no version of the op set")
     try:
         model = OnnxModel(onnx, message, name, folder)
-        return _graph(model, OpenSizes(model, sizes or {}), dict(constants or {}))
+        if is_bound:
+            sizes, constants = split_bound(model, sizes or {})
+        return _graph_or_remedy(model, OpenSizes(model, sizes or {}), dict(constants or {}))
     except Error as problem:
         said = f"{name}:" in str(problem) or problem.message.startswith((f"{name} ", "sizes: ", "constants: "))
         if said or problem.location not in (None, caller_place()):
@@ -108,9 +114,49 @@ def from_bytes(
         raise ParseError(f"{name} is not written as ONNX says: {type(problem).__name__}: {problem}") from None
 
 
+def _graph_or_remedy(model: OnnxModel, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
+    """Return the graph of a model.
+
+    Raises:
+        Error: The import fails. The hint names the sizes that are open and the inputs that can be constants, and values with
+            which the import succeeds, if some are found.
+    """
+    _check_ops(model)
+    try:
+        return _graph(model, sizes, constants)
+    except Error as problem:
+        if not sizes.reached:  # an error in the arguments
+            raise
+        scalars = {n: kind for n, (kind, _) in scalar_inputs(model).items() if n not in constants}
+        if not sizes.open and not scalars:
+            raise
+        # An op that is not supported for all sizes may be supported for some.
+        remedy = find_remedy(model, lambda s, c: _graph(model, s, dict(c)), problem, sizes, constants)
+        raise problem.moved(hint=_hint(problem, sizes, scalars, remedy)) from None
+
+
+def _hint(problem: Error, sizes: OpenSizes, scalars: Mapping[str, str], remedy: Remedy | None) -> str:
+    """Return the hint of an import that failed with open sizes, or with inputs that can be constants."""
+    parts = []
+    if sizes.open:
+        parts.append(f"sizes that are open: {', '.join(map(repr, sizes.open))}")
+    if scalars:
+        parts.append(f"inputs that can be constants: {', '.join(f'{n!r} ({kind})' for n, kind in scalars.items())}")
+    if remedy is not None:
+        parts.append(f"for example, this succeeds: {remedy.call}; commands take {remedy.flags}")
+        return "; ".join(parts)
+    if problem.hint is not None and not problem.hint.startswith("by name: "):
+        parts.append(problem.hint)
+    elif sizes.open:
+        parts.append("give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={…})")
+    if scalars:
+        parts.append(f"give constants by rlx.from_onnx(…, constants={{{next(iter(scalars))!r}: …}})")
+    return "; ".join(parts)
+
+
 def _graph(model: OnnxModel, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
     message = model.message.graph
-    _check_ops(model)
+    model.start()
     g = Graph(message.name if message.name.isidentifier() else "main")
     scope = OnnxScope(model, g)
     scope.define(message.initializer)
@@ -119,13 +165,8 @@ def _graph(model: OnnxModel, sizes: OpenSizes, constants: dict[str, Any]) -> Gra
     define_inputs(scope, sizes, constants)
     try:
         scope.run(message.node)
-    except Error as problem:
-        if not sizes.open or problem.hint is not None:
-            raise
-        # An op that is not supported for all sizes may be supported for some.
-        names = ", ".join(map(repr, sizes.open))
-        hint = f"sizes that are open: {names}; give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={{…}})"
-        raise problem.moved(hint=hint) from None
+    finally:
+        sizes.reached = model.built
     outputs = {}
     for declared in message.output:
         what = f"output '{declared.name}'"

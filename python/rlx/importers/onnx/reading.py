@@ -80,6 +80,11 @@ class OnnxModel:
         """Return the version of each domain."""
         return {_domain(o.domain): o.version for o in imports}
 
+    def start(self) -> None:
+        """Forget what an import of the model found for other sizes."""
+        self.built = 0
+        self.undecided.clear()
+
     def count(self) -> None:
         """Count one more node that is built. Functions and loops may repeat nodes.
 
