@@ -36,6 +36,7 @@ OTHERS: dict[str, tuple[Any, str]] = {
     "fast_math": (True, "--fast-math"),
     "dispatch": ("force-common", "--dispatch=force-common"),
     "kernels": ("off", "--kernels=off"),
+    "name": ("other", "--name=other"),
 }
 
 
@@ -150,6 +151,17 @@ def test_each_option_reaches_the_passes(name: str) -> None:
     changed, plain = (Compilation(graph(), target, options) for options in (CompileOptions(**{name: value}), None))
     assert changed.pipeline_text != plain.pipeline_text
     assert rlx.Pipeline(**{name: value}).compile(graph()).pipeline_text == changed.pipeline_text
+
+
+def test_a_program_has_the_name_that_is_asked_for() -> None:
+    compilation = Compilation(graph(), target_of("stablehlo"), CompileOptions(name="stem-2.b"))
+    assert compilation.signature.name == compilation.lir.name == "stem-2.b"
+    assert compilation.given.name == "loss"
+    for name in ("", "2x", "a b", "a/b", "a}", "é", "x" * 65, 3):
+        with pytest.raises(rlx.Error, match="is not the name of a program"):
+            CompileOptions(name=name)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(rlx.Error, match="is for one graph, not for 2 entry points"):
+        rlx.Session().compile({"a": graph(), "b": graph()}, name="stem")
 
 
 def test_options_reach_functions_and_training() -> None:

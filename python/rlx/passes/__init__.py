@@ -37,13 +37,14 @@ def run(
         instruments: Objects that observe the run: see `rlx.passes.instruments`.
 
     Returns:
-        The result, with the same entry function.
+        The result, with the same entry function, or the first public one if a pass has renamed it.
 
     Raises:
         PassError: The pipeline names an unknown pass or option, or a pass failed; the message names it.
         VerificationError: A pass produced an invalid module; the message names the pass.
     """
     from rlx.ir.graph.graph import Graph
+    from rlx.ir.op.signature import functions
     from rlx.ir.text.modules import verify_module
     from rlx.passes.pipeline import PassPipeline
     from rlx.passes.runner import clone_module, run_on_module
@@ -60,6 +61,8 @@ def run(
         verify_module(source)  # an input that was already invalid is not blamed on a pass
         raise
     entry = graph.name_symbol if hasattr(graph, "name_symbol") else None
+    if entry not in [function.name.value for function in functions(module)]:
+        entry = None  # rlx-rename has given the function another name
     result = Graph.from_module(module, entry)
     if isinstance(graph := getattr(graph, "_graph", graph), Graph):
         result.take_weights(graph)

@@ -34,9 +34,14 @@ def compiled_together(
         compile: The function that compiles the graphs.
 
     Raises:
-        Error: Graphs differ in shared arguments, or `compile` raises it.
+        Error: Graphs differ in shared arguments, the options have a name, or `compile` raises it.
     """
     given = _checked(graphs)
+    if options.name is not None:
+        raise Error(
+            f"name={options.name!r} is for one graph, not for {len(given)} entry points",
+            hint="entry points have the names of the mapping",
+        )
     sizes = _sizes(given, options.bind)
     bound = {
         name: [replace(a, shape=a.shape.bind(sizes[name] or {})) for a in graph.arguments]

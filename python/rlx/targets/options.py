@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypedDict
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # The levels of optimisation, and the default one.
 LEVELS, DEFAULT_LEVEL = (0, 1, 2, 3), 2
+_LONGEST_NAME = 64
+_NAME = rf"[A-Za-z][A-Za-z0-9_.-]{{0,{_LONGEST_NAME - 1}}}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +113,17 @@ class CompileOptions:
             "--kernels='auto -softmax'",
         ),
     )
+    name: str | None = field(
+        default=None,
+        metadata=described(
+            "The name of the program, instead of that of the graph. Functions, files, modules and memories of the source code "
+            "that a target writes begin with it, so that several networks fit into one firmware or design. It begins with a "
+            "letter, and has letters, digits, `_`, `-` and `.`.",
+            "--name",
+            metavar="NAME",
+            help="the name of the program and the prefix of names and files of source code (default: that of the graph)",
+        ),
+    )
 
     def __post_init__(self) -> None:
         # Not imported above: they import MLIR, and the commands need only the fields.
@@ -133,11 +147,13 @@ class CompileOptions:
         check_string(self.kernels, "kernels")
         if self.kernels not in ("auto", "off"):
             KernelChoice.parse(self.kernels)
+        if self.name is not None:
+            _check_name(self.name)
 
     @property
     def prepared(self) -> Self:
-        """The options for a graph that has its sizes bound, and has gone through `passes`: the others."""
-        return replace(self, bind=None, passes=None)
+        """The options for a graph that has its name and sizes, and has gone through `passes`: the others."""
+        return replace(self, bind=None, passes=None, name=None)
 
     @property
     def compilation(self) -> CompileOptions:
@@ -162,6 +178,15 @@ class CompileKeywords(TypedDict, total=False):
     fast_math: bool
     dispatch: KernelDispatchPolicy | str | None
     kernels: str
+    name: str | None
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+        raise Error(
+            f"name={short_repr(name)} is not the name of a program",
+            hint=f"a letter, then letters, digits, '_', '-' and '.'; at most {_LONGEST_NAME} characters",
+        )
 
 
 def _check_sizes(bind: Any) -> None:

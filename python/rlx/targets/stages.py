@@ -15,6 +15,7 @@ from rlx.passes.base import Pass
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import PassPipeline, PipelineElement
+from rlx.passes.rename import Rename
 from rlx.passes.runner import Instrument
 from rlx.support.errors import Error
 from rlx.targets.options import CompileOptions
@@ -40,11 +41,11 @@ def graph_of(graph: Any, what: str) -> Graph:
 
 
 def prepare_graph(graph: Graph, options: CompileOptions, *, instruments: Sequence[Instrument] = ()) -> Graph:
-    """A graph with the first steps that its user asks for: sizes are bound, then passes are run.
+    """A graph with the first steps that its user asks for: it gets its name, sizes are bound, then passes are run.
 
     Args:
         graph: HIR or MIR; it is not changed.
-        options: The options; `bind` and `passes` count.
+        options: The options; `name`, `bind` and `passes` count.
         instruments: Instruments that observe the passes.
 
     Raises:
@@ -65,7 +66,11 @@ def prepare_graph(graph: Graph, options: CompileOptions, *, instruments: Sequenc
 def preparing(options: CompileOptions) -> list[str]:
     """The pipelines that `prepare_graph` runs."""
     sizes = " ".join(f"{name}={int(size)}" for name, size in (options.bind or {}).items())
-    return [*([f"rlx-bind{{{sizes}}}"] if sizes else []), *([options.passes] if options.passes else [])]
+    return [
+        *([str(Rename(options.name))] if options.name is not None else []),
+        *([f"rlx-bind{{{sizes}}}"] if sizes else []),
+        *([options.passes] if options.passes else []),
+    ]
 
 
 def to_lir(legal: CheckLir, before: Sequence[Pass] = (), after: Sequence[Pass] = ()) -> str:
