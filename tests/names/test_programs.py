@@ -19,7 +19,7 @@ import rlx
 from rlx import mlir
 from rlx.targets.c import emulate, toolchain
 from rlx.targets.c.host import SOURCE, harness
-from rlx.targets.c.lower.files import HEADER, files_of
+from rlx.targets.c.lower.files import files_of
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.compilation import Compilation
 from rlx.targets.registry import RLX, backend_of, backends, target_of
@@ -65,6 +65,8 @@ FILES: Mapping[str, Callable[[str], Any]] = {
     ".mem": readers.plain,
     ".lpf": readers.plain,
     ".pcf": readers.plain,
+    ".cmake": readers.plain,
+    ".pdsc": readers.svg,
     ".xdc": readers.plain,
 }
 
@@ -180,12 +182,12 @@ def test_compilers_have_nothing_to_say_of_c_with_hostile_names(turn: int, tmp_pa
     write(made, tmp_path / "a")
     assert (
         toolchain.build(
-            [*toolchain.compiler(), *toolchain.WARNINGS, "-Werror", "-fsyntax-only", "model.c"], tmp_path / "a"
+            [*toolchain.compiler(), *toolchain.WARNINGS, "-Werror", "-fsyntax-only", made.files.source], tmp_path / "a"
         )
         == ""
     )
     if shutil.which("g++"):
-        (tmp_path / "a" / "main.cpp").write_text(f'#include "{HEADER}"\n')
+        (tmp_path / "a" / "main.cpp").write_text(f'#include "{made.files.header}"\n')
         assert (
             toolchain.build(
                 ["g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.cpp"], tmp_path / "a"
@@ -199,11 +201,11 @@ def test_compilers_have_nothing_to_say_of_c_with_hostile_names(turn: int, tmp_pa
 @drawn("share", range(SHARES))
 def test_graphs_may_have_any_name_in_c(share: int, tmp_path: Path) -> None:
     names = [*share_of(NAMES, share), "rlx", LONG]
+    sources: list[str] = []
     for i, name in enumerate(names):
-        write(
-            CSource(rlx.Pipeline(target="c").compile(graph_of(("first", "second", name), name)).lir), tmp_path / str(i)
-        )
-    sources = [f"{i}/{file}" for i in range(len(names)) for file in ("model.c", "weights.c", SOURCE)]
+        made = CSource(rlx.Pipeline(target="c").compile(graph_of(("first", "second", name), name)).lir)
+        write(made, tmp_path / str(i))
+        sources += [f"{i}/{file}" for file in (made.files.source, made.files.weights, SOURCE)]
     command = [*toolchain.compiler(), *toolchain.WARNINGS, "-Werror", "-fsyntax-only"]
     assert toolchain.build([*command, *sources], tmp_path) == ""
 

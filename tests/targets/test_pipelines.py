@@ -251,7 +251,12 @@ def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
             "rlx-float-products,rlx-kernel-layout,rlx-outline-weights,rlx-to-stablehlo{entry=main cpu=true}",
         ),
         ("stablehlo", [], "rlx-to-stablehlo{shardings=text entry=main}"),
-        ("cortexm", ["--part=nrf52840"], "rlx-to-c{ram=262144 flash=1048576}"),
+        (
+            "cortexm",
+            ["--part=nrf52840", "-O1"],
+            'rlx-to-c{ram=262144 flash=1048576 made-with="--target=cortexm --arch=m4 -O1 --flag=--ram=262144 '
+            '--flag=--flash=1048576"}',
+        ),
         ("fpga", ["--part=xc7", "--lanes=4", "--ternary=no"], "rlx-to-hw{part=xc7 lanes=4 ternary=false}"),
         ("fpga-sim", ["--preset=size"], "rlx-to-hw{preset=size simulated=true}"),
     ],
@@ -307,7 +312,8 @@ def test_c_is_the_text_of_the_files_in_the_module() -> None:
     compilation = Compilation(integers(), target_of("cortexm"), CompileOptions(bind={"n": 5}))
     held = files_in(compilation.lowered())
     files = backend_of("cortexm").compiler.files(compilation.artifact())  # type: ignore[attr-defined]
-    assert {name: text.encode() for name, text in held.items()} == {n: t for n, t in files.items() if n != "README.md"}
+    assert {name: text.encode() for name, text in held.items()} == {n: t for n, t in files.items() if n in held}
+    assert [n.removeprefix("integers") for n in held] == [".h", ".c", "_weights.h", "_weights.c"]
     text = backend_of("cortexm").compiler.emit("c", compilation)
     assert text == "\n".join(f"/* ---- {name} ---- */\n{held[name]}" for name in held)
 

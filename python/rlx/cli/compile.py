@@ -322,9 +322,15 @@ def _packed(
 
 
 def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
-    """Warn about files in a folder that look like another program: tools that process all sources would include them."""
-    kinds = {Path(name).suffix for name in files} & _SOURCES
+    """Warn about files in a folder that look like an older program: tools that process all sources would include them.
+
+    If all sources begin with the name of the program, only files that begin with it as well are of an older one.
+    """
+    sources = [name for name in files if Path(name).suffix in _SOURCES]
+    kinds, stems = {Path(name).suffix for name in sources}, sorted((Path(name).stem for name in sources), key=len)
     others = sorted(p.name for p in Path(folder).iterdir() if p.suffix in kinds and p.name not in files)
+    if all(stem == stems[0] or stem.startswith(f"{stems[0]}_") for stem in stems):
+        others = [name for name in others if name.startswith((f"{stems[0]}_", f"{stems[0]}."))]
     if others:
         shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
         message = (

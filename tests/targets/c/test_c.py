@@ -13,7 +13,6 @@ import rlx
 from rlx.cli import main as rlx_command
 from rlx.support.errors import CompileError, UnsupportedError
 from rlx.targets.c import targets, toolchain
-from rlx.targets.c.lower.files import files_of
 from rlx.targets.c.lower.layer import bits_of, in_pairs, in_rows, joined
 from rlx.targets.c.lower.names import identifier
 from rlx.targets.c.lower.tables import table_of
@@ -72,41 +71,19 @@ def test_the_files_say_what_they_need(tmp_path: Path) -> None:
     (tmp_path / "layer.mlir").write_text(str(layer()[0]))
     out = tmp_path / "out"
     assert rlx_command.main(["compile", str(tmp_path / "layer.mlir"), "--target=cortexm", "-o", str(out)]) == 0
-    assert sorted(p.name for p in out.iterdir()) == ["README.md", "model.c", "model.h", "weights.c", "weights.h"]
-    header, code = (out / "model.h").read_text(), (out / "model.c").read_text()
+    assert sorted(p.name for p in out.iterdir()) == [
+        "RLX.layer.pdsc",
+        *("layer.c", "layer.cmake", "layer.h", "layer.md", "layer_test.c", "layer_weights.c", "layer_weights.h"),
+    ]
+    header, code = (out / "layer.h").read_text(), (out / "layer.c").read_text()
     program = program_of(layer()[0])
     assert f"#define LAYER_ARENA_SIZE {program.arena_size}\n" in header
     assert "void layer_run(layer_state *state, const int8_t image[3 * 6 * 6], int8_t y[4 * 4 * 4]);" in header
     assert "layer.mlir:" in code and "__ARM_FEATURE_DSP" in code
     assert set(re.findall(r"#include <(.*?)>", header + code)) <= {"stdint.h", "string.h", "arm_acle.h"}
     assert "malloc" not in code and "float" not in code
-    readme = (out / "README.md").read_text()
+    readme = (out / "layer.md").read_text()
     assert "layer_run(&state, image, y);" in readme and "-mcpu=cortex-m4" in readme
-
-
-def test_two_programs_can_be_linked_together(tmp_path: Path) -> None:
-    objects = []
-    for name in ("one", "two"):
-        folder = tmp_path / name
-        folder.mkdir()
-        for file, text in files_of(program_of(layer(name=name)[0])).items():
-            (folder / file).write_text(text)
-        for source in ("model", "weights"):
-            objects.append(str(folder / f"{source}.o"))
-            toolchain.build(
-                [
-                    *toolchain.compiler(),
-                    *toolchain.WARNINGS,
-                    "-Werror",
-                    "-fPIC",
-                    "-c",
-                    f"{source}.c",
-                    "-o",
-                    objects[-1],
-                ],
-                folder,
-            )
-    toolchain.build([*toolchain.compiler(), "-shared", *objects, "-o", "both"], tmp_path)
 
 
 def test_text_of_numbers() -> None:

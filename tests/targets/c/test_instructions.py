@@ -83,8 +83,8 @@ def test_what_writes_beside_its_arrays_is_seen(monkeypatch: pytest.MonkeyPatch) 
     original = emulate.files_of
 
     def broken(source: Any) -> dict[str, str]:
-        files = original(source)
-        return {**files, "model.c": files["model.c"].replace("y[o + 3] =", "y[o + 4] =")}
+        files, name = original(source), source.files.source
+        return {**files, name: files[name].replace("y[o + 3] =", "y[o + 4] =")}
 
     monkeypatch.setattr(emulate, "files_of", broken)
     machine = emulate.EmulatedMachine(emulate.build(program), program)

@@ -16,7 +16,9 @@ from rlx.targets.building import timed
 from rlx.targets.c import toolchain
 from rlx.targets.c.host import SOURCE, CProgram, harness
 from rlx.targets.c.lower.program import CSource
-from rlx.targets.c.readme import README, readme
+from rlx.targets.c.lower.selftest import self_test_of
+from rlx.targets.c.packaging import cmake_of, pack_of
+from rlx.targets.c.readme import readme
 from rlx.targets.c.targets import CORTEXM, Target, device_names, target, target_names
 from rlx.targets.c.to_c import ToC, files_in
 from rlx.targets.compilation import Compilation
@@ -53,7 +55,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         files = files_in(module)
     members = {n: text.encode() for n, text in files.items()}
     if target.name == CORTEXM:
-        members[README] = readme(source, target).encode()
+        with timed(compilation.phases, "vectors"):
+            members |= {name: text.encode() for name, text in _beside(source, target).items()}
     else:
         with timed(compilation.phases, "compile"):
             members[_LIBRARY] = toolchain.library({**files, SOURCE: harness(source)}, timeout_s=timeout_s)
@@ -65,6 +68,17 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         "constants": source.constant_bytes,
     }
     return Compiled(pack_archive(members), info)
+
+
+def _beside(source: CSource, target: Target) -> dict[str, str]:
+    """The files for users of a program, which its code does not need."""
+    names = source.files
+    return {
+        names.test: self_test_of(source),
+        names.readme: readme(source, target),
+        names.cmake: cmake_of(source),
+        names.pack: pack_of(source),
+    }
 
 
 def files(artifact: Artifact) -> Mapping[str, bytes]:

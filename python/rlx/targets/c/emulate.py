@@ -127,8 +127,14 @@ def available() -> bool:
     return all(importlib.util.find_spec(name) for name in ("ziglang", "unicorn", "elftools"))
 
 
-def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> Image:
+def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",), self_test: str = "") -> Image:
     """Compile and link a program.
+
+    Args:
+        source: The program.
+        core: The core.
+        flags: Additional flags of the compiler.
+        self_test: The text of its self-test, which `EmulatedMachine.self_test` runs.
 
     Raises:
         CompileError: The package `ziglang` is not installed, or Clang fails.
@@ -144,6 +150,7 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> 
     texts = {
         **files_of(source),
         SOURCE: harness(source),
+        **({source.files.test: self_test} if self_test else {}),
         "string.h": _STRING_H,
         "math.h": _MATH_H,
         "runtime.c": _RUNTIME,
@@ -156,7 +163,10 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> 
         for name, text in texts.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         sizes = {}
-        for name, more in (("model", ["-Werror"]), ("weights", ["-Werror"]), ("host", []), ("runtime", [])):
+        names = source.files
+        model, weights, test = (name.removesuffix(".c") for name in (names.source, names.weights, names.test))
+        own = [model, weights, *([test] if self_test else [])]
+        for name, more in (*((name, ["-Werror"]) for name in own), ("host", []), ("runtime", [])):
             said = toolchain.build(
                 [*zig, *target, *toolchain.WARNINGS, *more, *flags, "-I.", "-c", f"{name}.c", "-o", f"{name}.o"], folder
             )
@@ -166,7 +176,7 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> 
         objects = [f"{name}.o" for name in sizes]
         toolchain.build([*zig, *target, "-g", *objects, "-T", "link.ld", "-o", "image.elf"], folder)
         elf = (Path(folder) / "image.elf").read_bytes()
-    return Image(core, elf, sizes["model"][0], sizes["model"][1] + sizes["weights"][1])
+    return Image(core, elf, sizes[model][0], sizes[model][1] + sizes[weights][1])
 
 
 def _elf(data: bytes) -> Any:
@@ -268,6 +278,15 @@ class EmulatedMachine:
         ]
         self._data_end = start
         return EmulatedRun(results, instructions, stack)
+
+    def self_test(self) -> int:
+        """Run the self-test that the program was built with, and return its result: 0 if all outputs are as expected.
+
+        Raises:
+            ExecutionError: The program accesses memory outside its buffers.
+        """
+        self._call(f"{self._source.name}_self_test", [])
+        return int(self._uc.reg_read(self._arm.UC_ARM_REG_R0))
 
     def _call(self, function: str, arguments: Sequence[int]) -> tuple[int, int]:
         """Call a function, and return the number of instructions and the stack use in bytes."""

@@ -27,7 +27,7 @@ def harness(source: Source) -> str:
     params = [v for a, v in source.arguments if a.kind == "param"]
     inputs = sum(a.kind == "input" for a, _ in source.arguments)
     outputs = sum(o.updates is None for o in source.graph.results)
-    w.line('#include "model.h"')
+    w.line(f'#include "{source.files.header}"')
     w.line("#include <stddef.h>")
     offsets = ", ".join([f"sizeof({name}_state)", *(f"offsetof({name}_state, {s})" for s in states)])
     w.line("extern const size_t rlx_layout[];")

@@ -2,50 +2,130 @@
 
 from __future__ import annotations
 
-from rlx.support.markdown import markdown, table
-from rlx.targets.c.lower.files import HEADER, c_array_type
-from rlx.targets.c.lower.program import CSource
-from rlx.targets.c.lower.values import stored_type
-from rlx.targets.c.targets import CORES, Target
+import re
 
-README = "README.md"
+from rlx.ir.op.opview import label_of
+from rlx.support.markdown import markdown, table
+from rlx.targets.c.lower.arguments import CArgument, arguments_of
+from rlx.targets.c.lower.header import range_text
+from rlx.targets.c.lower.program import CSource, KernelFunction
+from rlx.targets.c.lower.signature import c_array_type
+from rlx.targets.c.lower.values import float_text, stored_type
+from rlx.targets.c.targets import CORES, Target
+from rlx.version import __version__
 
 
 def readme(program: CSource, target: Target) -> str:
-    """Return instructions for users of the files: the call, the memory, and how to compile them."""
-    name, plan = program.name, program.memory.plan
-    inputs = [(a, program.names[v]) for a, v in program.arguments if a.kind == "input"]
-    outputs = [(o, n) for o, n in zip(program.graph.results, program.outputs, strict=True) if o.updates is None]
-    has_params = any(a.kind == "param" for a, _ in program.arguments)
-    has_states = any(a.kind == "state" for a, _ in program.arguments)
-    buffers = [
-        f"static {stored_type(x.shape.dtype)} {n}[{max(1, _elements(x))}]; /* {c_array_type(x.shape)} */"
-        for x, n in [*inputs, *outputs]
-    ]
-    arguments = ", ".join(["&state", *(["&params"] if has_params else []), *(n for _, n in [*inputs, *outputs])])
-    core = CORES.get(target.arch, "")
-    flags = f"-mcpu={core} -mthumb " if core else ""
+    """Return instructions for users of the files: the call, the arrays, the layers, the memory, and how to compile them."""
+    arguments = arguments_of(program)
+    return "\n".join(
+        [
+            f"# {markdown(program.graph.name)}",
+            "",
+            "C99 without allocation; of the library it needs `<stdint.h>` and `<string.h>`"
+            + (", and `<math.h>` for its floats." if "math" in program.helpers else "."),
+            "",
+            *_call(program, arguments),
+            "## Arrays",
+            "",
+            *_arrays(program, arguments),
+            "",
+            "All arrays are row-major: the last axis is contiguous. Integers with a scale stand for the numbers",
+            "`(value - zero point) * scale`; the header has these constants, and functions that convert both ways.",
+            "",
+            "## Layers",
+            "",
+            *_layers(program),
+            "",
+            "## Memory",
+            "",
+            *_memory(program),
+            "",
+            *_building(program, target),
+            f"Written by RLX {__version__} with `{program.options}`. SHA-256 of the network: `{program.sha256}`.",
+            "",
+        ]
+    )
+
+
+def _call(program: CSource, arguments: list[CArgument]) -> list[str]:
+    """An example of a call, from and to real numbers."""
+    name = program.name
+    of_kind = {kind: [a for a in arguments if a.kind == kind] for kind in ("input", "output", "param", "state")}
+    arrays = [*of_kind["input"], *of_kind["output"]]
+    texts = ["&state", *(["&params"] if of_kind["param"] else []), *(a.name for a in arrays)]
     lines = [
-        f"# {markdown(program.graph.name)}",
-        "",
-        "C99 without allocation; of the library it needs `<stdint.h>` and `<string.h>`"
-        + (", and `<math.h>` for its floats." if "math" in program.helpers else "."),
-        "",
-        "```c",
-        f'#include "{HEADER}"',
+        f'#include "{program.files.header}"',
         "",
         f"static {name}_state state; /* {program.arena_size + program.state_bytes} bytes */",
-        *([f"static const {name}_params params = {{ … }};"] if has_params else []),
-        *buffers,
+        *([f"static const {name}_params params = {{ … }};"] if of_kind["param"] else []),
+        *(
+            f"static {stored_type(a.dtype)} {a.name}[{f'{name}_{a.name}_SIZE'.upper()}]; /* {c_array_type(a.shape)} */"
+            for a in arrays
+        ),
+        *(f"static float {a.name}_numbers[{f'{name}_{a.name}_SIZE'.upper()}];" for a in arrays if a.scale is not None),
         "",
-        *([f"{name}_init(&state); /* once */"] if has_states else []),
-        f"{name}_run({arguments});",
-        "```",
-        "",
-        "```",
-        f"arm-none-eabi-gcc {flags}-O2 -c model.c weights.c",
-        "```",
-        "",
+        *([f"{name}_init(&state); /* once */"] if of_kind["state"] else []),
+        *(
+            _loop(program, a, f"{a.name}[i] = {name}_quantize_{a.name}({a.name}_numbers[i]);")
+            for a in of_kind["input"]
+            if a.rounds
+        ),
+        f"{name}_run({', '.join(texts)});",
+        *(
+            _loop(program, a, f"{a.name}_numbers[i] = {name}_dequantize_{a.name}({a.name}[i]);")
+            for a in of_kind["output"]
+            if a.scale is not None
+        ),
+    ]
+    return ["```c", *lines, "```", ""]
+
+
+def _loop(program: CSource, argument: CArgument, statement: str) -> str:
+    return f"for (int i = 0; i < {f'{program.name}_{argument.name}_SIZE'.upper()}; i++) {{ {statement} }}"
+
+
+def _arrays(program: CSource, arguments: list[CArgument]) -> list[str]:
+    rows = []
+    for a in arguments:
+        scale, zero, numbers = ("", "", "")
+        if a.scale is not None:
+            scale, zero, numbers = float_text(a.scale).rstrip("f"), str(a.zero_point), range_text(a)
+        shape = f"`{c_array_type(a.shape)}`" + (f" {a.layout}" if a.layout else "")
+        rows.append(
+            (f"`{a.name}`", markdown(a.entry.name), a.kind, shape, f"`{stored_type(a.dtype)}`", scale, zero, numbers)
+        )
+    return table(("C", "name", "kind", "shape", "type", "scale", "zero point", "numbers"), rows)
+
+
+def _layers(program: CSource) -> list[str]:
+    rows = []
+    for function in program.functions:
+        group = function.group
+        ops = ", ".join(dict.fromkeys(label_of(op) for op in group.ops))
+        shape = c_array_type(group.shape)
+        rows.append(
+            (
+                f"`{function.name}`",
+                markdown(group.layer) if group.layer else "",
+                markdown(ops),
+                f"`{shape}`",
+                f"{group.products:,}" if group.products else "",
+                f"{_constants(program, function):,}",
+            )
+        )
+    return table(("function", "layer", "ops", "result", "multiplications", "constants, bytes"), rows)
+
+
+def _constants(program: CSource, function: KernelFunction) -> int:
+    """Bytes of the constants that a kernel reads."""
+    words = set(re.findall(r"\w+", "\n".join([*function.before, *function.lines])))
+    return sum(constant.size for name, constant in program.tables.items() if name in words)
+
+
+def _memory(program: CSource) -> list[str]:
+    plan = program.memory.plan
+    return [
         *table(
             ("", "bytes"),
             [
@@ -55,15 +135,34 @@ def readme(program: CSource, target: Target) -> str:
             ],
         ),
         "",
-        f"The functions are reentrant: whatever changes is in the `{name}_state` that is given to them. Constants are in "
-        f"`weights.c`; define `{name.upper()}_IN_SECTION` as an attribute to put them into a section. Where the "
-        "compiler says that the core has the DSP extension (`__ARM_FEATURE_DSP`), products are made two at a time.",
+        f"The functions are reentrant: whatever changes is in the `{program.name}_state` that is passed to them. Constants are",
+        f"in `{program.files.weights}`; define `{program.name.upper()}_IN_SECTION` as an attribute to put them into a section.",
+    ]
+
+
+def _building(program: CSource, target: Target) -> list[str]:
+    core = CORES.get(target.arch, "")
+    flags = f"-mcpu={core} -mthumb " if core else ""
+    files, name = program.files, program.name
+    return [
+        "## Building",
+        "",
+        "```",
+        f"arm-none-eabi-gcc {flags}-O2 -c {files.source} {files.weights}",
+        "```",
+        "",
+        f"With CMake, `include({files.cmake})` adds the library `{name}`: `target_link_libraries(firmware PRIVATE {name})`.",
+        f"`{files.pack}` describes the same files as a CMSIS-Pack. All files and all external names begin with `{name}`, so",
+        "several networks fit into one folder and one program. If the compiler reports that the core has the DSP extension",
+        "(`__ARM_FEATURE_DSP`), products are made two at a time.",
+        "",
+        "## Self-test",
+        "",
+        f"`{files.test}` has test vectors. `{name}_self_test()` returns 0 if the outputs are those of RLX's evaluator; it runs",
+        "on the target, in an emulator, and on the machine that develops:",
+        "",
+        "```",
+        f"cc -D{name.upper()}_TEST_MAIN {files.source} {files.weights} {files.test} -lm -o {name}_test && ./{name}_test",
+        "```",
         "",
     ]
-    return "\n".join(lines)
-
-
-def _elements(entry: object) -> int:
-    from math import prod
-
-    return prod(entry.shape.static)  # type: ignore[attr-defined]

@@ -79,7 +79,10 @@ class Target:
         """The pass from LIR to C."""
         from rlx.targets.c.to_c import ToC
 
-        return str(ToC(self.ram, self.flash))
+        limits = {"ram": self.ram, "flash": self.flash}
+        words = [f"--target={self.name}", f"--arch={self.arch}", f"-O{level}"]
+        words += [f"--flag=--{name}={size}" for name, size in limits.items() if size is not None]
+        return str(ToC(self.ram, self.flash, made_with=" ".join(words)))
 
     def fingerprint(self) -> str:
         """The limits. A program that exceeds them is not compiled."""

@@ -29,6 +29,8 @@ class ToC(Pass, name="rlx-to-c"):
     ram: int | None = option(None, "the bytes that states and arena may have (default: any number)", least=0)
     flash: int | None = option(None, "the bytes that constants may have (default: any number)", least=0)
 
+    made_with: str = option("", "the options of the compilation, which the header has (default: none)")
+
     @classmethod
     def rules(cls) -> Mapping[str, Callable[..., Any]]:
         return RULES
@@ -43,7 +45,7 @@ class ToC(Pass, name="rlx-to-c"):
             UnsupportedError: The graph has symbols, or something that C cannot say.
             CompileError: It needs more memory than it may have.
         """
-        source = CSource(graph)
+        source = CSource(graph, self.made_with)
         _check_size(source, self.ram, self.flash)
         with mlir.entered():
             ir, emitc = mlir.ir, mlir.dialect("emitc")

@@ -1,171 +1,45 @@
-"""The files of a program: `model.h`, `model.c`, `weights.h`, `weights.c`."""
+"""The files of a program: its header, its code, and its constants with their header."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from rlx.ir.dtype import dtype
-from rlx.ir.interface import Argument, initial_value
+from rlx.ir.interface import initial_value
 from rlx.ir.op.opview import label_of, place_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.printable import printable
 from rlx.targets.c.lower.grouping import OpGroup, constant_of, is_view
+from rlx.targets.c.lower.header import Header
 from rlx.targets.c.lower.helpers import HELPERS, helpers_in_order
 from rlx.targets.c.lower.program import CSource, KernelFunction
+from rlx.targets.c.lower.signature import CSignature, c_array_type, call_text, count
 from rlx.targets.c.lower.values import literal, stored_type
 from rlx.targets.c.lower.writer import Writer
 from rlx.version import __version__
 
-HEADER, SOURCE, WEIGHTS_HEADER, WEIGHTS = "model.h", "model.c", "weights.h", "weights.c"
 _OF_MATH_H = {"NAN", "INFINITY"}  # special values as `float_text` writes them
 
 
 def files_of(program: CSource) -> dict[str, str]:
     """The text of each file of a program, by name."""
+    names = program.files
     return {
-        HEADER: _Header(program).text(),
-        SOURCE: _ModelFile(program).text(),
-        WEIGHTS_HEADER: _weights_header(program),
-        WEIGHTS: _weights(program),
+        names.header: Header(program).text(),
+        names.source: _ModelFile(program).text(),
+        names.weights_header: _weights_header(program),
+        names.weights: _weights(program),
     }
 
 
-def _elements(shape: Shape) -> str:
-    """Return the number of elements as a product of the sizes, which is more readable than the number."""
-    dims = [str(d) for d in shape.static if d != 1]
-    return " * ".join(dims) or "1"
-
-
-def _count(shape: Shape) -> str:
-    """Return the number of elements, but at least 1: arrays in C cannot be empty."""
-    return _elements(shape) if prod(shape.static) else "1"
-
-
-def c_array_type(shape: Shape) -> str:
-    """Return a shape in the notation of arrays: `i8[1, 3, 8, 8]`."""
-    return f"{shape.dtype.name}[{', '.join(map(str, shape.static))}]"
-
-
-class _CSignature:
-    """The arguments of the function that runs the program."""
-
-    def __init__(self, program: CSource):
-        graph = program.graph
-        entry = graph.function.entry_block
-        self.program = program
-        self.arguments = list(zip(graph.arguments, entry.arguments, strict=True))
-        self.outputs = [(o, name) for o, name in zip(graph.results, program.outputs, strict=True) if o.updates is None]
-
-    def of_kind(self, kind: str) -> list[tuple[Argument, str]]:
-        return [(a, self.program.names[v]) for a, v in self.arguments if a.kind == kind]
-
-    @property
-    def prototype(self) -> str:
-        name = self.program.name
-        parts = [f"{name}_state *state"]
-        if self.of_kind("param"):
-            parts.append(f"const {name}_params *params")
-        parts += [f"const {stored_type(a.shape.dtype)} {n}[{_count(a.shape)}]" for a, n in self.of_kind("input")]
-        parts += [f"{stored_type(o.shape.dtype)} {n}[{_count(o.shape)}]" for o, n in self.outputs]
-        return _call(f"void {name}_run", parts)
-
-
-def _call(head: str, parts: Sequence[str]) -> str:
-    """A call or prototype, in lines that are not too long."""
-    text = f"{head}({', '.join(parts)})"
-    if len(text) <= 110:
-        return text
-    return f"{head}(\n    " + ",\n    ".join(parts) + ")"
-
-
-class _Header:
-    """`model.h`: the declarations for callers."""
-
-    def __init__(self, program: CSource):
-        self.program = program
-        self.signature = _CSignature(program)
-        self.writer = Writer()
-
-    def text(self) -> str:
-        p, w, plan = self.program, self.writer, self.program.memory.plan
-        upper = p.name.upper()
-        w.comment(
-            f"{p.title}: a network as C99, written by RLX {__version__}.\n\n"
-            f"The caller owns all memory: a {p.name}_state holds what a call needs, and what stays from call to call. Two "
-            "of them may be used at the same time. Arrays of the caller must not overlap."
-        )
-        w.line(f"#ifndef {upper}_MODEL_H")
-        w.line(f"#define {upper}_MODEL_H")
-        w.line()
-        w.line("#include <stdint.h>")
-        w.line()
-        w.line("#ifdef __cplusplus")
-        w.line('extern "C" {')
-        w.line("#endif")
-        w.line()
-        w.comment(
-            f"Bytes of the arena, in which values lie one after the other. No plan has less than {plan.peak_live_bytes}; "
-            f"side by side they would take {plan.total_bytes}."
-        )
-        w.line(f"#define {upper}_ARENA_SIZE {p.arena_size}")
-        w.comment("Bytes of constants: weights and tables.")
-        w.line(f"#define {upper}_CONSTANT_SIZE {p.constant_bytes}")
-        w.line()
-        self._structures()
-        self._functions()
-        w.line("#ifdef __cplusplus")
-        w.line("}")
-        w.line("#endif")
-        w.line()
-        w.line("#endif")
-        return str(w)
-
-    def _structures(self) -> None:
-        p, w = self.program, self.writer
-        word = "uint64_t" if p.alignment > 4 else "uint32_t"
-        w.line("typedef struct {")
-        w.line("    union {")
-        w.line(f"        {word} aligned;")
-        w.line(f"        uint8_t bytes[{p.name.upper()}_ARENA_SIZE];")
-        w.line("    } arena;")
-        for a, name in self.signature.of_kind("state"):
-            note = f"{a.name}: {c_array_type(a.shape)}"
-            w.line(f"    {stored_type(a.shape.dtype)} {name}[{_count(a.shape)}];", note)
-        w.line(f"}} {p.name}_state;")
-        w.line()
-        if params := self.signature.of_kind("param"):
-            w.line("typedef struct {")
-            for a, name in params:
-                w.line(f"    const {stored_type(a.shape.dtype)} *{name};", f"{a.name}: {c_array_type(a.shape)}")
-            w.line(f"}} {p.name}_params;")
-            w.line()
-
-    def _functions(self) -> None:
-        p, w, s = self.program, self.writer, self.signature
-        if s.of_kind("state"):
-            w.comment("Give the states their first values. To be called once, before the first run.")
-            w.line(f"void {p.name}_init({p.name}_state *state);")
-            w.line()
-        lines = [
-            f"Run it once. {'States are updated.' if s.of_kind('state') else 'The arena need not be cleared.'}",
-            "",
-        ]
-        lines += [f"{name}: {c_array_type(a.shape)}, input" for a, name in s.of_kind("input")]
-        lines += [f"{name}: {c_array_type(o.shape)}, output" for o, name in s.outputs]
-        w.comment("\n".join(lines))
-        w.text(f"{s.prototype};")
-        w.line()
-
-
 class _ModelFile:
-    """`model.c`: the kernels, and the function that calls them."""
+    """The kernels, and the function that calls them."""
 
     def __init__(self, program: CSource):
         self.program = program
-        self.signature = _CSignature(program)
+        self.signature = CSignature(program)
         self.writer = Writer()
         self.uses_memory = False
 
@@ -181,9 +55,9 @@ class _ModelFile:
 
     def _top(self, body: str) -> Writer:
         p, w = self.program, Writer()
-        w.comment(f"{p.title}: the code of a network, written by RLX {__version__}. See {HEADER}.")
-        w.line(f'#include "{HEADER}"')
-        w.line(f'#include "{WEIGHTS_HEADER}"')
+        w.comment(f"{p.title}: the code of a network, written by RLX {__version__}. See {p.files.header}.")
+        w.line(f'#include "{p.files.header}"')
+        w.line(f'#include "{p.files.weights_header}"')
         # A kernel may have requested a helper in a line that was then dropped.
         words = set(re.findall(r"\w+", body))
         used = helpers_in_order(name for name in p.helpers if not HELPERS[name][1] or name in words)
@@ -246,7 +120,7 @@ class _ModelFile:
         w.lines += function.before
         w.comment(_explained(function.group))
         parts = [f"{kind}{name}" for kind, name in self._parameters(function)]
-        for line in _call(f"STEP void {function.name}", parts).split("\n"):
+        for line in call_text(f"STEP void {function.name}", parts).split("\n"):
             w.line(line)
         w.line("{")
         w.lines += function.lines
@@ -262,7 +136,7 @@ class _ModelFile:
         w.depth += 1
         for a, name in self.signature.of_kind("state"):
             value = literal(initial_value(a.init, a.shape.dtype), a.shape.dtype).text
-            with w.loop("i", _count(a.shape)):
+            with w.loop("i", count(a.shape)):
                 w.line(f"state->{name}[i] = {value};")
         w.depth -= 1
         w.line("}")
@@ -340,7 +214,7 @@ class _ModelFile:
         texts = list(arguments.values())
         if function.scratch:
             texts.append(self._place(p.memory.scratch[function.group]))
-        for line in _call(function.name, texts).split("\n"):
+        for line in call_text(function.name, texts).split("\n"):
             w.line(line + (";" if line.endswith(")") else ""))
 
     def _results(self, w: Writer) -> None:
@@ -380,7 +254,7 @@ class _ModelFile:
 
 def _explained(group: OpGroup) -> str:
     """Describe a kernel: its ops with source locations, and shapes."""
-    lines: list[str] = []
+    lines = [f"Layer {printable(group.layer, keep='')}"] if group.layer else []
     for op in group.ops:
         operands = [c_array_type(shape_of(v)) for v in op.operands]
         place = place_of(op)
@@ -391,7 +265,7 @@ def _explained(group: OpGroup) -> str:
 
 def _weights_header(program: CSource) -> str:
     w, guard = Writer(), f"{program.name.upper()}_WEIGHTS_H"
-    w.comment(f"{program.title}: its constants. For {SOURCE} only.")
+    w.comment(f"{program.title}: its constants. For {program.files.source} only.")
     w.line(f"#ifndef {guard}")
     w.line(f"#define {guard}")
     w.line()
@@ -421,7 +295,7 @@ def _weights_header(program: CSource) -> str:
 def _weights(program: CSource) -> str:
     w = Writer()
     w.comment(f"{program.title}: the constants of a network, written by RLX {__version__}.")
-    w.line(f'#include "{WEIGHTS_HEADER}"')
+    w.line(f'#include "{program.files.weights_header}"')
     if any(word in line for table in program.tables.values() for line in table.body for word in _OF_MATH_H):
         w.line("#include <math.h>")
     for table in program.tables.values():

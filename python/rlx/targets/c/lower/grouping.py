@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.graph.graph import Graph
+from rlx.ir.location import scope_of
 from rlx.ir.op import opview
 from rlx.ir.op.opview import label_of, name_of
 from rlx.ir.shape import Shape, shape_of
@@ -18,6 +19,7 @@ from rlx.targets.c.lower.rules import ELEMENTWISE, MOVES
 _MOST_OPS = 60
 # Ops that read each element of an operand once. Their operand may be computed in their loop.
 _READ_ONCE = ("reduce", "argmax", "argmin", "pad")
+_PRODUCTS = frozenset({"q_matmul", "q_conv2d", "matmul", "dot_general", "conv"})
 _LABELS = {"q_conv2d": "conv", "q_matmul": "dense", "requantize": "scaled", "reduce": "reduced"}
 
 
@@ -54,6 +56,21 @@ class OpGroup:
         """The values that are computed in this group and not stored."""
         return {op.results[0] for op in self.ops} - {self.result}
 
+    @property
+    def products(self) -> int:
+        """The number of multiplications of the root's product, with those of padding; 0 if the root is not a product."""
+        root = self.root
+        if root is None or name_of(root) not in _PRODUCTS:
+            return 0
+        x, w = (shape_of(v).static for v in list(root.operands)[:2])
+        if name_of(root) in ("q_conv2d", "conv"):
+            depth = prod(w[1:])
+        elif name_of(root) == "dot_general":
+            depth = prod(x[axis] for axis in opview.attributes_of(root)["lhs_contracting"])
+        else:
+            depth = x[-1]
+        return prod(shape_of(root.results[0]).static) * depth
+
     def leaves(self) -> list[mlir.Value]:
         """The values that are read from memory, except constants."""
         inner = self.inner
@@ -71,6 +88,11 @@ class OpGroup:
         others = {v for op in self.ops if op not in aligned for v in op.operands}
         reads = dict.fromkeys(v for op in aligned for v in op.operands)
         return [v for v in self.leaves() if v in reads and v not in others]
+
+    @property
+    def layer(self) -> str:
+        """The scope of the op with loops, or of the result: the name of a layer in the model. Empty if there is none."""
+        return scope_of((self.root or self.final).location)
 
     @property
     def label(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from rlx.targets.c.lower.grouping import OpGroup, constant_of, groups_of, is_vie
 from rlx.targets.c.lower.helpers import HELPERS
 from rlx.targets.c.lower.kernel import KernelWriter
 from rlx.targets.c.lower.memory import CMemory, plan_groups
-from rlx.targets.c.lower.names import identifier
+from rlx.targets.c.lower.names import FileNames, identifier, layer_name, program_name
 from rlx.targets.c.lower.rules import SCRATCH, TABLE
 from rlx.targets.c.lower.tables import ConstantArray, record_table, table_of
 from rlx.targets.c.lower.values import stored_type
@@ -31,10 +32,11 @@ from rlx.targets.lowering.names import UniqueNames
 
 # Array offsets are `int32_t`.
 _MOST_ELEMENTS = 2**31 - 1
+_FUNCTION = re.compile(r'func\.func @("[^"]*"|[\w$.-]+)\(')
 # Suffixes of the functions, types and macros of a program, after its name.
 _OWN = (
-    *("run", "init", "state", "params", "channel", "arena_size", "constant_size", "in_section"),
-    *("model_h", "weights_h", "has_no_constants"),
+    *("run", "init", "state", "params", "channel", "nearest", "self_test", "in_section", "has_no_constants"),
+    *("arena_size", "constant_size", "rlx_version", "model_sha256", "options", "h", "weights_h", "test_main"),
 )
 
 
@@ -64,9 +66,11 @@ class CSource:
 
     Args:
         graph: LIR: static shapes, ops with rules, no regions.
+        options: The options of the compilation, for the header.
 
     Attributes:
-        name: The prefix of all names that other files see.
+        name: The prefix of all files, and of all names that other files see.
+        files: The names of its files.
         title: The name of the graph, for comments.
         memory: The memory plan.
         functions: The kernels, in execution order.
@@ -80,13 +84,15 @@ class CSource:
         UnsupportedError: The graph has symbols, or an element that C cannot express.
     """
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph, options: str = ""):
         if graph.symbols:
             sizes = " ".join(f"--bind={s}=8" for s in sorted(graph.symbols))
             raise UnsupportedError("programs in C have static sizes", hint=f"bind symbols: {sizes}, bind={{…}}")
         TABLE.check(graph.module)
         self.graph = graph
-        self.name = identifier(graph.name, "model")
+        self.name = program_name(graph.name)
+        self.files = FileNames(self.name)
+        self.options = options
         self.title = printable(graph.name, keep="")
         self.tables: dict[str, ConstantArray] = {}
         self.records: dict[tuple[str, ...], str] = {}
@@ -181,12 +187,13 @@ class CSource:
         # A buffer cannot have the name of a helper.
         label_numbers: dict[str, int] = {}
         for group in self.groups:
-            label_numbers[group.label] = number = label_numbers.get(group.label, 0) + 1
+            base = self._base_of(group)
+            label_numbers[base] = number = label_numbers.get(base, 0) + 1
             live = self.memory.live(group.result)
             if live.storage in self.memory.outputs and live is live.storage.members[0]:
                 self.names[group.result] = self.outputs[self.memory.outputs[live.storage]]
             else:
-                self.names[group.result] = self._taken.take(f"{identifier(group.label)}_{number}")
+                self.names[group.result] = self._taken.take(base if group.layer and number == 1 else f"{base}_{number}")
         for op in (view.operation for view in block.operations):
             if len(op.results) and is_view(op) and constant_of(op.results[0]) is None:
                 base = op.operands[0]
@@ -195,13 +202,19 @@ class CSource:
                 fresh = not same or moved
                 self.names[op.results[0]] = self._taken.take(name_of(op)) if fresh else self.names[base]
 
+    @staticmethod
+    def _base_of(group: OpGroup) -> str:
+        """The name of a layer with the kind of its op, `stem_conv`; only the kind if the model has no name for it."""
+        layer, label = layer_name(group.layer), identifier(group.label)
+        return f"{layer}_{label}" if layer else label
+
     def _function(self, number: int, group: OpGroup) -> KernelFunction:
         base = self.names[group.result]
         kernel = KernelWriter(self, group, base)
         if 0 not in group.shape.static:
             kernel.run()
         kernel.writer.drop_unused()
-        name = f"step_{number}_{identifier(group.label)}"
+        name = f"step_{number}_{self._base_of(group)}"
         words = set(re.findall(r"\w+", "\n".join(kernel.writer.lines)))
         reads = [v for v in group.leaves() if self.names[v] in words]
         return KernelFunction(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch)
@@ -217,6 +230,12 @@ class CSource:
     def arguments(self) -> list[tuple[Argument, mlir.Value]]:
         """The arguments of the graph, with their values."""
         return list(zip(self.graph.arguments, self.graph.function.entry_block.arguments, strict=True))
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the graph with its constants. It depends neither on source locations nor on the name of the graph."""
+        text = _FUNCTION.sub("func.func @main(", self.graph.text(), count=1)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def state_bytes(self) -> int:
