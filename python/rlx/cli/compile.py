@@ -92,8 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="fpga: print the cost of the design: predicted and simulated cycles, and estimated and synthesised "
-        "resources",
+        help="print the cost of the program. fpga: predicted and simulated cycles, and estimated and synthesised resources; "
+        "cortexm: flash by section, RAM, worst-case stack, and predicted and emulated instructions",
     )
     add_compile_options(parser)
 
@@ -156,7 +156,9 @@ def _ask_for_report(arguments: argparse.Namespace) -> None:
     from rlx.targets.registry import backend_of
 
     if not isinstance(backend_of(arguments.target).compiler, Reporting):
-        raise Error(f"--report: target {arguments.target} has no report", hint="--target=fpga has one")
+        raise Error(
+            f"--report: target {arguments.target} has no report", hint="--target=fpga and --target=cortexm have one"
+        )
     if arguments.emit not in _CODE or arguments.dump_pipeline:
         raise Error("--report: only a program has a report", hint="leave --emit and --dump-pipeline out")
     arguments.flag = [*arguments.flag, "--report"]

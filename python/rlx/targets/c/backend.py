@@ -14,7 +14,9 @@ from rlx.targets.artifacts.container import pack_archive, unpack_archive
 from rlx.targets.artifacts.fields import Check, integer, list_of, name
 from rlx.targets.building import timed
 from rlx.targets.c import toolchain
+from rlx.targets.c.footprint import footprint
 from rlx.targets.c.host import SOURCE, CProgram, harness
+from rlx.targets.c.lower.names import FileNames, program_name
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.selftest import self_test_of
 from rlx.targets.c.packaging import cmake_of, pack_of
@@ -57,6 +59,9 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     if target.name == CORTEXM:
         with timed(compilation.phases, "vectors"):
             members |= {name: text.encode() for name, text in _beside(source, target).items()}
+        if target.report:
+            with timed(compilation.phases, "report"):
+                members[source.files.report] = footprint(source, target).encode()
     else:
         with timed(compilation.phases, "compile"):
             members[_LIBRARY] = toolchain.library({**files, SOURCE: harness(source)}, timeout_s=timeout_s)
@@ -67,7 +72,13 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         "states": source.state_bytes,
         "constants": source.constant_bytes,
     }
-    return Compiled(pack_archive(members), info)
+    return Compiled(pack_archive(members), info, lasting=not target.report)  # compilers may be installed later
+
+
+def report(artifact: Artifact) -> str:
+    """Return flash by section, RAM, worst-case stack, instructions and cycles of a program."""
+    name = FileNames(program_name(artifact.signature.name)).report
+    return unpack_archive(artifact.program, artifact.info["files"])[name].decode().rstrip("\n")
 
 
 def _beside(source: CSource, target: Target) -> dict[str, str]:
@@ -157,6 +168,7 @@ __all__: Sequence[str] = [
     "info_fields",
     "load",
     "notes",
+    "report",
     "target",
     "target_names",
     "version",

@@ -1,6 +1,6 @@
-"""Emulation of C programs on a Cortex-M: Clang builds them, and Unicorn runs them and counts instructions.
+"""Emulation of C programs on a Cortex-M: Clang or GCC builds them, and Unicorn runs them and counts instructions.
 
-Cycles are not counted, because the emulator has no timing model.
+The emulator does not model time. Cycles are the sum of those that the manual of the Cortex-M4 gives for each instruction.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import struct
 import tempfile
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +22,10 @@ from rlx.targets.c import toolchain
 from rlx.targets.c.host import SOURCE, harness
 from rlx.targets.c.lower.files import files_of
 from rlx.targets.c.lower.program import CSource as Source
+from rlx.targets.c.timing import cycles_of, instructions_of, refill
 
-# The names of the cores in Clang and Unicorn. m0 has no DSP extension, so it runs the portable code.
-_CORES = {
-    "m0": ("cortex_m0", "CORTEX_M0", "eabi"),
-    "m4": ("cortex_m4", "CORTEX_M4", "eabihf"),
-    "m7": ("cortex_m7", "CORTEX_M7", "eabihf"),
-    "m33": ("cortex_m33+dsp", "CORTEX_M33", "eabihf"),
-}
+# The names of the cores in Unicorn. m0 has no DSP extension, so it runs the portable code.
+_CORES = {"m0": "CORTEX_M0", "m4": "CORTEX_M4", "m7": "CORTEX_M7", "m33": "CORTEX_M33"}
 _FLASH, _RAM, _STACK, _DATA = 0x0001_0000, 0x2000_0000, 0x3000_0000, 0x4000_0000
 _STACK_SIZE = 64 << 10
 _PAGE = 4096
@@ -115,11 +112,25 @@ class EmulatedRun:
         results: The outputs, in order.
         instructions: The number of executed instructions.
         stack: The maximal stack use in bytes.
+        cycles: The cycles by the model of a Cortex-M4 (`timing.py`).
+        by_function: The instructions of each function; the compiler may have inlined some.
     """
 
     results: list[np.ndarray]
     instructions: int
     stack: int
+    cycles: int
+    by_function: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The costs of a call: instructions, bytes of stack, cycles, and the executions of each block, by address and size."""
+
+    instructions: int
+    stack: int
+    cycles: int
+    blocks: dict[tuple[int, int], int]
 
 
 def available() -> bool:
@@ -127,7 +138,14 @@ def available() -> bool:
     return all(importlib.util.find_spec(name) for name in ("ziglang", "unicorn", "elftools"))
 
 
-def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",), self_test: str = "") -> Image:
+def freestanding_headers() -> dict[str, str]:
+    """The headers of the library that programs include, for compilers without a library."""
+    return {"string.h": _STRING_H, "math.h": _MATH_H}
+
+
+def build(
+    source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",), self_test: str = "", compiler: str = "clang"
+) -> Image:
     """Compile and link a program.
 
     Args:
@@ -135,30 +153,22 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",), sel
         core: The core.
         flags: Additional flags of the compiler.
         self_test: The text of its self-test, which `EmulatedMachine.self_test` runs.
+        compiler: `"clang"` of the package `ziglang`, or `"gcc"` for Arm.
 
     Raises:
-        CompileError: The package `ziglang` is not installed, or Clang fails.
+        CompileError: The compiler is not installed, or fails.
     """
     if core not in _CORES:
         raise CompileError(f"unknown core {core!r}", hint=f"known: {', '.join(_CORES)}")
-    zig = toolchain.zig()
-    if zig is None:
-        raise CompileError(
-            "to build for a Cortex-M, the package 'ziglang' is needed", hint="pip install 'rlx[cortexm]'"
-        )
-    cpu, _, abi = _CORES[core]
+    command = toolchain.for_core(core, compiler)
     texts = {
         **files_of(source),
         SOURCE: harness(source),
         **({source.files.test: self_test} if self_test else {}),
-        "string.h": _STRING_H,
-        "math.h": _MATH_H,
+        **freestanding_headers(),
         "runtime.c": _RUNTIME,
         "link.ld": _LINKER_SCRIPT,
     }
-    target = (
-        f"-target thumb-freestanding-{abi} -mcpu={cpu} -ffreestanding -fno-sanitize=undefined -fno-unwind-tables"
-    ).split()
     with tempfile.TemporaryDirectory(prefix="rlx-cortexm-") as folder:
         for name, text in texts.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
@@ -166,15 +176,28 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",), sel
         names = source.files
         model, weights, test = (name.removesuffix(".c") for name in (names.source, names.weights, names.test))
         own = [model, weights, *([test] if self_test else [])]
-        for name, more in (*((name, ["-Werror"]) for name in own), ("host", []), ("runtime", [])):
+        for name, more in (*((name, ["-Werror"]) for name in own), ("host", []), ("runtime", ["-fno-builtin"])):
             said = toolchain.build(
-                [*zig, *target, *toolchain.WARNINGS, *more, *flags, "-I.", "-c", f"{name}.c", "-o", f"{name}.o"], folder
+                [
+                    *command,
+                    "-ffreestanding",
+                    *toolchain.WARNINGS,
+                    *more,
+                    *flags,
+                    "-I.",
+                    "-c",
+                    f"{name}.c",
+                    "-o",
+                    f"{name}.o",
+                ],
+                folder,
             )
             if said and more:
                 raise CompileError(f"{name}.c has warnings:\n{said}")
             sizes[name] = _sizes((Path(folder) / f"{name}.o").read_bytes())
         objects = [f"{name}.o" for name in sizes]
-        toolchain.build([*zig, *target, "-g", *objects, "-T", "link.ld", "-o", "image.elf"], folder)
+        link = ["-nostdlib", *objects, "-lgcc"] if compiler == "gcc" else objects
+        toolchain.build([*command, "-g", *link, "-T", "link.ld", "-o", "image.elf"], folder)
         elf = (Path(folder) / "image.elf").read_bytes()
     return Image(core, elf, sizes[model][0], sizes[model][1] + sizes[weights][1])
 
@@ -206,7 +229,7 @@ class EmulatedMachine:
     def __init__(self, image: Image, source: Source, parameters: Mapping[str, np.ndarray] | None = None):
         self._unicorn: Any = import_package("unicorn", "the emulator")
         self._arm: Any = import_package("unicorn.arm_const", "the emulator")
-        u, core = self._unicorn, _CORES[image.core][1]
+        u, core = self._unicorn, _CORES[image.core]
         self._source = source
         self._uc = u.Uc(u.UC_ARCH_ARM, u.UC_MODE_THUMB | u.UC_MODE_MCLASS)
         self._uc.ctl_set_cpu_model(getattr(self._arm, f"UC_CPU_ARM_{core}"))
@@ -236,6 +259,8 @@ class EmulatedMachine:
                 self._uc.mem_write(start, segment.data())
         table = elf.get_section_by_name(".symtab")
         self._symbols = {s.name: s["st_value"] for s in table.iter_symbols() if s.name}
+        is_function = {s.name for s in table.iter_symbols() if s["st_info"]["type"] == "STT_FUNC"}
+        self._functions = {name: value for name, value in self._symbols.items() if name in is_function}
 
     def _map(self, start: int, size: int) -> None:
         mapped = [(a, b) for a, b, _ in self._uc.mem_regions()]
@@ -264,7 +289,7 @@ class EmulatedMachine:
         sizes = [int(np.prod(s.static)) * s.dtype.itemsize for s in shapes]
         outputs = [self._place(bytes([0x5A]) * size) for size in sizes]
         pointers = [self._place(struct.pack(f"<{len(group)}I", *group)) for group in (self._params, inputs, outputs)]
-        instructions, stack = self._call("rlx_call", [self._state, *pointers])
+        counts = self._call("rlx_call", [self._state, *pointers])
         for place, data in zip(inputs, given, strict=True):
             if bytes(self._uc.mem_read(place, len(data))) != data:
                 raise ExecutionError("the program has changed an input")
@@ -277,7 +302,15 @@ class EmulatedMachine:
             for p, n, s in zip(outputs, sizes, shapes, strict=True)
         ]
         self._data_end = start
-        return EmulatedRun(results, instructions, stack)
+        return EmulatedRun(results, counts.instructions, counts.stack, counts.cycles, self._by_function(counts.blocks))
+
+    def _by_function(self, blocks: Mapping[tuple[int, int], int]) -> dict[str, int]:
+        starts = sorted((address & ~1, name) for name, address in self._functions.items())
+        found: dict[str, int] = {}
+        for (address, size), times in blocks.items():
+            name = starts[bisect_right(starts, (address, "\uffff")) - 1][1]
+            found[name] = found.get(name, 0) + times * self._instructions(address, size)
+        return found
 
     def self_test(self) -> int:
         """Run the self-test that the program was built with, and return its result: 0 if all outputs are as expected.
@@ -288,8 +321,11 @@ class EmulatedMachine:
         self._call(f"{self._source.name}_self_test", [])
         return int(self._uc.reg_read(self._arm.UC_ARM_REG_R0))
 
-    def _call(self, function: str, arguments: Sequence[int]) -> tuple[int, int]:
-        """Call a function, and return the number of instructions and the stack use in bytes."""
+    def _instructions(self, address: int, size: int) -> int:
+        return sum(1 for _ in instructions_of(bytes(self._uc.mem_read(address, size))))
+
+    def _call(self, function: str, arguments: Sequence[int]) -> _Counts:
+        """Call a function, and return its costs."""
         u, arm, uc = self._unicorn, self._arm, self._uc
         uc.mem_write(_STACK, bytes([_CANARY]) * _STACK_SIZE)
         stack = _STACK + _STACK_SIZE
@@ -299,15 +335,14 @@ class EmulatedMachine:
         exit_at = _FLASH - _PAGE
         self._map(exit_at, _PAGE)
         uc.reg_write(arm.UC_ARM_REG_LR, exit_at | 1)
-        counted: dict[tuple[int, int], int] = {}
-        total = 0
+        blocks: dict[tuple[int, int], int] = {}
+        taken, end = 0, 0
 
         def block(_: Any, address: int, size: int, __: Any) -> None:
-            nonlocal total
-            key = (address, size)
-            if key not in counted:
-                counted[key] = _instructions(bytes(uc.mem_read(address, size)))
-            total += counted[key]
+            nonlocal taken, end
+            blocks[address, size] = blocks.get((address, size), 0) + 1
+            taken += address != end
+            end = address + size
 
         hook = uc.hook_add(u.UC_HOOK_BLOCK, block)
         try:
@@ -319,16 +354,9 @@ class EmulatedMachine:
             uc.hook_del(hook)
         memory = bytes(uc.mem_read(_STACK, _STACK_SIZE))
         untouched = len(memory) - len(memory.lstrip(bytes([_CANARY])))
-        return total, _STACK_SIZE - untouched
-
-
-def _instructions(code: bytes) -> int:
-    """The number of Thumb instructions in some bytes."""
-    count = place = 0
-    while place < len(code):
-        place += 4 if code[place + 1] >= 0xE8 else 2
-        count += 1
-    return count
+        cycles = sum(times * cycles_of(bytes(uc.mem_read(*place))) for place, times in blocks.items())
+        instructions = sum(times * self._instructions(*place) for place, times in blocks.items())
+        return _Counts(instructions, _STACK_SIZE - untouched, cycles + refill(taken), blocks)
 
 
 def _bytes(array: np.ndarray) -> bytes:

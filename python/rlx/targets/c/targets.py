@@ -25,24 +25,26 @@ class Microcontroller:
         arch: Its core.
         ram: Bytes of memory.
         flash: Bytes for code and constants.
+        mhz: The highest clock of the core.
     """
 
     arch: str
     ram: int
     flash: int
+    mhz: int
 
 
 _KI = 1024
 # Common parts, from their data sheets. RAM is the largest contiguous part, as a linker script can use it.
 PARTS = {
-    "nrf52832": Microcontroller("m4", 64 * _KI, 512 * _KI),
-    "nrf52840": Microcontroller("m4", 256 * _KI, 1024 * _KI),
-    "stm32f411": Microcontroller("m4", 128 * _KI, 512 * _KI),
-    "stm32l476": Microcontroller("m4", 96 * _KI, 1024 * _KI),
-    "stm32f746": Microcontroller("m7", 320 * _KI, 1024 * _KI),
-    "stm32h743": Microcontroller("m7", 512 * _KI, 2048 * _KI),
-    "rp2350": Microcontroller("m33", 520 * _KI, 4096 * _KI),
-    "nrf5340": Microcontroller("m33", 512 * _KI, 1024 * _KI),
+    "nrf52832": Microcontroller("m4", 64 * _KI, 512 * _KI, 64),
+    "nrf52840": Microcontroller("m4", 256 * _KI, 1024 * _KI, 64),
+    "stm32f411": Microcontroller("m4", 128 * _KI, 512 * _KI, 100),
+    "stm32l476": Microcontroller("m4", 96 * _KI, 1024 * _KI, 80),
+    "stm32f746": Microcontroller("m7", 320 * _KI, 1024 * _KI, 216),
+    "stm32h743": Microcontroller("m7", 512 * _KI, 2048 * _KI, 480),
+    "rp2350": Microcontroller("m33", 520 * _KI, 4096 * _KI, 150),
+    "nrf5340": Microcontroller("m33", 512 * _KI, 1024 * _KI, 128),
 }
 _HAS = ("i8", "u8", "i16", "i32", "i64", "u32", "bool", "f32")
 _LACKS = tuple(d.name for d in ROWS if d.name not in _HAS)
@@ -57,6 +59,8 @@ class Target:
         arch: A core, or `"host"`.
         ram: The limit in bytes for state and arena; None means no limit.
         flash: The limit in bytes for constants; None means no limit.
+        mhz: The clock in MHz, for times in the report; 0 if it is not known.
+        report: Whether the footprint is reported.
         fusions: Empty. The lowering groups the ops of a kernel.
         costs: None: there is no cost model.
         alternatives: Empty.
@@ -66,6 +70,8 @@ class Target:
     arch: str
     ram: int | None = None
     flash: int | None = None
+    mhz: int = 0
+    report: bool = False
     fusions: tuple[str, ...] = ()
     costs: Costs | None = None
     alternatives: tuple[tuple[str, ...], ...] = ()
@@ -85,8 +91,8 @@ class Target:
         return str(ToC(self.ram, self.flash, made_with=" ".join(words)))
 
     def fingerprint(self) -> str:
-        """The limits. A program that exceeds them is not compiled."""
-        return f"{self.ram} {self.flash}"
+        """The limits, since a program that exceeds them is not compiled, and what the report depends on."""
+        return f"{self.ram} {self.flash} {self.mhz} {self.report}"
 
 
 @cache
@@ -108,7 +114,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     Args:
         name: `"cortexm"` or `"c"`.
         arch: A core, by default `m4`, or `host`.
-        extra_flags: The limits `--ram=64k` and `--flash=512k`, or `--part=nrf52840`, which sets both.
+        extra_flags: The limits `--ram=64k` and `--flash=512k`, or `--part=nrf52840`, which sets both; `--report`.
 
     Raises:
         CompileError: The architecture or part is unknown, or a flag is wrong.
@@ -116,17 +122,25 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     if arch is not None and arch not in _ARCHS[name]:
         raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {', '.join(_ARCHS[name])}")
     limits: dict[str, int] = {}
+    mhz, report = 0, False
     for flag in extra_flags:
         key, _, value = flag.partition("=")
         if key == "--part":
             part = _part(value, arch)
             arch = part.arch if name == CORTEXM else arch
             limits = {"--ram": part.ram, "--flash": part.flash} | limits
+            mhz = part.mhz
+        elif flag == "--report":
+            if name != CORTEXM:
+                raise CompileError(f"target {name} has no report", hint=f"--target={CORTEXM}")
+            report = True
         elif key in ("--ram", "--flash"):
             limits[key] = _bytes(flag, value)
         else:
-            raise CompileError(f"{name} has no flag {flag!r}", hint="--ram=64k, --flash=512k, --part=nrf52840")
-    return Target(name, arch or _ARCHS[name][0], limits.get("--ram"), limits.get("--flash"))
+            raise CompileError(
+                f"{name} has no flag {flag!r}", hint="--ram=64k, --flash=512k, --part=nrf52840, --report"
+            )
+    return Target(name, arch or _ARCHS[name][0], limits.get("--ram"), limits.get("--flash"), mhz, report)
 
 
 def _part(name: str, arch: str | None) -> Microcontroller:

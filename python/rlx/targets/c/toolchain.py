@@ -24,6 +24,47 @@ def zig() -> tuple[str, ...] | None:
     return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
 
 
+# The flags for each core: of GCC for Arm, and of Clang.
+_GCC = {
+    "m0": "-mcpu=cortex-m0",
+    "m4": "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16",
+    "m7": "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-sp-d16",
+    "m33": "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16",
+}
+_CLANG = {
+    "m0": "-target thumb-freestanding-eabi -mcpu=cortex_m0",
+    "m4": "-target thumb-freestanding-eabihf -mcpu=cortex_m4",
+    "m7": "-target thumb-freestanding-eabihf -mcpu=cortex_m7",
+    "m33": "-target thumb-freestanding-eabihf -mcpu=cortex_m33+dsp",
+}
+ARM_GCC = "arm-none-eabi-gcc"
+
+
+def for_core(core: str, kind: str | None = None) -> tuple[str, ...]:
+    """Return the command of a compiler for a Cortex-M with its flags.
+
+    Args:
+        core: m0, m4, m7 or m33.
+        kind: `"gcc"` for Arm, `"clang"` of the package `ziglang`; None takes GCC if it is installed.
+
+    Raises:
+        CompileError: The compiler is not installed.
+    """
+    gcc = shutil.which(ARM_GCC)
+    if kind != "clang" and gcc:
+        return (ARM_GCC, *_GCC[core].split(), "-mthumb")
+    clang = zig()
+    if kind != "gcc" and clang:
+        return (*clang, *_CLANG[core].split(), "-fno-sanitize=undefined", "-fno-unwind-tables")
+    package = {"gcc": f"the program '{ARM_GCC}'", "clang": "the package 'ziglang'"}.get(
+        kind or "", "a compiler for Arm"
+    )
+    raise CompileError(
+        f"to build for a Cortex-M, {package} is needed",
+        hint="pip install 'rlx[cortexm]', or Debian's gcc-arm-none-eabi",
+    )
+
+
 def compiler() -> tuple[str, ...]:
     """Return the command of the C compiler: `CC`, else `cc`, `gcc` or `clang`, else Clang of the package `ziglang`.
 

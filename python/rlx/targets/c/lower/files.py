@@ -62,7 +62,8 @@ class _ModelFile:
         words = set(re.findall(r"\w+", body))
         used = helpers_in_order(name for name in p.helpers if not HELPERS[name][1] or name in words)
         words |= set(re.findall(r"\w+", "\n".join(HELPERS[name][1] for name in used)))
-        if self.uses_memory or "memory" in used:
+        p.copies = self.uses_memory or "memory" in used
+        if p.copies:
             w.line("#include <string.h>")
         if "math" in used or words & _OF_MATH_H:
             w.line("#include <math.h>")

@@ -71,6 +71,14 @@ class OpGroup:
             depth = x[-1]
         return prod(shape_of(root.results[0]).static) * depth
 
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether the root is a convolution of each channel alone, whose products are multiplied one by one."""
+        root = self.root
+        if root is None or name_of(root) not in ("q_conv2d", "conv"):
+            return False
+        return opview.attributes_of(root)["groups"] > 1 and shape_of(root.operands[1]).static[1] == 1
+
     def leaves(self) -> list[mlir.Value]:
         """The values that are read from memory, except constants."""
         inner = self.inner

@@ -94,6 +94,11 @@ class FileNames:
         return f"{self.program}.md"
 
     @property
+    def report(self) -> str:
+        """The footprint, if it is asked for."""
+        return f"{self.program}_report.txt"
+
+    @property
     def cmake(self) -> str:
         """The library for CMake."""
         return f"{self.program}.cmake"

@@ -79,6 +79,7 @@ class CSource:
         helpers: The functions of `helpers.py` that are used.
         aliased: Dtypes of more than a byte in the arena.
         names: The names of buffers, by value.
+        copies: Whether its code calls `memcpy`, after its files were written.
 
     Raises:
         UnsupportedError: The graph has symbols, or an element that C cannot express.
@@ -99,6 +100,7 @@ class CSource:
         self.helpers: set[str] = set()
         self.aliased: set[str] = set()
         self.names: dict[Any, str] = {}
+        self.copies = False
         self._taken = UniqueNames(identifier, (*HELPERS, *(f"{self.name}_{own}" for own in _OWN)))
         self._check_sizes()
         self.groups = groups_of(graph)
