@@ -212,12 +212,18 @@ def test_ranges_of_another_graph_are_refused(tmp_path: Path) -> None:
 
 
 def test_sizes_have_to_be_known() -> None:
+    """The hint names all symbols of the graph, and the call in it works."""
     g = rlx.Graph("symbolic")
-    g.set_outputs([g.input("x", ("n", 4)) @ g.param("w", (4, 3))])
+    g.set_outputs([g.input("x", ("batch", "rows", 4)) @ g.param("w", (4, 3))])
     params = weights(g, 0)
-    ranges = rlx.observe_ranges(g, [{"x": np.ones((2, 4), np.float32)}], params=params, device=None)
-    with pytest.raises(rlx.UnsupportedError, match="unknown: n"):
+    ranges = rlx.observe_ranges(g, [{"x": np.ones((2, 1, 4), np.float32)}], params=params, device=None)
+    with pytest.raises(rlx.UnsupportedError, match="unknown: batch, rows") as caught:
         rlx.integer_only(g, ranges, params=params)
+    hint = str(caught.value.hint)
+    assert "--bind=batch=1 --bind=rows=1" in hint and "bind={'batch': 1, 'rows': 1}" in hint
+    typed = hint[hint.index("rlx.passes.run(") :]
+    integers = rlx.integer_only(eval(typed, {"rlx": rlx, "graph": g}), ranges, params=params)
+    assert integers.inputs[0].shape.static == (1, 1, 4)
 
 
 @pytest.mark.parametrize(

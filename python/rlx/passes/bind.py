@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,14 @@ class Bind(Pass, name="rlx-bind"):
                 known = ", ".join(sorted(binder.seen)) or "none"
                 message = f"{self.name}: the module has no symbol '{name}'{suggestion(name, binder.seen)}"
                 raise PassError(message, hint=f"its symbols: {known}")
+
+
+def bind_hint(symbols: Iterable[str], size: int = 1) -> str:
+    """Return the hint for users who must give sizes to all of these symbols: what to type in a command and in Python."""
+    names = sorted(symbols)
+    options, entries = (" ".join(f"{b}{n}{e}{size}" for n in names) for b, e in (("--bind=", "="), ("", "=")))
+    mapping = ", ".join(f"{n!r}: {size}" for n in names)
+    return f"give sizes: {options}, bind={{{mapping}}}, or rlx.passes.run(graph, 'rlx-bind{{{entries}}}')"
 
 
 class _Binder:

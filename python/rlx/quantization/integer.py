@@ -17,6 +17,7 @@ from rlx.ir.op import opview
 from rlx.ir.parameters import named_values
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
+from rlx.passes.bind import bind_hint
 from rlx.passes.dtypes.quantization_sites import sites
 from rlx.passes.integer.quantize_boundary import leftovers, quantization_of
 from rlx.passes.integer.quantize_values import range_of, round_values, values_to_observe
@@ -140,10 +141,9 @@ def integer_only(
     values = {**source.weights, **named_values(params or {}, [a.name for a in source.params], "params: ")}
     result = primitive_graph(graph, "integer_only")
     if result.symbols:
-        first, sizes = min(result.symbols), ", ".join(sorted(result.symbols))
+        names = ", ".join(sorted(result.symbols))
         raise UnsupportedError(
-            f"integer-only graphs have static sizes; unknown: {sizes}",
-            hint=f"rlx.passes.run(graph, 'rlx-bind{{{first}=1}}') gives {first} a size",
+            f"integer-only graphs have static sizes; unknown: {names}", hint=bind_hint(result.symbols)
         )
     missing = next((a.name for a in result.params if a.name not in values), None)
     if missing is not None:

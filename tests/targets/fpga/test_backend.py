@@ -234,8 +234,8 @@ def test_a_session_keeps_states(seed: int) -> None:
 def test_states_in_files() -> None:
     """A written design has been simulated for several tensors, and its testbench also runs several tensors."""
     content = files(Compilation(recurrent(), target_of("fpga")).artifact())
-    assert "state 'total' of 6, first 100" in content["README.md"].decode()
-    assert len(content["tb_x.mem"].split()) == 3 * 6 and len(content["tb_y.mem"].split()) == 3 * 5
+    assert "state 'total' of 6, first 100" in content["recurrent_README.md"].decode()
+    assert len(content["recurrent_tb_x.mem"].split()) == 3 * 6 and len(content["recurrent_tb_y.mem"].split()) == 3 * 5
 
 
 # --- options ----------------------------------------------------------------------------------------
@@ -307,24 +307,27 @@ def test_files_of_a_design(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert command.main([*words, f"--output={tmp_path / 'rtl'}"]) == 0
     assert "cycles predicted" in capfd.readouterr().out
     found = {p.name for p in (tmp_path / "rtl").iterdir()}
-    assert {"tinyconv.sv", "conv1.sv", "conv1_weights.mem", "tinyconv_tb.sv", "constraints.lpf", "README.md"} <= found
-    assert "60 MHZ" in (tmp_path / "rtl" / "constraints.lpf").read_text()
-    readme = (tmp_path / "rtl" / "README.md").read_text()
+    assert all(name.startswith("tinyconv") for name in found)
+    ends = (".sv", ".f", "__conv1.sv", "__conv1__weights.mem", "_tb.sv", ".lpf", "_README.md")
+    assert {f"tinyconv{end}" for end in ends} <= found
+    assert "60 MHZ" in (tmp_path / "rtl" / "tinyconv.lpf").read_text()
+    readme = (tmp_path / "rtl" / "tinyconv_README.md").read_text()
     assert "| `conv1` | conv 3x3" in readme and "preset `latency`" in readme and "model.mlir:" in readme
-    verilog = (tmp_path / "rtl" / "conv1.sv").read_text()
-    assert "module conv1(" in verilog and "rows_used" in verilog
-    # Files of another design in the folder are kept, and are named.
-    (tmp_path / "rtl" / "conv9.sv").write_text("module conv9(); endmodule")
+    verilog = (tmp_path / "rtl" / "tinyconv__conv1.sv").read_text()
+    assert "module tinyconv__conv1(" in verilog and "rows_used" in verilog
+    # Files of this design that are no longer written are kept, and are named. Those of other designs may be there.
+    for name in ("tinyconv__conv9", "other__conv1"):
+        (tmp_path / "rtl" / f"{name}.sv").write_text(f"module {name}(); endmodule")
     assert command.main([*words, f"--output={tmp_path / 'rtl'}"]) == 0
-    assert "also has files that this program has not: conv9.sv;" in capfd.readouterr().err
-    assert (tmp_path / "rtl" / "conv9.sv").exists()
+    assert "also has files that this program has not: tinyconv__conv9.sv;" in capfd.readouterr().err
+    assert (tmp_path / "rtl" / "tinyconv__conv9.sv").exists()
 
 
 def test_the_report_has_what_was_simulated() -> None:
     artifact = Compilation(tinyconv(size=8), target_of("fpga")).artifact()
     predicted, simulated = artifact.info["predicted_cycles"], artifact.info["simulated_cycles"]
     assert abs(predicted - simulated) <= 0.1 * simulated
-    assert f"| {predicted} | {simulated} |" in files(artifact)["README.md"].decode()
+    assert f"| {predicted} | {simulated} |" in files(artifact)["tinyconv_README.md"].decode()
 
 
 @pytest.mark.parametrize("kind", ["hw", "verilog"])
@@ -332,7 +335,7 @@ def test_texts_can_be_had(kind: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     (tmp_path / "model.mlir").write_text(str(tinyconv(size=8)))
     assert command.main(["compile", str(tmp_path / "model.mlir"), "--target=fpga", f"--emit={kind}"]) == 0
     text = capfd.readouterr().out
-    assert ('sym_name = "conv1"' if kind == "hw" else "module conv1(") in text
+    assert ('sym_name = "tinyconv__conv1"' if kind == "hw" else "module tinyconv__conv1(") in text
 
 
 # --- rejected graphs --------------------------------------------------------------------------------
@@ -372,8 +375,8 @@ def test_floats_params_states_and_symbols() -> None:
     g.set_outputs([g.input("x", (2,), "i8") + g.param("w", (2,), "i8")])
     assert "takes no params, and 'params' has w" in refusal(g) and "constants" in refusal(g)
     g = rlx.Graph("symbols")
-    g.set_outputs([g.input("x", ("n", 2), "i8") + 1])
-    assert "has the symbols n" in refusal(g) and "--bind" in refusal(g)
+    g.set_outputs([g.input("x", ("rows", 2), "i8") + 1])
+    assert "has the symbols rows" in refusal(g) and "--bind=rows=1" in refusal(g)
 
 
 def test_a_model_that_does_not_fit_says_by_how_much(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -419,8 +422,8 @@ def test_names_that_clash() -> None:
     g.set_outputs({"a-b": x + 1})
     design = check(g, [{"a b": np.array([1, -2, 3], np.int8)}])
     assert design.network.ports == ({"a b": "a_b"}, {"a-b": "a_b_2"})
-    assert "| `a_b_2` | a-b | out |" in files(Compilation(g, target_of("fpga")).artifact())["README.md"].decode()
-    assert identifier("2 x") == "x2_x"
+    assert "| `a_b_2` | a-b | out |" in files(Compilation(g, target_of("fpga")).artifact())["ports_README.md"].decode()
+    assert [identifier(name) for name in ("2 x", "a__b", "__")] == ["x2_x", "a_b", "x"]
 
 
 def test_a_damaged_program_is_refused() -> None:

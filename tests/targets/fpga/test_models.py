@@ -32,7 +32,7 @@ def test_cycles_of_tinyconv(preset: str, most: int, bits: int, seed: int) -> Non
     graph = tinyconv(bits=bits)
     design = check(graph, [inputs_of(graph, np.random.default_rng(seed))], preset=preset)
     assert design.network.predicted_cycles <= most
-    assert sum(m.bits for m in design.memories if m.name == "dense1_weights") == 7840 * bits
+    assert sum(m.bits for m in design.memories if m.name == "tinyconv__dense1__weights") == 7840 * bits
 
 
 @pytest.mark.parametrize("length", [2, 3, 5])

@@ -71,8 +71,8 @@ def test_the_testbench_passes(number: int, seed: int, tmp_path: Path) -> None:
 @icarus
 def test_the_testbench_finds_what_is_wrong(tmp_path: Path) -> None:
     sources = written(compiled(tinyconv(size=8)), tmp_path)
-    weights = (tmp_path / "dense1_weights.mem").read_text().split("\n")
-    (tmp_path / "dense1_weights.mem").write_text("\n".join(["7f" if len(w) == 2 else w for w in weights]))
+    weights = (tmp_path / "tinyconv__dense1__weights.mem").read_text().split("\n")
+    (tmp_path / "tinyconv__dense1__weights.mem").write_text("\n".join(["7f" if len(w) == 2 else w for w in weights]))
     run(tmp_path, "iverilog", "-g2012", "-o", "tb", *sources)
     done = subprocess.run(["vvp", "tb"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0 and "FAIL: scores[" in done.stdout

@@ -38,7 +38,7 @@ from rlx.targets.fpga.flags import PRESET_NAMES
 from rlx.targets.fpga.lower.design import Design, Network, port_bits
 from rlx.targets.fpga.lower.layer import Stream
 from rlx.targets.fpga.parts import PARTS
-from rlx.targets.fpga.report import readme, report_in
+from rlx.targets.fpga.report import README_END, readme, readme_name, report_in
 from rlx.targets.fpga.simulate import Simulator
 from rlx.targets.fpga.synthesis import check_installed, synthesise
 from rlx.targets.fpga.targets import (
@@ -106,8 +106,10 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     limit = case.tensors * (20 * (cycles or design.network.predicted_cycles) + 10_000)
     bench, extra = testbench(design.top, design.network.ports, case, limit)
     text, orders = readme(design, part, chosen.label, frequency, cycles, synthesis)
-    constraint_name, constraint_text = constraints(part.name, frequency)
-    files |= {f"{design.top}_tb.sv": bench, **extra, constraint_name: constraint_text, "README.md": text, **orders}
+    sources = "".join(f"{name}\n" for name in files if name.endswith(".sv"))
+    constraint_name, constraint_text = constraints(design.top, part.name, frequency)
+    files |= {f"{design.top}.f": sources, f"{design.top}_tb.sv": bench, **extra, constraint_name: constraint_text}
+    files |= {readme_name(design.top): text, **orders}
     return Compiled(json.dumps(files).encode(), info)
 
 
@@ -164,7 +166,8 @@ def emit(kind: str, compilation: Compilation) -> str | None:
 
 def report(artifact: Artifact) -> str:
     """Return cycles and resources of the design, by layer and in total: predicted, simulated, estimated and synthesised."""
-    return report_in(files(artifact)["README.md"].decode())
+    (text,) = (content for name, content in files(artifact).items() if name.endswith(README_END))
+    return report_in(text.decode())
 
 
 def notes(artifact: Artifact) -> list[str]:

@@ -8,11 +8,18 @@ from rlx.support.markdown import markdown, table
 from rlx.targets.fpga.estimate import cost_of, total
 from rlx.targets.fpga.lower.design import Design, port_bits
 from rlx.targets.fpga.lower.layer import Stream
+from rlx.targets.fpga.lower.names import within_design
 from rlx.targets.fpga.lower.orders import row_major, usual
 from rlx.targets.fpga.parts import FpgaPart
 from rlx.targets.fpga.synthesis import Synthesis
 
 _REPORT, _TOOLS = "## Report", "## Tools"
+README_END = "_README.md"
+
+
+def readme_name(top: str) -> str:
+    """Return the name of the file."""
+    return top + README_END
 
 
 def report_in(text: str) -> str:
@@ -33,11 +40,15 @@ def readme(
         simulated: The cycles of a simulation; None if there was none.
         synthesis: The results of synthesis; None if it did not run.
     """
+    top = design.top
     ports, files = _ports(design)
+    sources = f"{top}.sv {within_design(top, '*.sv')}"
     text = [
         f"# {design.top}",
         "",
-        f"For {part.title} (`{part.name}`), preset `{preset}`. Made by RLX; each layer is a module in a file of its name.",
+        f"For {part.title} (`{part.name}`), preset `{preset}`. Made by RLX. Each layer is a module "
+        f"`{within_design(design.top, '…')}` in a file of its name. All names of modules and files begin with `{design.top}`, "
+        "so several designs can be in one project.",
         "",
         "Each port is a stream: an element is taken at an edge of `clk` at which `_valid` and `_ready` are both 1. `rst` is "
         "synchronous. A tensor may follow the one before at once.",
@@ -58,10 +69,13 @@ def readme(
         "",
         _TOOLS,
         "",
-        "Simulate: `iverilog -g2012 -o tb *.sv && vvp tb +hesitate`, or `verilator --binary --timing --timescale 1ns/1ps "
-        f"--top-module {design.top}_tb *.sv`. The folder must have no other designs.",
-        f"Synthesise: `yosys -p 'read_verilog -sv {design.top}.sv …; {part.synthesis} -top {design.top} -json out.json'` in "
-        "this folder, as the `.mem` files are read from it.",
+        f"`{top}.f` lists the sources. Run the tools in this folder, because the `.mem` files are read from it.",
+        "",
+        "```",
+        f"iverilog -g2012 -s {top}_tb -o tb -f {top}.f {top}_tb.sv && vvp tb +hesitate",
+        f"verilator --binary --timing --timescale 1ns/1ps --top-module {top}_tb -f {top}.f {top}_tb.sv",
+        f"yosys -p 'read_verilog -sv {sources}; {part.synthesis} -top {top} -json {top}.json'",
+        "```",
         "",
     ]
     return "\n".join(text), files
@@ -74,7 +88,7 @@ def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
     network = design.network
     for direction, side, names in zip(("in", "out"), (network.inputs, network.outputs), network.ports, strict=True):
         for name, stream in side.items():
-            order, extra = _order(names[name], stream)
+            order, extra = _order(f"{design.top}_{names[name]}", stream)
             files |= extra
             dims = "x".join(map(str, stream.shape)) or "scalar"
             tensor = f"{stream.dtype.name} {dims}"
@@ -118,10 +132,10 @@ def _microseconds(cycles: int | None, frequency: float) -> str:
     return "-" if cycles is None else f"{cycles / frequency:.1f}"
 
 
-def _order(port: str, stream: Stream) -> tuple[str, dict[str, str]]:
+def _order(title: str, stream: Stream) -> tuple[str, dict[str, str]]:
     if np.array_equal(stream.order, row_major(stream.shape)):
         return "row by row", {}
     if np.array_equal(stream.order, usual(stream.shape)):
         return "by pixels, the channels of each side by side", {}
-    name = f"{port}_order.txt"
+    name = f"{title}_order.txt"
     return f"flat indices in `{name}`", {name: "".join(f"{i}\n" for i in stream.order)}

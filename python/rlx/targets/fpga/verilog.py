@@ -62,8 +62,8 @@ def testbench(top: str, ports: Sequence[Mapping[str, str]], case: Case, most_cyc
     connections: list[str] = []
     for port, stream, values, is_input in sides:
         width = port_bits(stream.dtype)
-        files[f"tb_{port}.mem"] = memory_file([int(v) for v in values], width)
-        declarations += _declared(port, width, len(values), is_input)
+        files[f"{top}_tb_{port}.mem"] = memory_file([int(v) for v in values], width)
+        declarations += _declared(port, width, f"{top}_tb_{port}.mem", len(values), is_input)
         drivers += _driven(port, is_input)
         connections += [f".{port}_{end}({port}_{end})" for end in ("valid", "data", "ready")]
     done = " && ".join(f"{port}_count == {len(values)}" for port, _, values, is_input in sides if not is_input)
@@ -99,14 +99,14 @@ def testbench(top: str, ports: Sequence[Mapping[str, str]], case: Case, most_cyc
     return "\n".join(lines), files
 
 
-def _declared(port: str, width: int, count: int, is_input: bool) -> list[str]:
+def _declared(port: str, width: int, file: str, count: int, is_input: bool) -> list[str]:
     """Return the declarations of a port's signals in a testbench."""
     lines = [
         f"  logic [{width - 1}:0] {port}_words [0:{count - 1}];",
         f"  logic [{width - 1}:0] {port}_data;",
         f"  logic {port}_valid, {port}_ready;",
         f"  integer {port}_count = 0;",
-        f'  initial $readmemh("tb_{port}.mem", {port}_words);',
+        f'  initial $readmemh("{file}", {port}_words);',
     ]
     if not is_input:
         return [*lines, f"  assign {port}_ready = draw[1] && {port}_count < {count};"]
@@ -138,15 +138,15 @@ def _driven(port: str, is_input: bool) -> list[str]:
     ]
 
 
-def constraints(part: str, frequency: float) -> tuple[str, str]:
+def constraints(top: str, part: str, frequency: float) -> tuple[str, str]:
     """Return the name and the text of a file of constraints: the clock, and a template for the pins."""
     period = 1000 / frequency
     if part.startswith("ecp5"):
-        return "constraints.lpf", f'FREQUENCY PORT "clk" {frequency:g} MHZ;\n# LOCATE COMP "clk" SITE "…"; and so on\n'
+        return f"{top}.lpf", f'FREQUENCY PORT "clk" {frequency:g} MHZ;\n# LOCATE COMP "clk" SITE "…"; and so on\n'
     if part.startswith("ice40"):
-        return "constraints.pcf", "# set_io clk …, and so on\n"
+        return f"{top}.pcf", "# set_io clk …, and so on\n"
     lines = [
         f"create_clock -name clk -period {period:.3f} [get_ports clk]",
         "# set_property -dict { PACKAGE_PIN … IOSTANDARD LVCMOS33 } [get_ports clk]",
     ]
-    return "constraints.xdc", "\n".join(lines) + "\n"
+    return f"{top}.xdc", "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ from rlx.support.cached_property import cached_property
 from rlx.targets.fpga.lower.hdl import HdlMemory, HdlModule, Wire, index_bits
 from rlx.targets.fpga.lower.layer import Stream, StreamLayer
 from rlx.targets.fpga.lower.movement import ConcatLayer, Fifo, fork
-from rlx.targets.fpga.lower.names import identifier, is_keyword
+from rlx.targets.fpga.lower.names import design_name, identifier, within_design
 from rlx.targets.fpga.lower.state import StateLayer
 from rlx.targets.lowering.names import UniqueNames
 
@@ -202,17 +202,20 @@ class Design:
 
     Attributes:
         network: The network.
-        top: The name of the top module.
+        top: The name of the top module. Those of all other modules, of memories and of files begin with it.
     """
 
     network: Network
 
+    def __post_init__(self) -> None:
+        top = self.top
+        for layer in self.network.layers:
+            if layer.design != top:
+                layer.changed(design=top)
+
     @property
     def top(self) -> str:
-        name = identifier(self.network.name)
-        # The name of a memory's module begins with the name of a layer.
-        taken = any(f"{name.lower()}_".startswith(f"{layer.name}_") for layer in self.network.layers)
-        return f"{name}_top" if taken or is_keyword(name) else name
+        return design_name(self.network.name)
 
     @cached_property
     def modules(self) -> list[HdlModule]:
@@ -242,7 +245,7 @@ class Design:
     def _write_top(self, forks: list[HdlModule]) -> HdlModule:
         network = self.network
         m = HdlModule(self.top)
-        names = UniqueNames(lambda name, _: name, (self.top, *(layer.name for layer in network.layers)))
+        names = UniqueNames(lambda name, _: name, (layer.name for layer in network.layers))
         readers = network.readers()
         self._ports = inputs, outputs = network.ports
         m.reserve(*(f"{port}_{end}" for port in inputs.values() for end in ("valid", "data")))
@@ -270,14 +273,15 @@ class Design:
                 m.define(ready, m.const(1, 1))
             else:
                 base = inputs[source] if isinstance(source, str) else source.name
-                module = fork(names.take(f"{base}_fork"), len(found), data.width)
+                name = names.take(f"{base}_fork")
+                module = fork(within_design(self.top, name), len(found), data.width)
                 forks.append(module)
                 ports = {"in0_valid": valid, "in0_data": data, "in0_ready": ready}
                 for i, reader_ready in enumerate(readies):
                     ports[f"out{i}_ready"] = reader_ready
-                    ports[f"out{i}_valid"] = m.wire(f"{module.name}_out{i}_valid", 1)
-                    ports[f"out{i}_data"] = m.wire(f"{module.name}_out{i}_data", data.width)
-                m.instance(module.name, module.name, module.ports, ports)
+                    ports[f"out{i}_valid"] = m.wire(f"{name}_out{i}_valid", 1)
+                    ports[f"out{i}_data"] = m.wire(f"{name}_out{i}_data", data.width)
+                m.instance(name, module.name, module.ports, ports)
                 ends = [(ports[f"out{i}_valid"], ports[f"out{i}_data"]) for i in range(len(found))]
             for reader, (end_valid, end_data) in zip(found, ends, strict=True):
                 if isinstance(reader, str):
@@ -288,7 +292,7 @@ class Design:
                     layer, i = reader
                     wires[layer][f"in{i}_valid"], wires[layer][f"in{i}_data"] = end_valid, end_data
         for layer, ports in wires.items():
-            m.instance(layer.name, layer.name, layer.module.ports, ports)
+            m.instance(layer.name, layer.module.name, layer.module.ports, ports)
         return m
 
     def _reader_ready(

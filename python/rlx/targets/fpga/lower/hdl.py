@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from rlx.targets.fpga.lower.names import within_design
+
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 
 
@@ -380,7 +382,7 @@ class HdlModule:
         """Add a read-only memory, and return the word that was addressed at the last enabled edge."""
         mask = (1 << width) - 1
         words = [*words, 0] if len(words) == 1 else words  # a memory of one word would have no address
-        memory = HdlMemory(f"{self.name}_{name}", width, len(words), tuple(int(w) & mask for w in words))
+        memory = HdlMemory(within_design(self.name, name), width, len(words), tuple(int(w) & mask for w in words))
         return self._memory(memory, name, [enable, address])
 
     def memory(
@@ -395,7 +397,7 @@ class HdlModule:
             read: The read enable and the address.
             write: The write enable, the address and the data.
         """
-        return self._memory(HdlMemory(f"{self.name}_{name}", width, depth), name, [*read, *write])
+        return self._memory(HdlMemory(within_design(self.name, name), width, depth), name, [*read, *write])
 
     def _memory(self, memory: HdlMemory, name: str, operands: list[Wire]) -> Wire:
         self.memories.append(memory)

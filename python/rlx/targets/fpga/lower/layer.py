@@ -16,6 +16,7 @@ from rlx.ir.dtype import DType
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable
 from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for
+from rlx.targets.fpga.lower.names import within_design
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ class StreamLayer:
     """One module of a design, with one output stream.
 
     Attributes:
-        name: The name of the module.
+        name: The name in the design. That of the module begins with the name of the design.
         place: The source location, or an empty string.
         inputs: The input streams.
         output: The output stream.
@@ -75,6 +76,8 @@ class StreamLayer:
 
     # Whether memories are read only when data advances, instead of in every possible cycle.
     clock_enable = False
+    # The name of the design that contains the layer.
+    design = "design"
 
     name: str
     place: str
@@ -84,7 +87,7 @@ class StreamLayer:
     def __repr__(self) -> str:
         return f"{self.name}: {self.description} of {', '.join(map(repr, self.inputs))}"
 
-    def changed(self, **sizes: int | bool) -> None:
+    def changed(self, **sizes: int | bool | str) -> None:
         """Set implementation attributes, which do not change results."""
         self.__dict__.update(sizes)
         self.__dict__.pop("module", None)
@@ -92,7 +95,7 @@ class StreamLayer:
     @cached_property
     def module(self) -> HdlModule:
         """The module."""
-        module = HdlModule(self.name, self.clock_enable)
+        module = HdlModule(within_design(self.design, self.name), self.clock_enable)
         self.write(module)
         return module
 

@@ -1,10 +1,13 @@
-"""Identifiers in SystemVerilog: close to the user's names, without keywords."""
+"""Names in SystemVerilog: identifiers close to the user's names, and the names of modules and files of a design."""
 
 from __future__ import annotations
 
 import re
 
-_LONGEST = 64
+# The longest name of a design, and of a port or layer.
+_LONGEST_DESIGN, _LONGEST = 64, 24
+# Identifiers never contain this, so a layer `head` of a design `net` and a design `net_head` have different modules.
+_SEPARATOR = "__"
 
 # The keywords of IEEE 1800-2017, and names that Windows does not allow for files.
 _WORDS = (
@@ -30,12 +33,23 @@ _WORDS = (
 _KEYWORDS = frozenset(_WORDS.split())
 
 
-def identifier(text: str, fallback: str = "x") -> str:
-    """Return text as an identifier of SystemVerilog without `_` at either end. It may be a keyword."""
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", text)[:_LONGEST].strip("_") or fallback
+def identifier(text: str, fallback: str = "x", longest: int = _LONGEST) -> str:
+    """Return text as an identifier of SystemVerilog without `__`, or `_` at either end. It may be a keyword."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text)[:longest].strip("_") or fallback
     return name if name[0].isalpha() else f"{fallback}{name}"
 
 
 def is_keyword(name: str) -> bool:
     """Whether a name is a keyword of SystemVerilog, in any case, or reserved in file systems."""
     return name.lower() in _KEYWORDS or re.fullmatch(r"(com|lpt)\d", name.lower()) is not None
+
+
+def design_name(text: str) -> str:
+    """Return the name of a design from that of a graph: its top module has this name, and all other names begin with it."""
+    name = identifier(text, longest=_LONGEST_DESIGN)
+    return f"{name}_top" if is_keyword(name) else name
+
+
+def within_design(*names: str) -> str:
+    """Return the name of a module in a design: the name of the design, then identifiers, as `net__conv1__weights`."""
+    return _SEPARATOR.join(names)

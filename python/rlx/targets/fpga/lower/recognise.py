@@ -13,6 +13,7 @@ from rlx.ir.location import describe
 from rlx.ir.op import opview, registry
 from rlx.ir.op.card import as_results
 from rlx.ir.shape import shape_of
+from rlx.passes.bind import bind_hint
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower import movement_rules, pointwise, product_rules, rules
 from rlx.targets.fpga.lower.design import Network
@@ -124,8 +125,9 @@ def _made(op: Any, values: dict[Any, Operand], layers: list[StreamLayer], counts
 def _check_arguments(graph: Graph) -> None:
     if graph.symbols:
         names = ", ".join(sorted(graph.symbols))
-        hint = "bind symbols: --bind=n=1, bind={'n': 1}"
-        raise UnsupportedError(f"hardware has static sizes, and '{graph.name}' has the symbols {names}", hint=hint)
+        raise UnsupportedError(
+            f"hardware has static sizes, and '{graph.name}' has the symbols {names}", hint=bind_hint(graph.symbols)
+        )
     if names := [a.name for a in graph.arguments if a.kind == "param"]:
         message = f"target fpga takes no params, and '{graph.name}' has {', '.join(names)}"
         raise UnsupportedError(message, hint="weights are part of the hardware: give them as constants")
