@@ -10,15 +10,15 @@
 // TERNARY: note: rlx quantize --bits=2 makes weights ternary
 
 // Weights are in a memory that is defined elsewhere; a simulator needs its words.
-// CHECK: "hw.module.extern"() <{module_type = !hw.modty<input clk : !seq.clock, {{.*}}sym_name = "dense1_weights"
+// CHECK: "hw.module.extern"() <{module_type = !hw.modty<input clk : !seq.clock, {{.*}}sym_name = "layer__dense1__weights"
 // CHECK: "hw.module"()
-// CHECK-SAME: sym_name = "dense1"
+// CHECK-SAME: sym_name = "layer__dense1"
 // CHECK: "comb.mul"
 // CHECK: "seq.compreg
 // CHECK: "hw.module"() <{module_type = !hw.modty<{{.*}}input x_data : i8, input y_ready : i1, {{.*}}output y_data : i32>
 // CHECK-SAME: parameters = [], sym_name = "layer"
 // CHECK: "hw.instance"
-// SIMULATED: sym_name = "dense1_weights", sym_visibility = "private"
+// SIMULATED: sym_name = "layer__dense1__weights", sym_visibility = "private"
 // SIMULATED: "hw.aggregate_constant"() <{fields = [
 func.func @layer(%x: tensor<1x4xi8> {rlx.name = "x"}) -> (tensor<1x2xi32> {rlx.name = "y"}) {
   %w = rlx.constant() {value = dense<[[1, 2], [3, 4], [5, 6], [7, 8]]> : tensor<4x2xi8>} : tensor<4x2xi8>
