@@ -20,11 +20,11 @@ from tests.packages import needs_package
 pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 
 
-def small_network(name: str, zero_point: int = -128) -> Any:
+def small_network(name: str, zero_point: int = -128, shape: tuple[int, ...] = (1, 2, 4, 4)) -> Any:
     """A convolution and a pool."""
     g: Any = rlx.Graph(name)
-    x = g.input("x", (1, 2, 4, 4), "i8")
-    w = g.constant(np.random.default_rng(3).integers(-7, 8, (4, 2, 3, 3)).astype(np.int8))
+    x = g.input("x", shape, "i8")
+    w = g.constant(np.random.default_rng(3).integers(-7, 8, (4, shape[1], 3, 3)).astype(np.int8))
     sums = g.q_conv2d(x, w, padding=1, x_zero_point=zero_point, dtype="i32")
     g.set_outputs({"y": g.max_pool(g.rescale(sums, 0.05, zero_point=zero_point), 2)})
     return g

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from rlx.targets.compilation import Compilation
-from rlx.targets.fpga.backend import files, hardware_files
+from rlx.targets.fpga.backend import files
 from rlx.targets.fpga.estimate import total
 from rlx.targets.fpga.parts import PARTS
+from rlx.targets.fpga.project import hardware_files
 from rlx.targets.fpga.synthesis import is_installed, synthesise
 from rlx.targets.registry import target_of
 from tests.drawing import drawn, graph_seed

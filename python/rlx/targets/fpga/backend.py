@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -38,7 +37,8 @@ from rlx.targets.fpga.flags import PRESET_NAMES
 from rlx.targets.fpga.lower.design import Design, Network, port_bits
 from rlx.targets.fpga.lower.layer import Stream
 from rlx.targets.fpga.parts import PARTS
-from rlx.targets.fpga.report import README_END, readme, readme_name, report_in
+from rlx.targets.fpga.project import FpgaProject, hardware_files
+from rlx.targets.fpga.report import README_END, report_in
 from rlx.targets.fpga.simulate import Simulator
 from rlx.targets.fpga.synthesis import check_installed, synthesise
 from rlx.targets.fpga.targets import (
@@ -49,14 +49,13 @@ from rlx.targets.fpga.targets import (
     target_names,
 )
 from rlx.targets.fpga.to_hw import ToHw
-from rlx.targets.fpga.verilog import Case, constraints, memory_file, memory_module, testbench
+from rlx.targets.fpga.verilog import Case, memory_module
 from rlx.targets.protocol import Compiled, DeviceInfo
 
 _MOST_BYTES = 1 << 28
-_MODULE = re.compile(r"^module (\w+)\b.*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _SEED = 20
-# The number of tensors for checking a design with states.
-_TENSORS = 3
+# The number of tensors for checking a design with states, and one with a wrapper.
+_TENSORS, _WRAPPED_TENSORS = 3, 2
 
 
 def version() -> str:
@@ -97,20 +96,14 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     with timed(compilation.phases, "circt"):
         files = hardware_files(design, to_hw.text(design), timeout_s)
     with timed(compilation.phases, "check"):
-        case = _case(compilation.lir, design.network)
+        case = _case(compilation.lir, design.network, wrapped=bool(chosen.axi))
         info["simulated_cycles"] = cycles = _checked(design, case, timeout_s)
     synthesis = None
     if chosen.report:
         with timed(compilation.phases, "synthesis"):
             synthesis = synthesise(files, design.top, part, frequency)
-    limit = case.tensors * (20 * (cycles or design.network.predicted_cycles) + 10_000)
-    bench, extra = testbench(design.top, design.network.ports, case, limit)
-    text, orders = readme(design, part, chosen.label, frequency, cycles, synthesis)
-    sources = "".join(f"{name}\n" for name in files if name.endswith(".sv"))
-    constraint_name, constraint_text = constraints(design.top, part.name, frequency)
-    files |= {f"{design.top}.f": sources, f"{design.top}_tb.sv": bench, **extra, constraint_name: constraint_text}
-    files |= {readme_name(design.top): text, **orders}
-    return Compiled(json.dumps(files).encode(), info)
+    project = FpgaProject(design, files, chosen, case, cycles, synthesis)
+    return Compiled(json.dumps(project.files()).encode(), info)
 
 
 def lowering_of(compilation: Compilation) -> ToHw:
@@ -118,23 +111,6 @@ def lowering_of(compilation: Compilation) -> ToHw:
     (to_hw,) = (step.ours for step in PassPipeline.parse(compilation.lowering).steps)
     assert isinstance(to_hw, ToHw)
     return to_hw
-
-
-def hardware_files(design: Design, text: str, timeout_s: float | None = None) -> dict[str, str]:
-    """SystemVerilog, a file for each module, and what its memories hold, by name.
-
-    Args:
-        design: The design.
-        text: Its modules, as CIRCT reads them.
-        timeout_s: The seconds that CIRCT may take.
-    """
-    verilog = process.verilog(text, timeout_s)
-    files = {f"{found[1]}.sv": found[0] for found in _MODULE.finditer(verilog)}
-    for memory in design.memories:
-        files[f"{memory.name}.sv"] = memory_module(memory)
-        if memory.words is not None:
-            files[f"{memory.name}.mem"] = memory_file(memory.words, memory.width)
-    return files
 
 
 def files(artifact: Artifact) -> Mapping[str, bytes]:
@@ -181,10 +157,10 @@ def notes(artifact: Artifact) -> list[str]:
 # --- checking ---------------------------------------------------------------------------------------------------
 
 
-def _case(graph: Graph, network: Network) -> Case:
-    """Return random inputs and the evaluator's outputs: several tensors if the network has states."""
+def _case(graph: Graph, network: Network, *, wrapped: bool) -> Case:
+    """Return random inputs and the evaluator's outputs: several tensors if the network has states or is wrapped."""
     draw = np.random.default_rng(_SEED)
-    tensors = _TENSORS if network.states else 1
+    tensors = _TENSORS if network.states else _WRAPPED_TENSORS if wrapped else 1
     # An input and an output may have the same name.
     words: list[dict[str, list[np.ndarray]]] = [{n: [] for n in side} for side in (network.inputs, network.outputs)]
     states: dict[str, np.ndarray] = {}

@@ -9,6 +9,10 @@ PRESET_NAMES = ("latency", "size", "energy", "precision", "bandwidth")
 REPORT = "--report"
 # Options that override the preset: numbers, and choices.
 COUNTS, CHOICES = ("--parallel", "--lanes"), ("--ternary", "--shared-requant", "--clock-enable")
+# Options of the wrapper with AXI ports.
+AXI, AXI_WIDTH = "--axi", "--axi-width"
+AXI_KINDS = ("stream", "lite")
+AXI_WIDTHS = (8, 16, 32, 64, 128, 256, 512)
 # Flags with their values, for messages.
 FLAGS = {
     "--preset": "|".join(PRESET_NAMES),
@@ -16,6 +20,8 @@ FLAGS = {
     "--freq": "MHZ",
     **dict.fromkeys(COUNTS, "N"),
     **dict.fromkeys(CHOICES, "yes|no"),
+    AXI: "|".join(AXI_KINDS),
+    AXI_WIDTH: "BITS",
     REPORT: "",
 }
 COMMAND_LINE = {
@@ -27,4 +33,6 @@ COMMAND_LINE = {
     "--ternary": ("yes|no", "fpga: whether weights of -1, 0 and 1 become additions (default: from the preset)"),
     "--shared-requant": ("yes|no", "fpga: whether requantisers use serial products (default: from the preset)"),
     "--clock-enable": ("yes|no", "fpga: whether memories are read only when data moves (default: from the preset)"),
+    AXI: ("|".join(AXI_KINDS), "fpga: add a wrapper with AXI4-Stream ports; lite: and AXI4-Lite registers"),
+    AXI_WIDTH: ("BITS", "fpga: the width of the data of AXI4-Stream ports (default: one element)"),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rlx.support.markdown import markdown, table
+from rlx.targets.fpga.axi.modules import REGISTERS
+from rlx.targets.fpga.axi.wrapper import AxiWrapper, version_word
 from rlx.targets.fpga.estimate import cost_of, total
 from rlx.targets.fpga.lower.design import Design, port_bits
 from rlx.targets.fpga.lower.layer import Stream
@@ -28,7 +30,13 @@ def report_in(text: str) -> str:
 
 
 def readme(
-    design: Design, part: FpgaPart, preset: str, frequency: float, simulated: int | None, synthesis: Synthesis | None
+    design: Design,
+    part: FpgaPart,
+    preset: str,
+    frequency: float,
+    simulated: int | None,
+    synthesis: Synthesis | None,
+    wrapper: AxiWrapper | None = None,
 ) -> tuple[str, dict[str, str]]:
     """Return the text, and a file with the element order of each port that has an unusual order.
 
@@ -39,6 +47,7 @@ def readme(
         frequency: The clock in MHz.
         simulated: The cycles of a simulation; None if there was none.
         synthesis: The results of synthesis; None if it did not run.
+        wrapper: The wrapper with AXI ports; None if there is none.
     """
     top = design.top
     ports, files = _ports(design)
@@ -55,6 +64,7 @@ def readme(
         "",
         *table(("port", "name", "direction", "tensor", "bits", "order of the elements"), ports),
         "",
+        *(_axi(wrapper) if wrapper is not None else []),
         _REPORT,
         "",
         *table(
@@ -79,6 +89,46 @@ def readme(
         "",
     ]
     return "\n".join(text), files
+
+
+def _axi(wrapper: AxiWrapper) -> list[str]:
+    """Return the lines on the AXI ports."""
+    rows = [
+        (
+            f"`{p.bus}`",
+            f"`{p.port}`",
+            f"{p.width}",
+            f"{p.lanes} of {p.bits} bits",
+            f"{p.beats}" + (f", {p.final} elements in the last" if p.final != p.lanes else ""),
+        )
+        for p in wrapper.ports
+    ]
+    lines = [
+        "## AXI",
+        "",
+        f"`{wrapper.name}` is the design with AXI4-Stream ports, the clock `aclk` and the synchronous reset `aresetn`, which "
+        "is low for at least one cycle. A tensor is a packet. The first element of a beat is in its lowest bits. Elements are "
+        "in two's complement, and a bool is bit 0.",
+        "",
+        *table(("port", "of", "bits of `tdata`", "elements in a beat", "beats of a tensor"), rows),
+        "",
+        "Outputs have `tlast` at the last beat of a tensor, and zeros in `tkeep` for the bytes that no element uses. Inputs "
+        "are counted, and have no `tkeep`. A `tlast` that is not at the end of a tensor does not change where the next one "
+        "begins, but sets "
+        + ("a bit of STATUS" if wrapper.registers else "`tlast_error`")
+        + ". A reset is then the way back.",
+        "",
+    ]
+    if wrapper.registers:
+        rows = [(f"0x{offset:02x}", name, text) for offset, name, text in REGISTERS]
+        lines += [
+            f"`s_axi` is an AXI4-Lite port of 32 bits. VERSION is 0x{version_word():08x}, DESIGN is "
+            f"0x{wrapper.design_id:08x}. After a reset inputs wait for a start.",
+            "",
+            *table(("offset", "register", "bits"), rows),
+            "",
+        ]
+    return lines
 
 
 def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:

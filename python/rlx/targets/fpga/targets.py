@@ -10,7 +10,18 @@ from typing import Any
 
 from rlx.dialect.dtypes import ROWS
 from rlx.support.errors import CompileError
-from rlx.targets.fpga.flags import CHOICES, COUNTS, FLAGS, PART_NAMES, PRESET_NAMES, REPORT
+from rlx.targets.fpga.flags import (
+    AXI,
+    AXI_KINDS,
+    AXI_WIDTH,
+    AXI_WIDTHS,
+    CHOICES,
+    COUNTS,
+    FLAGS,
+    PART_NAMES,
+    PRESET_NAMES,
+    REPORT,
+)
 
 FILES, SIMULATOR = "fpga", "fpga-sim"
 _MOST_AT_ONCE = 64
@@ -29,6 +40,8 @@ class Target:
         frequency: The clock in MHz; None means the default of the part.
         report: Whether a report with synthesis results is requested.
         options: Options that override the preset, by name.
+        axi: `"stream"` or `"lite"` for a wrapper with AXI ports; empty for none.
+        axi_width: The bits of data of its streams.
         fusions: Empty.
         costs: None.
         alternatives: Empty.
@@ -40,6 +53,8 @@ class Target:
     frequency: float | None = None
     report: bool = False
     options: tuple[tuple[str, int | bool], ...] = ()
+    axi: str = ""
+    axi_width: int = AXI_WIDTHS[0]
     fusions: tuple[str, ...] = ()
     costs: None = None
     alternatives: tuple[tuple[str, ...], ...] = ()
@@ -65,7 +80,7 @@ class Target:
 
     def fingerprint(self) -> str:
         """The text of the options."""
-        return repr((self.preset, self.frequency, self.report, self.options))
+        return repr((self.preset, self.frequency, self.report, self.options, self.axi, self.axi_width))
 
 
 @cache
@@ -114,9 +129,16 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         elif key in CHOICES:
             said[key.removeprefix("--").replace("-", "_")] = _one_of(value, ("yes", "no"), f"value of {key}") == "yes"
         elif name == SIMULATOR:
-            raise CompileError(f"target {name} has no report", hint=f"--target={FILES}")
+            what = "report" if key == REPORT else "AXI ports"
+            raise CompileError(f"target {name} has no {what}", hint=f"--target={FILES}")
+        elif key == AXI:
+            options["axi"] = _one_of(value, AXI_KINDS, f"value of {AXI}")
+        elif key == AXI_WIDTH:
+            options["axi_width"] = int(_one_of(value, tuple(map(str, AXI_WIDTHS)), f"value of {AXI_WIDTH}"))
         else:
             options["report"] = True
+    if "axi_width" in options and "axi" not in options:
+        raise CompileError(f"{AXI_WIDTH} is the width of AXI4-Stream ports, and there are none", hint=f"{AXI}=stream")
     options["options"] = tuple(sorted(said.items()))
     return Target(name, _one_of(PART_NAMES[0] if arch is None else arch, PART_NAMES, "part"), **options)
 

@@ -138,15 +138,18 @@ def _driven(port: str, is_input: bool) -> list[str]:
     ]
 
 
-def constraints(top: str, part: str, frequency: float) -> tuple[str, str]:
+def constraints(top: str, part: str, frequency: float, clock: str) -> tuple[str, str]:
     """Return the name and the text of a file of constraints: the clock, and a template for the pins."""
     period = 1000 / frequency
     if part.startswith("ecp5"):
-        return f"{top}.lpf", f'FREQUENCY PORT "clk" {frequency:g} MHZ;\n# LOCATE COMP "clk" SITE "…"; and so on\n'
+        return (
+            f"{top}.lpf",
+            f'FREQUENCY PORT "{clock}" {frequency:g} MHZ;\n# LOCATE COMP "{clock}" SITE "…"; and so on\n',
+        )
     if part.startswith("ice40"):
-        return f"{top}.pcf", "# set_io clk …, and so on\n"
+        return f"{top}.pcf", f"# set_io {clock} …, and so on\n"
     lines = [
-        f"create_clock -name clk -period {period:.3f} [get_ports clk]",
-        "# set_property -dict { PACKAGE_PIN … IOSTANDARD LVCMOS33 } [get_ports clk]",
+        f"create_clock -name {clock} -period {period:.3f} [get_ports {clock}]",
+        f"# set_property -dict {{ PACKAGE_PIN … IOSTANDARD LVCMOS33 }} [get_ports {clock}]",
     ]
     return f"{top}.xdc", "\n".join(lines) + "\n"

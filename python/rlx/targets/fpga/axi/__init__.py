@@ -1,0 +1,1 @@
+"""AXI4-Stream and AXI4-Lite around a design."""
