@@ -203,6 +203,15 @@ def _() -> bool:
     return needs("rlx-iree-splats", lambda g, x: [x / g.sum(g.full((7000, 10), 2.0), 1)[0]], x=(floats(4), (4,)))
 
 
+@probe("two-positions")
+def _() -> bool:
+    def build(g: Any, x: Any) -> list[Any]:
+        s = g.sum(x, axes=0)
+        return [g.expand_dims(s, 0) + g.expand_dims(s, 1)]
+
+    return needs("rlx-iree-materialise", build, x=(floats(4, 4), (4, 4)))
+
+
 @probe("thin-slices")
 def _() -> bool:
     return needs("rlx-iree-materialise", lambda g, x: [g.reverse(x[:, ::2], (1,))], x=(floats(8, 8), (8, 8)))

@@ -149,6 +149,12 @@ QUIRKS = (
         (f"{_PASSES}/splats.py",),
     ),
     Quirk(
+        "two-positions",
+        "an op that reads the result of a reduction at two positions, such as `s[i] + s[j]`, gets one of them for both if IREE "
+        "computes both ops in one kernel: elements off the diagonal are wrong",
+        (f"{_PASSES}/repeated_reads.py",),
+    ),
+    Quirk(
         "thin-slices",
         "a kernel that looks up single elements of a strided slice, or of a slice of size 1 along the innermost axis, gets "
         "invalid code",

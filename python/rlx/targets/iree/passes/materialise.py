@@ -2,7 +2,7 @@
 
 IREE fuses the largest possible number of ops into a kernel. This pass prevents fusion if the kernel would be wrong, would not
 compile, or would repeat computations. Quirks: `activations-repeated`, `complex-tiles`, `thin-slices`, `batched-rows`,
-`dynamic-packing`, `several-elements`.
+`dynamic-packing`, `several-elements`, `two-positions`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rlx.targets.iree.passes.base import (
     maker_of,
     replace_uses,
 )
+from rlx.targets.iree.passes.repeated_reads import is_read_at_two_positions
 
 # Functions of one or two instructions. All other functions are expensive.
 _CHEAP = ("math.absf", "math.sqrt", "math.roundeven", "math.floor", "math.ceil", "math.trunc")
@@ -45,8 +46,16 @@ class Materialise(IreePass, name="rlx-iree-materialise"):
         ]
         for op in materialised:
             keep_in_memory(op.results[0])
+        for value in [value for op in loops if _is_computed_in_tiles(op) for value in op.results]:
+            if is_read_at_two_positions(value):
+                keep_in_memory(value)
         for op, value in reads:
             _read_from_memory(op, value)
+
+
+def _is_computed_in_tiles(op: Any) -> bool:
+    """Whether IREE computes an op in tiles that the ops which read it determine."""
+    return not is_elementwise(op) and op.name not in ("linalg.fill", "linalg.transpose", "linalg.yield", "linalg.index")
 
 
 def _read_from_memory(op: Any, value: Any) -> None:
