@@ -22,7 +22,7 @@ from rlx.targets.iree.passes.base import (
     maker_of,
     replace_uses,
 )
-from rlx.targets.iree.passes.repeated_reads import is_read_at_two_positions
+from rlx.targets.iree.passes.repeated_reads import are_read_at_two_positions
 
 # Functions of one or two instructions. All other functions are expensive.
 _CHEAP = ("math.absf", "math.sqrt", "math.roundeven", "math.floor", "math.ceil", "math.trunc")
@@ -46,9 +46,11 @@ class Materialise(IreePass, name="rlx-iree-materialise"):
         ]
         for op in materialised:
             keep_in_memory(op.results[0])
-        for value in [value for op in loops if _is_computed_in_tiles(op) for value in op.results]:
-            if is_read_at_two_positions(value):
-                keep_in_memory(value)
+        for op in filter(_is_computed_in_tiles, loops):
+            results = [value for value in op.results if isinstance(value.type, mlir.ir.RankedTensorType)]
+            if are_read_at_two_positions(results):
+                for value in results:
+                    keep_in_memory(value)
         for op, value in reads:
             _read_from_memory(op, value)
 

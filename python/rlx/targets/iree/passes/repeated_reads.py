@@ -6,7 +6,7 @@ elementwise ops, IREE computes the tile for one of them and uses it for both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from rlx import mlir
@@ -17,17 +17,10 @@ from rlx.targets.iree.passes.base import RESHAPES, is_elementwise
 Index = tuple[Any, ...] | str
 
 
-def is_read_at_two_positions(value: Any) -> bool:
-    """Whether an op reads elements of a tensor with different indices, directly or through other elementwise ops."""
-    ir, rank = mlir.ir, value.type.rank
-    if rank == 0:
-        return False
-    # An axis of size 1 has only the index 0.
-    start = tuple(
-        ir.AffineConstantExpr.get(0) if n == 1 else ir.AffineDimExpr.get(i) for i, n in enumerate(_sizes(value))
-    )
-    found: dict[Any, set[Index]] = {value: {start}}
-    for op in _following(value):
+def are_read_at_two_positions(values: Sequence[Any]) -> bool:
+    """Whether an op reads elements of the results of one op with different indices, directly or through elementwise ops."""
+    found: dict[Any, set[Index]] = {value: {_start(value)} for value in values if value.type.rank}
+    for op in _following(list(found)):
         indices = _indices_of_reads(op, found)
         if len(indices) > 1 and op.name == "linalg.generic":
             return True
@@ -36,15 +29,22 @@ def is_read_at_two_positions(value: Any) -> bool:
     return False
 
 
+def _start(value: Any) -> Index:
+    """Return the index of a tensor into itself. An axis of size 1 has only the index 0."""
+    ir = mlir.ir
+    axes = enumerate(_sizes(value))
+    return tuple(ir.AffineConstantExpr.get(0) if n == 1 else ir.AffineDimExpr.get(i) for i, n in axes)
+
+
 def _sizes(value: Any) -> list[int]:
     """Return the sizes of a tensor, -1 for those that are not known."""
     type_ = value.type
     return [-1 if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
 
 
-def _following(value: Any) -> Iterator[Any]:
-    """Yield the ops that read a value, directly or through others that IREE fuses, each after those that it reads."""
-    pending, users = [value], set[Any]()
+def _following(values: Sequence[Any]) -> list[Any]:
+    """Return the ops that read values, directly or through others that IREE fuses, each after those that it reads."""
+    pending, users = list(values), set[Any]()
     while pending:
         for use in pending.pop().uses:
             op = use.owner.operation
@@ -52,11 +52,11 @@ def _following(value: Any) -> Iterator[Any]:
                 users.add(op)
                 if (result := _result(op)) is not None:
                     pending.append(result)
-    yield from _in_order(users, value)
+    return _in_order(users)
 
 
-def _in_order(users: set[Any], value: Any) -> list[Any]:
-    """Sort ops such that each is behind the makers of its operands."""
+def _in_order(users: set[Any]) -> list[Any]:
+    """Sort ops such that each is after the makers of its operands."""
     done, result = set[Any](), list[Any]()
 
     def visit(op: Any) -> None:
@@ -64,7 +64,7 @@ def _in_order(users: set[Any], value: Any) -> list[Any]:
             return
         done.add(op)
         for operand in op.operands:
-            if isinstance(operand, mlir.ir.OpResult) and operand != value and operand.owner.operation in users:
+            if isinstance(operand, mlir.ir.OpResult) and operand.owner.operation in users:
                 visit(operand.owner.operation)
         result.append(op)
 
