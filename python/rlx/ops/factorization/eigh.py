@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -14,8 +14,10 @@ from rlx.ir.graph.typing import Tensors
 from rlx.ir.op.card import OpSample, sample
 from rlx.ir.op.results import EighResult
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.contraction.contraction import swap_last_axes
 from rlx.ops.factorization import jacobi
+from rlx.ops.factorization.degenerate import antisymmetric, are_close, divided, divided_cotangent, gaps_of
 from rlx.ops.factorization.matrices import Factorization, columns_of, order_of, signs, symmetric
 
 
@@ -66,13 +68,31 @@ class Eigh(Factorization, op="eigh"):
         return values, vectors * signs(b, vectors, b.where)
 
     def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> tuple[Tensor, Tensor]:
-        """Return `dw = diag(vᵀ·da·v)` and `dv = v·(F∘vᵀ·da·v)`, where `F[i, j] = 1/(w[j] - w[i])` off the diagonal."""
+        """Return `dw = diag(vᵀ·da·v)` and `dv = v·(F∘vᵀ·da·v)`, where `F[i, j] = 1/(w[j] - w[i])` off the diagonal.
+
+        Where eigenvalues are equal up to rounding, `dv` is NaN, unless the tangent does not mix their vectors.
+        """
         (values, vectors), (da,) = results, tangents
-        eye = b.eye(values.shape.dims[-1], dtype=values.dtype)
-        gaps = b.expand_dims(values, -2) - b.expand_dims(values, -1)
+        eye, gaps = b.eye(values.shape.dims[-1], dtype=values.dtype), gaps_of(b, values)
         inner = b.matmul(swap_last_axes(b, vectors), b.matmul(symmetric(b, da), vectors))
-        turn = (1.0 / (gaps + eye) - eye) * inner
+        turn = divided(b, inner * (1.0 - eye), gaps, are_close(b, gaps, values))
         return b.sum(inner * eye, axes=-1), b.matmul(vectors, turn)
+
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Sequence[Tensor | None]
+    ) -> rules.Cotangents:
+        """Return the adjoint of the jvp. Functions of the spaces of equal eigenvalues have right derivatives."""
+        (values, vectors), (d_values, d_vectors) = results, cotangents
+        eye = b.eye(values.shape.dims[-1], dtype=values.dtype)
+        inner = None if d_values is None else eye * b.expand_dims(d_values, -2)
+        if d_vectors is not None:
+            gaps, turn = gaps_of(b, values), antisymmetric(b, vectors, d_vectors)
+            close, has_values = are_close(b, gaps, values), d_values is not None
+            turn = 0.5 * divided_cotangent(b, turn, gaps, close, [d_vectors], has_values=has_values)
+            inner = turn if inner is None else inner + turn
+        assert inner is not None
+        whole = b.matmul(vectors, b.matmul(inner, swap_last_axes(b, vectors)))
+        return (b.tril(whole) + b.tril(swap_last_axes(b, whole), -1),)
 
     def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 3), dtypes=FLOATS, tolerance=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,8 +12,19 @@ from rlx.ir.graph.typing import TensorLike, Tensors
 from rlx.ir.op.card import OpSample, sample
 from rlx.ir.op.results import SVDResult
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.contraction.contraction import swap_last_axes
 from rlx.ops.factorization import jacobi
+from rlx.ops.factorization.degenerate import (
+    antisymmetric,
+    are_close,
+    divided,
+    divided_cotangent,
+    gaps_of,
+    largest,
+    rounding,
+    sums_of,
+)
 from rlx.ops.factorization.matrices import Factorization, as_floats, columns_of, order_of, signs
 from rlx.ops.factorization.qr import reflected, reflected_identity
 
@@ -60,25 +71,49 @@ class Svd(Factorization, op="svd"):
         return u, s, vt
 
     def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> tuple[Tensor, Tensor, Tensor]:
-        """Source: Townsend, "Differentiating the singular value decomposition", 2016."""
+        """Return the tangents: Townsend, "Differentiating the singular value decomposition", 2016.
+
+        Where singular values are equal or zero up to rounding, those of vectors are NaN, unless the tangent does not mix them.
+        """
         (u, s, vt), (da,) = results, tangents
         v, ut = swap_last_axes(b, vt), swap_last_axes(b, u)
         eye = b.eye(s.shape.dims[-1], dtype=s.dtype)
-        column, row = b.expand_dims(s, -1), b.expand_dims(s, -2)
         inner = b.matmul(ut, b.matmul(da, v))
-        rate = 1.0 / (row - column + eye) - eye
-        sums = row + column  # use quotients of these, because squares would overflow or underflow
-        share = inner / b.where(sums == 0.0, 1.0, sums)
-        right, left = row * share, column * share
-        du = b.matmul(u, rate * (right + swap_last_axes(b, right)))
-        dv = b.matmul(v, rate * (left + swap_last_axes(b, left)))
+        across = swap_last_axes(b, inner)
+        gaps, sums = gaps_of(b, s), sums_of(b, s)
+        # The sum and the difference of the rotations of u and v: the second is also right for equal singular values.
+        both = divided(b, (inner + across) * (1.0 - eye), gaps, are_close(b, gaps, s))
+        apart = divided(b, inner - across, sums, are_close(b, sums, s))
+        du = b.matmul(u, 0.5 * (both + apart))
+        dv = b.matmul(v, 0.5 * (both - apart))
         if u.shape.dims[-2] != s.shape.dims[-1]:
-            outside = b.matmul(da, v)
-            du = du + (outside - b.matmul(u, b.matmul(ut, outside))) / row
+            du = du + _outside(b, u, b.matmul(da, v), s)
         if v.shape.dims[-2] != s.shape.dims[-1]:
-            outside = b.matmul(swap_last_axes(b, da), u)
-            dv = dv + (outside - b.matmul(v, b.matmul(vt, outside))) / row
+            dv = dv + _outside(b, v, b.matmul(swap_last_axes(b, da), u), s)
         return du, b.sum(inner * eye, axes=-1), swap_last_axes(b, dv)
+
+    def vjp(
+        self, b: Builder, operands: Tensors, results: Tensors, cotangents: Sequence[Tensor | None]
+    ) -> rules.Cotangents:
+        """Return the adjoint of the jvp. Functions of the spaces of equal singular values, and u·vt, have right derivatives."""
+        (u, s, vt), (du, ds, dvt) = results, cotangents
+        v, dv = swap_last_axes(b, vt), None if dvt is None else swap_last_axes(b, dvt)
+        inner = None if ds is None else b.eye(s.shape.dims[-1], dtype=s.dtype) * b.expand_dims(ds, -2)
+        given = [d for d in (du, dv) if d is not None]
+        if given:
+            of_u, of_v = (None if d is None else antisymmetric(b, x, d) for x, d in ((u, du), (v, dv)))
+            both, apart = _sum_and_difference(of_u, of_v)
+            gaps, sums, has_values = gaps_of(b, s), sums_of(b, s), ds is not None
+            turn = divided_cotangent(b, both, gaps, are_close(b, gaps, s), given, has_values=has_values)
+            turn = turn + divided_cotangent(b, apart, sums, are_close(b, sums, s), given, has_values=has_values)
+            inner = 0.5 * turn if inner is None else inner + 0.5 * turn
+        assert inner is not None
+        result = b.matmul(u, b.matmul(inner, vt))
+        if du is not None and u.shape.dims[-2] != s.shape.dims[-1]:
+            result = result + b.matmul(_outside(b, u, du, s), vt)
+        if dv is not None and v.shape.dims[-2] != s.shape.dims[-1]:
+            result = result + b.matmul(u, swap_last_axes(b, _outside(b, v, dv, s)))
+        return (result,)
 
     def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 3), dtypes=FLOATS, tolerance=8)
@@ -86,6 +121,27 @@ class Svd(Factorization, op="svd"):
         yield sample((2, 4), dtypes=("f32",), tolerance=8)
         yield sample((2, 0), dtypes=("f32",))
         yield sample(("batch", 3, 2), dtypes=("f32",), tolerance=8)
+
+
+def _sum_and_difference(x: Tensor | None, y: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return `x + y` and `x - y`, where None is zero; not both are."""
+    if x is None:
+        assert y is not None
+        return y, -y
+    return (x, x) if y is None else (x + y, x - y)
+
+
+def _outside(b: Builder, vectors: Tensor, x: Tensor, s: Tensor) -> Tensor:
+    """Return the part of `x […, M, N]` outside of the space of the vectors, divided by the singular values.
+
+    For singular values that are zero up to rounding, it is 0 where the part is zero up to rounding, else NaN.
+    """
+    part = x - b.matmul(vectors, b.matmul(swap_last_axes(b, vectors), x))
+    row = b.expand_dims(s, -2)
+    is_zero = row <= largest(b, s) * rounding(s)
+    lengths = b.sqrt(b.sum(b.square(x), axes=-2, keep_dims=True))
+    unknown = b.where(b.abs(part) <= lengths * (4 * rounding(s)), 0.0, float("nan"))
+    return b.where(is_zero, unknown, part / b.where(is_zero, 1.0, row))
 
 
 def _of_tall(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,80 @@
+"""Derivatives of eigenvectors and singular vectors whose values are equal up to rounding.
+
+Such vectors are any basis of their subspace, so that their derivatives do not exist. Those of functions of the subspace do,
+such as a projector on it: they do not depend on the rotation of the basis, so that the antisymmetric part of
+`vectorsᵀ·cotangent` is zero.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlx.ir.dtype import f64
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ops.contraction.contraction import swap_last_axes
+
+_NAN = float("nan")
+
+
+def rounding(x: Tensor) -> float:
+    """Return the relative size of the rounding errors in values of matrices whose last size is that of `x`."""
+    size = x.shape.dims[-1]
+    assert isinstance(size, int)
+    computed = np.finfo(np.float64 if x.dtype is f64 else np.float32).eps
+    return 4 * size * float(computed) + 2 * float(np.finfo(x.dtype.numpy).eps)
+
+
+def largest(b: Builder, values: Tensor) -> Tensor:
+    """Return the largest magnitude of values `[…, N]`, as `[…, 1, 1]`."""
+    return b.expand_dims(b.max(b.abs(values), axes=-1, keep_dims=True), -1)
+
+
+def gaps_of(b: Builder, values: Tensor) -> Tensor:
+    """Return `values[j] - values[i]`, `[…, N, N]`."""
+    return b.expand_dims(values, -2) - b.expand_dims(values, -1)
+
+
+def sums_of(b: Builder, values: Tensor) -> Tensor:
+    """Return `values[j] + values[i]`, `[…, N, N]`."""
+    return b.expand_dims(values, -2) + b.expand_dims(values, -1)
+
+
+def are_close(b: Builder, gaps: Tensor, values: Tensor) -> Tensor:
+    """Return which gaps `[…, N, N]` are zero up to rounding. The diagonal counts as such."""
+    return b.abs(gaps) <= largest(b, values) * rounding(values)
+
+
+def divided(b: Builder, x: Tensor, gaps: Tensor, close: Tensor) -> Tensor:
+    """Return `x/gaps`; where gaps are close to zero, it is 0 if `x` is 0, else NaN."""
+    unknown = b.where(x == 0.0, 0.0, _NAN)
+    return b.where(close, unknown, x / b.where(close, 1.0, gaps))
+
+
+def divided_cotangent(
+    b: Builder, x: Tensor, gaps: Tensor, close: Tensor, vectors: list[Tensor], *, has_values: bool
+) -> Tensor:
+    """Return `x/gaps` for the antisymmetric part `x` of `vectorsᵀ·cotangent`.
+
+    Where gaps are close to zero, it is 0 if the function does not depend on the rotation of the vectors, that is if `x` is zero
+    up to rounding, else NaN. It is also NaN for functions of the vectors and their values: that of a symmetric function of the
+    values and a projector is 0, but that of `vectors·f(values)·vectorsᵀ` is not, and both look the same here.
+
+    Args:
+        b: The builder.
+        x: `[…, N, N]`.
+        gaps: `[…, N, N]`.
+        close: Which gaps are close to zero, `[…, N, N]`.
+        vectors: The cotangents of vectors, `[…, M, N]`.
+        has_values: Whether the values have a cotangent.
+    """
+    squares = [b.sum(b.square(v), axes=-2) for v in vectors]
+    lengths = b.sqrt(sums_of(b, squares[0] if len(squares) == 1 else squares[0] + squares[1]))
+    is_known = lengths == 0.0 if has_values else b.abs(x) <= lengths * (4 * rounding(x))
+    is_known = b.logical_or(is_known, b.eye(x.shape.dims[-1]) > 0.0)  # the diagonal of x is 0
+    return b.where(close, b.where(is_known, 0.0, _NAN), x / b.where(close, 1.0, gaps))
+
+
+def antisymmetric(b: Builder, vectors: Tensor, cotangent: Tensor) -> Tensor:
+    """Return `m - mᵀ` of `m = vectorsᵀ·cotangent`."""
+    product = b.matmul(swap_last_axes(b, vectors), cotangent)
+    return product - swap_last_axes(b, product)
