@@ -33,6 +33,22 @@ def blocks(text: str) -> list[tuple[int, str]]:
     ]
 
 
+def test_recipes_are_short() -> None:
+    """A recipe is a section. Its longest block has 30 lines, and the commands next to it are those of RLX."""
+    text = (ROOT / "docs/recipes.md").read_text()
+    sections = re.split(r"^## ", text, flags=re.M)[1:]
+    assert {"Quantise an ONNX file and run it in C", "Fine-tune a folder", "Add a pass"} <= {
+        section.split("\n", 1)[0] for section in sections
+    }
+    for section in sections:
+        found = blocks(section)
+        assert found and all(source.count("\n") <= 30 for _, source in found), section[:40]
+    from rlx.cli.main import COMMANDS
+
+    for command in re.findall(r"^\$ rlx ([a-z]+)", text, re.M):
+        assert command in COMMANDS
+
+
 def test_the_number_of_ops_is_that_of_the_dialect() -> None:
     (count,) = re.findall(r"\b(\d+) ops\b", (ROOT / "README.md").read_text())
     assert int(count) == len(spec_gen.OPS)
@@ -52,8 +68,11 @@ def test_what_is_not_run_has_blocks() -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in with_blocks() if page not in NOT_RUN])
-def test_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_runs(
+    page: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = blocks((ROOT / page).read_text())
+    monkeypatch.chdir(tmp_path)  # for the files that a page writes
     namespace: dict[str, object] = {"__name__": "page"}
     for line, source in found:
         if any(f"import {package}\n" in source and find_spec(package) is None for package in OPTIONAL):
