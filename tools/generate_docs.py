@@ -1,4 +1,5 @@
-"""Generate the pages in `docs/` that list the contents of registries: ops, targets, dtypes, ONNX.
+"""Generate the pages in `docs/` that list the contents of registries: ops, targets, dtypes, ONNX; and
+the drawings in `docs/pictures/`.
 
 python -m tools.generate_docs [--check]
 """
@@ -17,7 +18,7 @@ from rlx.targets import linalg, stablehlo
 from rlx.targets.options import DEFAULT_LEVEL
 from rlx.targets.registry import backends
 from rlx.targets.stages import check_of
-from tools import dtypes_page, generated, onnx_coverage
+from tools import dtypes_page, generated, onnx_coverage, pictures
 
 PAGE, TARGETS_PAGE = "docs/op-coverage.md", "docs/targets.md"
 
@@ -176,6 +177,7 @@ def outputs() -> dict[str, str]:
         TARGETS_PAGE: targets_page(),
         onnx_coverage.PAGE: onnx_coverage.current(),
         dtypes_page.PAGE: dtypes_page.page(),
+        **pictures.outputs(),
     }
 
 

@@ -9,14 +9,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import rlx
+from rlx.dialect import spec_gen
 from rlx.ops import surface
+from tests.browser import chromium
+from tools import pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("mkdocs", reason="`make docs-site` installs what builds the site")
+op_examples = pytest.importorskip("tools.site.op_examples")
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +76,85 @@ def test_links_lead_to_what_is_there(site: Path) -> None:
             if not target.exists() or (anchor and anchor not in known.get(target, ())):
                 broken.append(f"{page.relative_to(site)}: {address}")
     assert sorted(set(broken)) == []
+
+
+def sections(page: Path) -> dict[str, str]:
+    """Return the HTML of each section of a page by its anchor."""
+    pieces = re.split(r'<h2 id="([^"]+)"', page.read_text())
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def test_ops_have_their_formula_and_an_example(site: Path) -> None:
+    """The example has the op as text and the numbers of a run; pages of the Python API have its code."""
+    missing = []
+    for spec in spec_gen.OPS:
+        page = "indexing" if spec.family == "index" else spec.family
+        section = sections(site / "reference/ops" / f"{page}.html")[f"rlx{spec.name}"]
+        if spec.name == "custom" or spec.terminator:  # ops of users, and the ends of regions
+            continue
+        text = html.unescape(re.sub(r"<[^>]*>", "", section))
+        body = text.partition("Example:")
+        missing += [spec.name] * (
+            f"rlx.{spec.name}" not in body[2] or not re.search(r"result.* = |result.*: \w+\[", body[2])
+        )
+        missing += [f"formula of {spec.name}"] * (len(body[0]) < 60)
+    assert missing == []
+    shown = anchors(site / "python-api")
+    softmax = re.sub(r"\s+", " ", shown["rlx.ops.softmax"])
+    assert "g.softmax(x, axis=1)" in softmax and "result = [[" in softmax
+    with_code = [name for name in surface.methods() if "set_outputs([g." in shown.get(f"rlx.ops.{name}", "")]
+    assert len(with_code) > 150
+
+
+def test_examples_of_code_give_their_numbers() -> None:
+    for name in ("matmul", "relu", "sum", "concat", "conv"):
+        example = op_examples.example_of(name)
+        assert example is not None and f"g.{name}(" in example.python
+        namespace: dict[str, Any] = {"rlx": rlx}
+        exec(example.python, namespace)
+        graph, values = namespace["g"], dict(example.values)
+        inputs = {a.name: values[a.name] for a in graph.inputs}
+        np.testing.assert_array_equal(rlx.evaluate(graph, inputs)[0], values["result"])
+
+
+def test_pages_have_their_pictures_and_outputs(site: Path) -> None:
+    """Drawings are parts of the pages, so that they follow the theme of the site; no page is made of a drawing."""
+    for page, count in (("gallery.html", 6), ("inspection.html", 3), ("memory.html", 1), ("first-model.html", 2)):
+        text = (site / page).read_text()
+        assert len(re.findall(r'<svg xmlns="http://www.w3.org/2000/svg" [^>]*viewBox="0 0 \d+ \d+"', text)) >= count, (
+            page
+        )
+    assert not list(site.rglob("source/**/*.svg*"))
+    notebook = (site / "first-model.html").read_text()
+    assert "4 parameters" in notebook and "read: [" in html.unescape(re.sub(r"<[^>]*>", "", notebook))
+
+
+def test_drawings_are_current_and_have_no_machine(tmp_path: Path) -> None:
+    for path, text in pictures.outputs().items():
+        assert (ROOT / path).read_text() == text, f"{path}: run `make docs`"
+    for name in (*pictures.MEASURED, *(Path(path).stem for path in pictures.outputs())):
+        text = (ROOT / pictures.FOLDER / f"{name}.svg").read_text()
+        assert str(ROOT) not in text and ".py:" not in text and "prefers-color-scheme" in text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_pages_fit_the_screen(site: Path, width: int, scheme: str) -> None:
+    """No page is wider than the screen, and drawings are whole and have the colours of the theme."""
+    with chromium() as browser:
+        for name in ("gallery", "inspection", "first-model", "recipes", "installation", "reference/ops/order"):
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page.goto((site / f"{name}.html").as_uri())
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            papers = page.evaluate(
+                """() => [...document.querySelectorAll("svg rect.paper")].map(e => {
+                  const r = e.getBoundingClientRect(); return [r.left, r.right, getComputedStyle(e).fill]; })"""
+            )
+            assert wide <= width, name
+            for left, right, colour in papers:
+                assert right == 0 or (left >= 0 and right <= width), name
+                assert scheme == "light" or colour == "none", name
+            page.close()
 
 
 def test_nothing_is_asked_of_other_hosts(site: Path) -> None:

@@ -7,6 +7,7 @@ contain them.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ from rlx import ops
 from rlx.ir.op import registry
 from rlx.ops import surface
 from tools.site.docstrings import body, signature, summary
+from tools.site.op_examples import example_of
 
 INDEX = "python-api.md"
 FOLDER = "python-api"
@@ -136,7 +138,12 @@ def _modules() -> list[ModuleType]:
 
 def _module(module: ModuleType) -> str:
     lines = [f"# `{module.__name__}`", "", body(module), ""]
-    for name in sorted(getattr(module, "__all__", None) or vars(module), key=str.lower):
+    # The names that the module's own text mentions come first, in its order: users begin with them.
+    text = inspect.getdoc(module) or ""
+    mentioned = list(dict.fromkeys(re.findall(r"`(?:[\w.]*\.)?(\w+)`", text)))
+    order = {name: i for i, name in enumerate(mentioned)}
+    names = getattr(module, "__all__", None) or vars(module)
+    for name in sorted(names, key=lambda name: (order.get(name, len(order)), name.lower())):
         thing = getattr(module, name)
         own = getattr(thing, "__module__", "") or ""
         if not name.startswith("_") and own.startswith(module.__name__) and callable(thing):
@@ -180,8 +187,9 @@ def _ops() -> dict[str, str]:
     for family, names in families().items():
         lines = [f"# {family.replace('_', ' ').capitalize()}", ""]
         for name in names:
-            lines += _entry(
-                f"rlx.ops.{name}", methods[name]
-            )  # a package, such as `rlx.ops.attention`, has its own description
+            # A package, such as `rlx.ops.attention`, has its own description.
+            lines += _entry(f"rlx.ops.{name}", methods[name])
+            if (example := example_of(name)) is not None:
+                lines += [example.markdown(python=True), ""]
         result[family] = "\n".join(lines)
     return result

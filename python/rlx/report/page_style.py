@@ -94,14 +94,19 @@ function tools(frame) { const bar = document.createElement("div"); bar.className
 addEventListener("DOMContentLoaded", () => { document.querySelectorAll(".frame").forEach(tools); show(); });
 """
 
-# Where a notebook is dark: JupyterLab, VS Code, Colab, and pages that mark their theme.
+# Where a notebook is dark: JupyterLab, VS Code, Colab, the documentation site, and pages that mark their theme.
+_DARK_SITE = 'body[data-md-color-scheme="slate"]'
 _DARK_NOTEBOOKS = (
+    _DARK_SITE,
     'body[data-jp-theme-light="false"]',
     "body.vscode-dark",
     'html[theme="dark"] body',
     'html[data-theme="dark"] body',
 )
-_LIGHT_NOTEBOOKS = ('body[data-jp-theme-light="true"]', "body.vscode-light", 'html[theme="light"] body')
+_LIGHT_NOTEBOOKS = (
+    *('body[data-jp-theme-light="true"]', "body.vscode-light", 'html[theme="light"] body'),
+    'body[data-md-color-scheme="default"]',
+)
 
 
 def dark_page() -> str:
@@ -123,6 +128,11 @@ def dark_notebook(body: str) -> str:
     unknown = f"body:not({', '.join((*_DARK_NOTEBOOKS, *_LIGHT_NOTEBOOKS))})"
     known = f":is({', '.join(_DARK_NOTEBOOKS)})"
     return f"{_dark(f'{known} .rlx svg', used)} @media (prefers-color-scheme: dark) {{ {_dark(f'{unknown} .rlx svg', used)} }}"
+
+
+def dark_site() -> str:
+    """Return the rules for drawings on the documentation site, which has a switch for its colours."""
+    return _dark(f"{_DARK_SITE} .rlx svg", set(palette.DARK))
 
 
 def dark_file() -> str:

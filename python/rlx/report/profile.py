@@ -277,20 +277,23 @@ class ProfileReport:
 
     def html_body(self) -> str:
         """Return the report as HTML, without its summary: the roofline plot, kernels, lines."""
-        points = [
-            roofline_svg.Point(f"{k.title}\n{k.kernel}\n{1e6 * k.seconds:.1f} µs", self._main_op(k), k.work, k.seconds)
-            for k in self.kernels[:_POINTS]
-        ]
         scopes = self.scope_rows()
         return "".join(
             [
-                roofline_svg.figure(self.limits, points, measured=True),
+                roofline_svg.figure(self.limits, self.points(), measured=True),
                 html.paragraph(self._roof_text(), "muted"),
                 html.table(self.rows(), self.HEADER, right=range(6), most=_HTML_ROWS),
                 html.table(self.line_rows(), ("µs", "share", "line", "ops"), right=range(2), most=_HTML_ROWS),
                 html.table(scopes, ("µs", "share", "scope", "ops"), right=range(2), most=_HTML_ROWS) if scopes else "",
             ]
         )
+
+    def points(self) -> list[roofline_svg.Point]:
+        """Return the slowest kernels, as points of a roofline plot."""
+        return [
+            roofline_svg.Point(f"{k.title}\n{k.kernel}\n{1e6 * k.seconds:.1f} µs", self._main_op(k), k.work, k.seconds)
+            for k in self.kernels[:_POINTS]
+        ]
 
     def _roof_text(self) -> str:
         """Return how the limits in the plot were measured."""
