@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,6 +21,8 @@ from rlx.report.graph_svg import GraphTimes, drawing
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import MachineLimits
 from rlx.targets.compilation import Compilation
+from rlx.targets.host import usable_cpus
+from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.registry import target_of
 from tests.models.tiny_bert import encoder
@@ -86,6 +90,21 @@ def test_a_page_with_times() -> None:
     page.check()
     assert "Measured time" in page.text and profile.summary().partition(": ")[2] in page.text
     assert all(row[0] in page.text for row in profile.rows()[:40])
+
+
+def test_a_page_tells_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version, date, machine and options are below the title. The date may be fixed, for pages that are compared."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    options = CompileOptions(opt=3, policy="fusable", fast_math=True)
+    compilation = Compilation(encoder(), target_of("cpu", "x86-64-v3"), options)
+    text = Page(CompileReport(compilation, MACHINE).html()).text
+    assert f"RLX {rlx.__version__}, 1970-01-02 00:00 UTC" in text
+    assert "target: cpu (x86-64-v3); options: -O3 policy='fusable' fast_math=True" in text
+    assert f"{usable_cpus()} CPU" in text and platform.machine() in text
+    monkeypatch.setenv("RLX_CPU_LEVEL", "aarch64")
+    assert "RLX_CPU_LEVEL=aarch64" in Page(CompileReport(compilation, MACHINE).html()).text
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    assert f"{datetime.now(UTC):%Y-}" in Page(CompileReport(compilation, MACHINE).html()).text
 
 
 def test_costs_are_summed_by_line() -> None:

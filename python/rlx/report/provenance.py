@@ -36,7 +36,7 @@ def machine_text() -> str:
         found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
         model = found[1] if found else ""
     try:
-        features = describe_host().partition(" with ")[0]
+        features = describe_host(brief=True)
     except Error as problem:
         features = problem.message
     count = usable_cpus()

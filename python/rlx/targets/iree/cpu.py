@@ -244,14 +244,18 @@ def advice() -> str:
     return own or (machine() if machine() in ("aarch64", "riscv64") else "host")
 
 
-def describe_host() -> str:
+def describe_host(*, brief: bool = False) -> str:
     """Return this machine's CPU in words, and the value of `RLX_CPU_LEVEL` if it is set.
+
+    Args:
+        brief: Return the level only, without further features.
 
     Raises:
         ExecutionError: `RLX_CPU_LEVEL` is neither a level nor an architecture.
     """
     features, assumed = host_cpu(), _assumed_level()
-    description = "of unknown features" if features is None else str(Cpu(machine(), "host", features))
+    own = None if features is None else Cpu(machine(), "host", features)
+    description = "of unknown features" if own is None else own.level if brief else str(own)
     return (
         f"{description}, but RLX_CPU_LEVEL={assumed}: programs that need more are refused" if assumed else description
     )
