@@ -22,7 +22,8 @@ _CHECKS = """
   }
   const luminance = colour => { const c = (colour.match(/[\\d.]+/g) || []).map(Number);
     return c.length < 3 || c[3] === 0 ? null : (0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]) / 255; };
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches || document.body.dataset.jpThemeLight === "false";
+  const theme = document.body.dataset.jpThemeLight;
+  const dark = theme ? theme === "false" : matchMedia("(prefers-color-scheme: dark)").matches;
   for (const svg of document.querySelectorAll("svg")) {
     const box = svg.getBoundingClientRect();
     if (!box.width) continue;

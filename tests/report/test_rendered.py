@@ -92,9 +92,8 @@ def test_notebooks(theme: str, width: int, browser: Any) -> None:
     """The theme of the notebook decides, not that of the system."""
     outputs = [thing._repr_html_() for thing in shown()]
     page = notebook(*outputs, light=theme == "light")
-    assert problems(browser, page, width=width, scheme="light") == []
-    if theme == "dark":
-        assert problems(browser, page, width=width, scheme="dark") == []
+    for scheme in SCHEMES:
+        assert problems(browser, page, width=width, scheme=scheme) == []
 
 
 def shown() -> Iterator[Any]:

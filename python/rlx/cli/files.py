@@ -63,7 +63,8 @@ def read_graph(path: str, function: str | None = None, bind: list[str] | None = 
 
     program = read_program(path, function, bind=bind)
     if not isinstance(program, Graph):
-        raise Error(f"{path} is compiled already; expected MLIR text or bytecode, or ONNX")
+        hint = "it does not contain its graph: give the file that it was compiled from"
+        raise Error(f"{path} is compiled already; expected MLIR text or bytecode, or ONNX", hint=hint)
     return program
 
 

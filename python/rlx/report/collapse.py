@@ -15,7 +15,7 @@ from rlx.ir.shape import Shape
 from rlx.report.repeats import RepeatedUnit, repeats
 
 MOST = 60  # boxes in one drawing
-_FOLDED = 16  # layers of smaller graphs are not folded
+_FOLDED, _SMALLEST = 16, 9  # graphs of fewer ops are not folded, and neither are layers of fewer ops together
 GROUP = "group"
 
 
@@ -117,7 +117,8 @@ class _Collapse:
         outside = {name: -1 - i for i, name in enumerate(self._shapes) if name not in made_by}
         folded: list[_Unit] = []
         end = 0
-        for repeat in repeats([self._searched(unit, made_by, outside) for unit in units]):
+        found = repeats([self._searched(unit, made_by, outside) for unit in units])
+        for repeat in (repeat for repeat in found if repeat.length * repeat.times >= _SMALLEST):
             folded += units[end : repeat.start]
             end = repeat.end
             parts = tuple(units[repeat.start : end])

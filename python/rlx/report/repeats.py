@@ -52,6 +52,8 @@ def repeats(units: Sequence[RepeatedUnit], *, groups: bool = False) -> list[Repe
 def _between(units: Sequence[RepeatedUnit], kinds: np.ndarray, start: int, end: int, shortest: int) -> list[Repeat]:
     best = None
     for length in range(shortest, (end - start) // FEWEST + 1):
+        if best is not None and best.length * best.times > end - start - length:
+            break  # longer segments cover hardly more
         for first, count in _runs(kinds[start : end - length] == kinds[start + length : end]):
             # A run of equal kinds may begin before the first segment: only some of its positions have equal connections.
             found = _connected(units, start + first, start + first + count + length, length)
