@@ -145,7 +145,7 @@ class CompileReport:
         weights = html.table([(a.name, str(a.shape)) for a in params], ("parameter", "shape"), most=_ROWS)
         count = f"{len(params)} parameter{'s' if len(params) > 1 else ''}"
         hidden = html.details(count, weights) if params else ""
-        return f"{problem}{html.table(rows, ('', ''))}<h3>Signature</h3>{signature}{hidden}"
+        return f"{problem}{html.table(rows, ('', ''), wrapped=True)}<h3>Signature</h3>{signature}{hidden}"
 
     @property
     def last(self) -> GraphReport:

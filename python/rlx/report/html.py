@@ -84,7 +84,14 @@ def details(summary: str, body: str, *, is_open: bool = False, anchor: str = "")
     return f"<details{place}{' open' if is_open else ''}><summary>{markup(summary)}</summary>{body}</details>"
 
 
-def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Collection[int] = (), most: int = 0) -> str:
+def table(
+    rows: Sequence[Sequence[str]],
+    header: Sequence[str],
+    *,
+    right: Collection[int] = (),
+    most: int = 0,
+    wrapped: bool = False,
+) -> str:
     """Return a table.
 
     Args:
@@ -92,6 +99,7 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Collec
         header: The titles of the columns.
         right: Columns of numbers.
         most: The maximum number of rows shown, followed by the number of the others. 0 shows all.
+        wrapped: Break long words, so that a narrow screen has all columns. Other tables are scrolled there.
     """
     shown = rows[:most] if most else rows
 
@@ -103,10 +111,16 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Collec
         kinds = (kind(i, cell) for i, cell in enumerate(cells))
         return f"<tr>{''.join(f'<{tag}{k}>{markup(c)}</{tag}>' for k, c in zip(kinds, cells, strict=True))}</tr>"
 
+    kind_of_table = ' class="wrapped"' if wrapped else ""
     body = "".join(line(cells, "td") for cells in shown)
     more = f'<p class="muted">and {len(rows) - len(shown)} more</p>' if len(rows) > len(shown) else ""
     return (
-        scroll(f"<table><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>", "table", tall=False) + more
+        scroll(
+            f"<table{kind_of_table}><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>",
+            "table",
+            tall=False,
+        )
+        + more
     )
 
 

@@ -180,7 +180,8 @@ class _Drawing:
         # The label is as near to the step as the title of the axis and the edge of the drawing allow.
         first = _LEFT + (len(_IN_USE) + 2) * palette.CHARACTER
         room = int((_LEFT + self.width - first) / palette.CHARACTER)
-        label = middle_cut(f"most at step {step}: {self.plan.steps[step]}", room)
+        labels = [f"most at step {step}: {self.plan.steps[step]}", f"most at step {step}", f"step {step}"]
+        label = next((text for text in labels if len(text) <= room), labels[-1])
         x = min(max(self.x(step + 0.5) + 8, first), _LEFT + self.width - len(label) * palette.CHARACTER)
         yield f'<text x="{x:.1f}" y="{self.top - 6}" fill="{palette.ACCENT}">{markup(label)}</text>'
 

@@ -41,7 +41,8 @@ PIECES = """
 .rlx table { border-collapse: collapse; font-size: 14px; margin: .2rem 0; }
 .rlx th, .rlx td { padding: .25rem .7rem; border-bottom: 1px solid var(--line, #8886); text-align: left; vertical-align: top; }
 .rlx th { white-space: nowrap; } .rlx td { overflow-wrap: break-word; max-width: 34rem; }
-.rlx td.long { min-width: 10rem; overflow-wrap: anywhere; } .rlx td.short { white-space: nowrap; }
+.rlx td.long { min-width: 13rem; } .rlx .wrapped td.long { min-width: 8rem; overflow-wrap: anywhere; }
+.rlx td.short { white-space: nowrap; }
 .rlx .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .rlx .scroll { overflow: auto; max-width: 100%; } .rlx .tall { max-height: 80vh; }
 .rlx pre { margin: .3rem 0; padding: .5rem; font: 13px/1.45 ui-monospace, monospace; background: var(--soft, transparent); }
