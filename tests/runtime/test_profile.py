@@ -104,6 +104,14 @@ def test_a_compiled_program_can_be_measured(tmp_path: Path) -> None:
         rlx.load(tmp_path / "program.rlxa").cost()
 
 
+def test_a_program_without_kernels_takes_no_time() -> None:
+    g: Any = rlx.Graph("identity")
+    g.set_outputs({"y": g.input("x", (4,))})
+    profile = rlx.Session(threads=1).compile(g).profile(runs=2)
+    assert (profile.kernels, profile.seconds, profile.least_seconds) == ((), 0, 0)
+    assert "0 ms in 0 kernels" in profile.summary() and "<svg" in profile._repr_html_()
+
+
 def test_a_report_of_known_times() -> None:
     """The numbers are those of the events, whatever their values."""
     g: Any = rlx.Graph("g")

@@ -64,6 +64,14 @@ def test_all_names_have_their_signatures_and_texts(site: Path) -> None:
     assert missing == []
 
 
+def test_modules_begin_with_what_users_begin_with(site: Path) -> None:
+    for module, first in (("train", ["rlx.train.fit", "rlx.train.TrainStep"]), ("nn", ["rlx.nn.Module"])):
+        text = (site / "python-api" / f"{module}.html").read_text()
+        entries = re.findall(r'<h2 id="(rlx\.[^"]+)">', text)
+        assert entries[: len(first)] == first
+        assert entries[len(first) + 9 :] == sorted(entries[len(first) + 9 :], key=str.lower)
+
+
 def test_links_lead_to_what_is_there(site: Path) -> None:
     pages = {page: page.read_text() for page in site.rglob("*.html") if page.name != "404.html"}
     known = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in pages.items()}

@@ -7,7 +7,6 @@ contain them.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -29,6 +28,13 @@ _PAGES = {
     "models-in": ("Models in, quantisation", ("importers", "quantization", "passes")),
 }
 _FAMILIES = {"index": "indexing"}  # a page `index` is the address of its folder
+# The names of a module that users begin with. Names that are not there are left out.
+_FIRST = {
+    "rlx.train": ("fit", "TrainStep", "TrainedModel", "Adam", "AdamW", "SGD", "cosine", "save", "load"),
+    "rlx.nn": ("Module", "Sequential", "Linear", "Conv"),
+    "rlx.llm": ("load", "LanguageModel", "quantize"),
+    "rlx.models": ("load",),
+}
 _NOT_SHOWN = {"mlir": "MLIR's own bindings, for extensions"}
 
 
@@ -138,10 +144,7 @@ def _modules() -> list[ModuleType]:
 
 def _module(module: ModuleType) -> str:
     lines = [f"# `{module.__name__}`", "", body(module), ""]
-    # The names that the module's own text mentions come first, in its order: users begin with them.
-    text = inspect.getdoc(module) or ""
-    mentioned = list(dict.fromkeys(re.findall(r"`(?:[\w.]*\.)?(\w+)`", text)))
-    order = {name: i for i, name in enumerate(mentioned)}
+    order = {name: i for i, name in enumerate(_FIRST.get(module.__name__, ()))}
     names = getattr(module, "__all__", None) or vars(module)
     for name in sorted(names, key=lambda name: (order.get(name, len(order)), name.lower())):
         thing = getattr(module, name)
