@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +70,17 @@ def test_comparisons(width: int, scheme: str, browser: Any) -> None:
     page = ComparisonReport(names, report("wide"), report("hostile")).html()
     Page(page).check()
     assert problems(browser, page, width=width, scheme=scheme) == []
+
+
+def test_names_are_escaped_in_one_place() -> None:
+    """Pages and drawings use `markup`, which also removes characters that XML forbids."""
+    package = Path(rlx.__file__).parent
+    users = [
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"from html import .*escape|html\.escape\(|saxutils", path.read_text())
+    ]
+    assert users == ["report/text.py"]
 
 
 def test_the_checks_find_what_is_wrong(browser: Any) -> None:
