@@ -189,6 +189,21 @@ def test_two_graphs_are_compared(command: Command, hello: Path, tmp_path: Path) 
     assert "compiled already" in command.error("inspect", hello, tmp_path / "hello.rlxa")
 
 
+def test_one_graph_is_compared_with_other_options(command: Command, encoder_file: Path, tmp_path: Path) -> None:
+    page_file = tmp_path / "both.html"
+    out = command.output("inspect", encoder_file, "--second=--policy=fusable -O0", "--html", page_file)
+    assert out.startswith("encoder.mlir and encoder.mlir --policy=fusable -O0: ")
+    (mir,) = (line for line in out.splitlines() if line.startswith("  ops, mir"))
+    fused, plain = map(int, re.findall(r" (\d+) ", mir)[:2])
+    assert fused < plain
+    page = Page(page_file.read_text())
+    page.check()
+    assert "options: -O0 policy='fusable'" in page.text and "options: -O2 (of the first)" in page.text
+    for wrong in ("--fly", "-O7", "'", "other.mlir"):
+        assert "--second: " in command.error("inspect", encoder_file, f"--second={wrong}")
+    assert "unknown target: 'air'" in command.error("inspect", encoder_file, "--second=--target=air")
+
+
 def test_html(command: Command, hello: Path, tmp_path: Path) -> None:
     """The page about the compilation is a single file without external resources."""
     listing = command.output("inspect", hello, "--html", tmp_path / "hello.html")

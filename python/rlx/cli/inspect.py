@@ -6,6 +6,7 @@ At stage mir, blocks are replaced by tensor ops; lir is the input of the target.
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         nargs="?",
         help="a second graph: compare both, in ops, work, memory and (--measure) time",
+    )
+    parser.add_argument(
+        "--second",
+        metavar="OPTIONS",
+        help="compare with other options, such as --second='-O0 --target=xla': of the second graph, or of the same one",
     )
     parser.add_argument("--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at")
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
@@ -74,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.support.errors import Error
     from rlx.weights.formats import holds_weights
 
-    if arguments.other is not None:
+    if arguments.other is not None or arguments.second is not None:
         _compare(arguments)
         return 0
     if holds_weights(arguments.file):
@@ -121,7 +127,7 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> None:
-    """Compare two graphs, as a table, and on a page if it is requested."""
+    """Compare two graphs, or one with other options, as a table, and on a page if it is requested."""
     from rlx.cli.files import read_graph
     from rlx.cli.values import named_arrays
     from rlx.report.comparison import ComparisonReport
@@ -137,22 +143,47 @@ def _compare(arguments: argparse.Namespace) -> None:
             raise Error(f"--{option.replace('_', '-')} needs a single graph", hint="with two, --html has all of it")
     measure = arguments.measure or bool(arguments.input)
     reports = []
-    for path in (arguments.file, arguments.other):
-        bind = list(arguments.bind)
-        graph = read_graph(path, arguments.function, bind)
-        options = options_of(argparse.Namespace(**{**vars(arguments), "bind": bind}))
-        compilation = Compilation(
-            prepare_graph(graph, options), target_of(arguments.target, arguments.arch), options.prepared
-        )
+    second = _second_arguments(arguments)
+    for given in (arguments, second):
+        bind = list(given.bind)
+        graph = read_graph(given.file, given.function, bind)
+        options = options_of(argparse.Namespace(**{**vars(given), "bind": bind}))
+        compilation = Compilation(prepare_graph(graph, options), target_of(given.target, given.arch), options.prepared)
         declared = compilation.signature.arguments
         inputs = named_arrays(arguments.input, "--input", declared) if measure else None
         reports.append(compile_report(compilation, inputs))
-    files = Path(arguments.file).name, Path(arguments.other).name
-    names = files if files[0] != files[1] else (arguments.file, arguments.other)
-    report = ComparisonReport(names, *reports)
+    files = Path(arguments.file).name, Path(second.file).name
+    if files[0] == files[1] and arguments.file != second.file:
+        files = arguments.file, second.file
+    first, other = files
+    report = ComparisonReport((first, f"{other} {arguments.second}" if arguments.second else other), *reports)
     say(str(report))
     if arguments.html is not None:
         write_atomically(arguments.html, report.html().encode())
+
+
+def _second_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments for the second program: those of the first with another file and the options of `--second`.
+
+    Raises:
+        Error: The text has unknown or invalid options.
+    """
+    from rlx.support.errors import Error
+
+    second = argparse.Namespace(**vars(arguments))
+    second.file, second.bind = arguments.other or arguments.file, list(arguments.bind)
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--target")
+    parser.add_argument("--arch")
+    add_options(parser)
+    try:
+        _, unknown = parser.parse_known_args(shlex.split(arguments.second or ""), second)
+    except (argparse.ArgumentError, ValueError) as problem:  # ValueError: a quote without its end
+        raise Error(f"--second: {problem}") from None
+    if unknown:
+        hint = "it takes the options of a compilation: --target, --arch, -O, --precision, --policy, --bind …"
+        raise Error(f"--second: unknown options {' '.join(unknown):.200}", hint=hint)
+    return second
 
 
 def _draw(report: GraphReport, path: str) -> None:
