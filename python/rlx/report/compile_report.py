@@ -130,7 +130,7 @@ class CompileReport:
         params = [a for a in given.arguments if a.kind == "param"]
         size = sum(number(a.shape.size_bytes, {}) for a in params)
         rows = [
-            ("stages", ", ".join(f"{listing.stage} {len(listing.ops)} ops" for listing in self.stages.values())),
+            ("stages", "given as " + ", then ".join(f"{x.stage} {len(x.ops)} ops" for x in self.stages.values())),
             ("parameters", f"{len(params)}, {bytes_text(size)}"),
             ("work of a run", f"{flops:,} operations; the ops read and write {bytes_text(moved)}{assumed}"),
         ]
