@@ -216,7 +216,7 @@ def test_binary_targets_and_models_that_end_with_probabilities() -> None:
 
     y = (X[:, 0] > 0.3).astype(np.int64)
     options: Any = {**LABELS, "loss": "binary_crossentropy", "metrics": ["accuracy", "f1", "precision", "recall"]}
-    logits = fit(Network(1), (X, y), epochs=2, **options)
+    logits = fit(Network(1), (X, y.astype(bool)), epochs=2, **options)
     ended = fit(rlx.nn.Sequential(Network(1), rlx.nn.Sigmoid()), (X, y), epochs=2, **options)
     first = fit(rlx.nn.Sequential(Network(1)), (X, y), epochs=2, **options)
     assert ended.history["loss"] == first.history["loss"]
@@ -332,3 +332,19 @@ def test_an_iterator_ends_and_the_first_epoch_is_kept() -> None:
 def test_an_infinite_loss_ends_the_training() -> None:
     with pytest.raises(rlx.Error, match=r"the loss is (nan|inf) at step \d+ \(epoch \d+\), with finite data"):
         fit(Network(2), (X, 1e19 * X[:, :2]), epochs=30, **{**LABELS, "loss": "mse", "optimizer": SGD(1e18)})
+
+
+def test_the_learning_rate_finder_takes_the_steps_of_its_schedule() -> None:
+    options: Any = {**LABELS, "shuffle": False, "drop_last": True}
+    found = rlx.train.find_learning_rate(Network(), (X, Y), start=1e-4, end=100.0, num_rates=40, **options)
+    np.testing.assert_allclose(np.diff(np.log(found.rates)), np.log(1e6) / 39, rtol=1e-6)
+    model = Network()
+    g: Any = rlx.Graph()
+    x, y = g.input("x", (8, FEATURES)), g.input("y", (8,), "i32")
+    g.set_outputs([g.mean(g.softmax_cross_entropy_with_logits(model(x, training=True), y))])
+    step = TrainStep(g, SGD(rlx.train.exponential(1e-4, 39, 1e6)), params=model.init(0), device="xla")
+    expected = [step({"x": X[i : i + 8], "y": Y[i : i + 8]})["loss"] for i in [0, 8] * 20][: len(found.losses)]
+    np.testing.assert_allclose(found.losses, expected, rtol=1e-4)
+    assert 1e-3 < found.suggestion < found.rates[int(np.argmin(found.smoothed))] < 100
+    with pytest.raises(rlx.Error, match=r"no option 'lss'|lss"):
+        rlx.train.find_learning_rate(Network(), (X, Y), lss="mse")

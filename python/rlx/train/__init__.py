@@ -9,6 +9,7 @@ from rlx.train.fit import fit
 from rlx.train.forces import force_energy_loss
 from rlx.train.jax_step import JaxStep
 from rlx.train.layout import SharedWeightLayout, TrainingCompileResult, WeightSlot, compile_training
+from rlx.train.learning_rates import LearningRateSearch, find_learning_rate
 from rlx.train.loggers import CSVLogger, TensorBoardLogger
 from rlx.train.loss_scale import DynamicLossScale
 from rlx.train.metrics import (
@@ -39,6 +40,7 @@ __all__ = [
     "DynamicLossScale",
     "F1Score",
     "JaxStep",
+    "LearningRateSearch",
     "Lion",
     "MeanAbsoluteError",
     "MeanSquaredError",
@@ -59,6 +61,7 @@ __all__ = [
     "constant",
     "cosine",
     "exponential",
+    "find_learning_rate",
     "fit",
     "force_energy_loss",
     "linear",

@@ -73,7 +73,11 @@ class BatchLayout:
             raise Error(f"{what} has {len(values)} arrays; expected {', '.join(expected)}")
         if is_dict(x):
             values |= x
-        return checked({n: _converted(v, f"{n} of {what}") for n, v in values.items()}, what)
+        arrays = {n: _converted(v, f"{n} of {what}") for n, v in values.items()}
+        for name in self.targets:
+            if arrays[name].dtype == np.bool_:  # labels of two classes
+                arrays[name] = arrays[name].astype(np.int32)
+        return checked(arrays, what)
 
 
 def layout_of(model: Any, element: Any, what: str, *, target: bool = True) -> BatchLayout:

@@ -95,7 +95,7 @@ def _fit_step(step: TrainStep, batches: Any, options: Any) -> TrainingHistory:
 
 
 def _fit_module(model: Module, data: Any, options: FitOptions) -> TrainedModel:
-    train, validation, layout = _data(model, data, options)
+    train, validation, layout = training_data(model, data, options)
     session = Session(options.device, threads=options.threads)
     optimizer = optimizer_of(options.optimizer)
     with _shown(f"compiling the training step of {type(model).__name__}", options.progress):
@@ -130,7 +130,7 @@ def _epochs(options: FitOptions) -> int | None:
     return options.epochs if options.epochs is not None or options.steps is not None else 1
 
 
-def _data(model: Module, data: Any, options: FitOptions) -> tuple[Data, Data | None, BatchLayout]:
+def training_data(model: Module, data: Any, options: FitOptions) -> tuple[Data, Data | None, BatchLayout]:
     """Return the batches for training and for validation, and their layout."""
     own: dict[str, Any] = {"shuffle": options.shuffle, "seed": options.seed, "drop_last": options.drop_last}
     train, layout = data_of(data, model, "data", options.batch_size, steps_per_epoch=options.steps_per_epoch, **own)

@@ -38,6 +38,7 @@ class ModelStep(TrainStep):
     Attributes:
         graphs: The graphs.
         batch_size: The size that the first program is compiled for.
+        checks_loss: Whether a loss that is not finite is an error.
         sums: The sums of the last batch: its number of samples, the loss times that number, and those of the metrics.
 
     Raises:
@@ -63,7 +64,7 @@ class ModelStep(TrainStep):
         arguments: Any = {**options, "bind": bind, "device": session.device, "threads": session.threads}
         super().__init__(graphs.training, optimizer, **arguments)
         # With a scale, steps whose gradients are not finite are skipped.
-        self._checks_loss = self.loss_scale is None and options.get("loss_scale") is None
+        self.checks_loss = self.loss_scale is None and options.get("loss_scale") is None
 
     def __call__(self, batch: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Take one step; see `TrainStep`.
@@ -113,7 +114,7 @@ class ModelStep(TrainStep):
         return len(first) if isinstance(first, np.ndarray) and first.ndim else self.batch_size
 
     def _check_loss(self, loss: float, batch: Mapping[str, Any]) -> None:
-        if math.isfinite(loss) or not self._checks_loss:
+        if math.isfinite(loss) or not self.checks_loss:
             return
         at = f"the loss is {loss} at step {self.position[0] + 1} (epoch {self.position[1] + 1})"
         for name, array in batch.items():
