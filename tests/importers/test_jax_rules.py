@@ -106,3 +106,44 @@ def test_a_rule_that_fails_for_what_is_constant_is_not_asked() -> None:
 
     (found,) = rlx.evaluate(rlx.grad(rlx.from_jax(loss, X), "arg0"), {"arg0": X})
     np.testing.assert_allclose(found, jax.grad(loss)(X), rtol=1e-4)
+
+
+def _clipped(x: Any, w: Any, g: Any) -> Any:
+    return jnp.clip(g * jnp.cos(x) * w, -0.6, 0.6), jnp.tanh(g * x)
+
+
+def _of_activations(x: Any, w: Any, g: Any) -> Any:
+    """Return cotangents by functions that are imported as functions with rules, or as loops."""
+    scanned = jax.lax.scan(lambda c, v: (c + jnp.square(v), c * v), jnp.float32(0), g)[1]
+    return jax.nn.relu(g - 0.1) * w + jax.nn.silu(g), scanned * x
+
+
+@pytest.mark.parametrize("rule", [_clipped, _of_activations])
+def test_derivatives_of_a_gradient_differentiate_a_backward_function_that_is_not_linear(rule: Any) -> None:
+    function = jax.custom_vjp(lambda x, w: jnp.sin(x) * w)
+    function.defvjp(lambda x, w: (jnp.sin(x) * w, (x, w)), lambda kept, g: rule(*kept, g))
+
+    def loss(x: Any, w: Any) -> Any:
+        return jnp.sum(function(x, w * w) ** 2 + function(w, x))
+
+    x, w = X, np.array([0.9, -0.4, 1.6], np.float32)
+    v, u = np.array([1.0, -2.0, 0.5], np.float32), np.array([0.3, 0.7, -1.0], np.float32)
+    graph = rlx.from_jax(loss, x, w)
+    names = [a.name for a in graph.arguments]
+    values = dict(zip(names, (x, w), strict=True))
+    moved = values | {f"tangent_{n}": t for n, t in zip(names, (v, u), strict=True)}
+    gradient = jax.grad(loss, (0, 1))
+    _, expected = jax.jvp(gradient, (x, w), (v, u))
+    _, *found = rlx.evaluate(rlx.hvp(graph, names), moved)
+    for mine, theirs in zip(found, (*gradient(x, w), *expected), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    of_gradient = rlx.evaluate(rlx.jvp(rlx.grad(graph, names), names), moved)
+    for mine, theirs in zip(of_gradient[2:], expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    (hessian,) = rlx.evaluate(rlx.hessian(graph, names[:1]), values)
+    np.testing.assert_allclose(hessian, jax.hessian(loss)(x, w), rtol=1e-4, atol=1e-5)
+    with pytest.raises(rlx.Error, match="must be linear in tangents and cotangents") as caught:
+        rlx.jvp(graph, names)  # nor does JAX differentiate the function itself in forward mode
+    assert "hvp and hessian of a gradient" in str(caught.value)
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(loss, (x, w), (v, u))

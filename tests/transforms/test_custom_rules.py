@@ -382,3 +382,33 @@ def test_operands_of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
         for call in (rlx.grad, rlx.jvp):
             with pytest.raises(rlx.Error, match=f"vjp of rlx.tests.total: {message}"):
                 call(g, ["x", "y"])
+
+
+def test_derivatives_of_a_gradient_by_a_vjp_that_is_not_linear() -> None:
+    """They are the derivatives of the gradient as a function, in compiled programs and under `vmap` too."""
+    g: Any = rlx.Graph("rules")
+    x = g.input("x", (4,))
+
+    def vjp(args: Any, results: Any, cotangents: Any) -> Any:
+        return g.custom_fn(lambda c: g.clamp(c, -1.0, 1.0), cotangents[0] * results[0]) + cotangents[0] ** 3
+
+    y = g.custom_fn(lambda a: g.exp(a), x, vjp=vjp)
+    g.set_outputs({"loss": g.sum(y * y)})
+    point, direction = np.array([-2.0, -0.6, 0.1, 0.4]), np.array([1.0, -1.0, 0.5, 2.0])
+
+    def gradient(at: np.ndarray) -> np.ndarray:
+        cotangent = 2 * np.exp(at)
+        return np.clip(cotangent * np.exp(at), -1, 1) + cotangent**3
+
+    expected = (gradient(point + 1e-6 * direction) - gradient(point - 1e-6 * direction)) / 2e-6
+    values = {"x": point.astype(np.float32), "tangent_x": direction.astype(np.float32)}
+    product = rlx.hvp(g, "x")
+    np.testing.assert_allclose(rlx.evaluate(product, values)[2], expected, rtol=1e-4)
+    np.testing.assert_allclose(rlx.Session("xla").compile(product).run(values)[2], expected, rtol=1e-4)
+    batched = rlx.vmap(product, {"x": 0, "tangent_x": 0}, 3)
+    stacked = {name: np.stack([value] * 3) for name, value in values.items()}
+    np.testing.assert_allclose(rlx.evaluate(batched, stacked)[2], [expected] * 3, rtol=1e-4)
+    (hessian,) = rlx.evaluate(rlx.hessian(g, "x"), {"x": values["x"]})
+    np.testing.assert_allclose(hessian @ direction, expected, rtol=1e-4)
+    with pytest.raises(rlx.Error, match="its derivative depends on a tangent or cotangent"):
+        rlx.jvp(g, "x")

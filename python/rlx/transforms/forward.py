@@ -142,6 +142,11 @@ class ForwardRegion:
     block: mlir.Block
     scope: ValueScope
 
+    @property
+    def argument_shapes(self) -> list[Shape]:
+        """The shapes of the region's arguments."""
+        return [scopes.shape_of(a) for a in self.block.arguments]
+
     def moving(self, arguments: Sequence[bool]) -> list[bool]:
         """Whether each result may have a tangent, given whether each argument has one."""
         tangents = self.engine.tangents

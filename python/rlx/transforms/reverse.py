@@ -17,7 +17,7 @@ from rlx.ops.backward import backward
 from rlx.support.errors import Error
 from rlx.transforms import rule_checks
 from rlx.transforms import scope as scopes
-from rlx.transforms.forward import partial
+from rlx.transforms.forward import Forward, ForwardRegion, partial
 from rlx.transforms.scope import ValueScope
 
 Pull = Callable[[list[Tensor | None]], Sequence[Any]]
@@ -300,6 +300,35 @@ class ReverseRegion:
         """
         return adjoint(self.engine.builder, self.plain, fixed, shapes, cotangents)
 
+    @property
+    def argument_shapes(self) -> list[Shape]:
+        """The shapes of the region's arguments."""
+        return [scopes.shape_of(a) for a in self.block.arguments]
+
+    def is_linear(self, count: int) -> bool:
+        """Whether the region is linear in its last arguments, so that it has an adjoint."""
+        b, shapes = self.engine.builder, self.argument_shapes
+        yielded = [scopes.shape_of(v) for v in opview.yielded(self.block)]
+
+        def attempt(*arguments: Tensor) -> list[Tensor]:
+            fixed, cotangents = arguments[: len(shapes) - count], arguments[len(shapes) - count :]
+            pulled = self.adjoint(fixed, shapes[len(shapes) - count :], cotangents)
+            return [t for t in pulled if t is not None]
+
+        try:
+            b.scratch(attempt, [*shapes[: len(shapes) - count], *yielded])
+        except Error:
+            return False
+        return True
+
+    def pushed(
+        self, arguments: Sequence[Tensor], tangents: Sequence[Tensor]
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Copy the ops with tangents, as `ForwardRegion.run` does."""
+        engine = Forward(self.engine.builder)
+        inexact = [t if a.dtype.is_inexact else None for a, t in zip(arguments, tangents, strict=True)]
+        return ForwardRegion(engine, self.block, self.scope).run(arguments, inexact)
+
     def partial(self, arguments: Sequence[Tensor], position: int) -> Tensor:
         """See `forward.partial`."""
         return partial(self.engine.builder, self.block, self.scope, arguments, position)
@@ -352,7 +381,8 @@ def transpose_block(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor |
     """Return the cotangents of the arguments of a linear block, from the cotangents of the values that it yields.
 
     Ops that do not depend on the arguments are emitted; the results of the others are absent. If the block contains an
-    op with regions, the arguments are zeros instead: the gradient of a linear function is the same at every point.
+    op with regions, the arguments are zeros instead: the gradient of a linear function is the same at every point. If
+    the cotangents then depend on the zeros, the block is not linear.
 
     Raises:
         Error: The block is not linear in its arguments.
@@ -370,7 +400,26 @@ def transpose_block(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor |
     try:
         results = engine.run(block, scope)
         engine.pull(results, cotangents)
+        taken = [engine.cotangent(a) for a in arguments]
+        if any(len(op.regions) for op in scopes.ops_of(block)) and _depends_on(taken, arguments):
+            raise rule_checks.NotLinearError("its derivative depends on a tangent or cotangent")
     except rule_checks.NotLinearError as problem:
         message = f"a rule that is transposed must be linear in tangents and cotangents: {problem.message}"
         raise Error(message, hint="it may scale, add and move them; other functions of them have no adjoint") from None
-    return [engine.cotangent(a) for a in arguments]
+    return taken
+
+
+def _depends_on(results: Sequence[Tensor | None], arguments: Sequence[Tensor]) -> bool:
+    """Return whether a result is computed from one of the arguments."""
+    sources, seen = {a.value for a in arguments}, set[mlir.Value]()
+    waiting = [r.value for r in results if r is not None]
+    while waiting:
+        value = waiting.pop()
+        if value in sources:
+            return True
+        if value in seen or not isinstance(value, mlir.OpResult):
+            continue
+        seen.add(value)
+        op = value.owner.operation
+        waiting += [*op.operands, *(scopes.captures(op) if len(op.regions) else ())]
+    return False

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from rlx.transforms.reverse import ReverseRegion
 
 T = TypeVar("T")
+_IN_REVERSE = (
+    "in forward mode it may scale, add and move them; grad, and jvp, hvp and hessian of a gradient, take any vjp"
+)
 
 
 def chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
@@ -122,7 +125,10 @@ class CustomFnRules(Card):
         if rule is not None:
             return results, [_float(t) for t in rule.plain([*inputs, *moved])]
         # The map of cotangents is the adjoint of the map of tangents.
-        return results, backward.adjoint([*inputs, *results], [r.shape for r in results], moved)
+        try:
+            return results, backward.adjoint([*inputs, *results], [r.shape for r in results], moved)
+        except Error as problem:
+            raise Error(problem.message, location=problem.location, hint=_IN_REVERSE) from None
 
     def pullback(
         self,
@@ -158,6 +164,8 @@ class CustomFnRules(Card):
                 return [*arguments, *captured]
 
             return results, through
+        if rule is None and backward is not None and not backward.is_linear(len(opview.yielded(forward.block))):
+            regions = [forward, backward, _Pushed(b, forward)]
         results = _emitted_again(b, inputs, regions)
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
@@ -190,6 +198,29 @@ class CustomFnRules(Card):
 
         batched_regions = [r and batched_region(r) for r in regions]
         return b.emit("custom_fn", (full,), regions=batched_regions, no_derivative=no_derivative)
+
+
+class _Pushed:
+    """The region with the tangents of a function, where it has a vjp that is not linear and has been differentiated.
+
+    The vjp has then been applied, and its ops are in the graph. As in JAX, the next derivative is that of these ops and
+    of the function itself. A vjp that is not linear has no adjoint, which would be the rule of forward mode.
+    """
+
+    def __init__(self, b: Builder, forward: ReverseRegion):
+        self._builder, self._forward = b, forward
+
+    @property
+    def argument_shapes(self) -> list[Shape]:
+        """The shapes of the arguments: inputs and their tangents."""
+        shapes = [shape_of(a) for a in self._forward.block.arguments]
+        return [*shapes, *shapes]
+
+    def plain(self, arguments: Sequence[Tensor]) -> list[Tensor]:
+        """Emit the tangents of the results."""
+        count = len(self._forward.block.arguments)
+        results, tangents = self._forward.pushed(arguments[:count], arguments[count:])
+        return [or_zeros(self._builder, t, r.shape) for t, r in zip(tangents, results, strict=True)]
 
 
 def _is_pointwise(block: mlir.Block) -> bool:
@@ -248,7 +279,5 @@ def _float(value: Tensor) -> Tensor | None:
 
 def _emitted_again(b: Builder, inputs: Sequence[Tensor], regions: Sequence[Any]) -> tuple[Tensor, ...]:
     """Emit the op itself on other tensors, so that it keeps its rules."""
-    new_regions = [
-        r and b.region(lambda *t, r=r: r.plain(t), [shape_of(a) for a in r.block.arguments]) for r in regions
-    ]
+    new_regions = [r and b.region(lambda *t, r=r: r.plain(t), r.argument_shapes) for r in regions]
     return b.emit("custom_fn", (list(inputs),), regions=new_regions)
