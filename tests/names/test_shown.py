@@ -35,6 +35,7 @@ from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.registry import BackendProblem
 from rlx.train.confusion import ConfusionMatrix
 from rlx.train.layout import compile_training
+from rlx.train.learning_rates import LearningRateSearch
 from rlx.train.trained_model import TrainedModel
 from rlx.train.training_history import TrainingHistory
 from tests.llm.tiny_model import write_model
@@ -243,7 +244,8 @@ def trainings(name: str) -> list[Any]:
     history = TrainingHistory([{"epoch": n, "step": n, name: 0.5 / n, f"val_{name}": 0.25 / n} for n in (1, 2)])
     model: Any = rlx.nn.Linear(2, 2)
     trained = TrainedModel(model, cast(Any, None), rlx.Session("xla"), history, 1)
-    return [history, trained, ConfusionMatrix(np.array([[3, 0], [1, 2]]), [name, "b"])]
+    search = LearningRateSearch([0.1, 0.2], [1.0, 0.5])
+    return [history, trained, ConfusionMatrix(np.array([[3, 0], [1, 2]]), [name, "b"]), search]
 
 
 def parts(name: str) -> list[Any]:

@@ -85,7 +85,7 @@ def test_the_line_never_wraps(step: TrainStep, columns: int, monkeypatch: pytest
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("COLUMNS", str(columns))
     fit(step, mlp.batches(3))
-    lines = sys.stderr.getvalue().rstrip("\n").split("\r")  # type: ignore[attr-defined]
+    lines = re.split("\r|\n", sys.stderr.getvalue())  # type: ignore[attr-defined]
     assert all(len(line.removesuffix("\x1b[K")) < columns for line in lines)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Mapping
 from numbers import Real
@@ -32,8 +34,8 @@ def speed(rate: float) -> str:
 class ProgressBar:
     """One line of progress, such as `Epoch 3/10:  45%|████▌     | 20/45 [00:01<00:01, 18.21step/s, loss=0.123]`.
 
-    On a terminal the line is rewritten, at most ten times a second, and fits its width. Elsewhere, plain lines are
-    written: at the end, and every ten seconds.
+    On a terminal the line is rewritten, at most ten times a second, with the numbers that fit its width. Elsewhere, plain
+    lines are written: at the end, and every ten seconds.
 
     Args:
         total: The number of steps, if it is known.
@@ -67,21 +69,33 @@ class ProgressBar:
             self._write()
 
     def close(self) -> None:
-        """Show the last step, and end the line."""
+        """Show the last step, and end the line. Numbers that do not fit its width follow on lines of their own."""
         if self._stream is not None and self._is_open:
-            if self._is_terminal or not self._is_written:
+            if not self._is_terminal and not self._is_written:
                 self._write()
-            if self._is_terminal:
-                self._put("\n")
+            elif self._is_terminal:
+                width = self._width()
+                is_cut = self.line(width, kept=0) != self.line(width) and self._kept(width) < len(self._numbers)
+                self._put(f"\r{self.line(width, kept=0 if is_cut else None)}\x1b[K\n")
+                if is_cut:
+                    numbers = printable(", ".join(self._texts()), keep="")
+                    self._put("".join(f"  {line}\n" for line in textwrap.wrap(numbers, max(width - 2, 8))))
         self._is_open = False
 
     def _write(self) -> None:
         self._shown, self._is_written = time.monotonic(), True
         if self._is_terminal:
             # A line that wraps could not be overwritten.
-            self._put(f"\r{self.line(shutil.get_terminal_size().columns - 1)}\x1b[K")
+            self._put(f"\r{self.line(self._width())}\x1b[K")
         else:
             self._put(f"{self.line(None)}\n")
+
+    @staticmethod
+    def _width() -> int:
+        return shutil.get_terminal_size().columns - 1
+
+    def _texts(self) -> list[str]:
+        return [f"{name}={value:.4g}" for name, value in self._numbers.items()]
 
     def _put(self, text: str) -> None:
         assert self._stream is not None
@@ -91,26 +105,52 @@ class ProgressBar:
             self._stream.write(text.encode("ascii", "replace").decode())
         self._stream.flush()
 
-    def line(self, width: int | None) -> str:
-        """Return the line, at most `width` characters long; without a bar if `width` is None."""
-        elapsed = time.monotonic() - self._start
-        rate = (self._done - self._before) / elapsed if elapsed > 0 else 0.0
+    def line(self, width: int | None, *, kept: int | None = None) -> str:
+        """Return the line.
+
+        Args:
+            width: The maximum number of characters; None for a line without a bar.
+            kept: The number of losses and metrics; by default, as many as fit.
+        """
+        if width is None:
+            return printable(self._plain(), keep="")
+        head, counts = self._parts(self._kept(width) if kept is None else kept)
+        cells = width - len(head) - len(counts)
+        if self._total is not None:
+            head += self._bar(cells) if cells >= _FEWEST_CELLS else ""
+        return printable(head + counts, keep="")[:width]
+
+    def _kept(self, width: int) -> int:
+        """Return how many losses and metrics fit a width."""
+        numbers = range(len(self._numbers), 0, -1)
+        return next((n for n in numbers if sum(map(len, self._parts(n))) <= width), 0)
+
+    def _parts(self, kept: int) -> tuple[str, str]:
+        """Return the text before and after the bar, with some of the losses and metrics."""
+        elapsed, rate = self._clock()
         title = f"{self._title}: " if self._title else ""
-        numbers = "".join(f", {name}={value:.4g}" for name, value in self._numbers.items())
+        numbers = "".join(f", {text}" for text in self._texts()[:kept])
         if self._total is None:
-            head, counts = title, f"{self._done}step [{clock(elapsed)}, {speed(rate)}{numbers}]"
-            text = head + counts
-        else:
-            left = clock((self._total - self._done) / rate) if rate else "?"
-            head = f"{title}{100 * self._done / max(self._total, 1):3.0f}%|"
-            counts = f"| {self._done}/{self._total} [{clock(elapsed)}<{left}, {speed(rate)}{numbers}]"
-            cells = 0 if width is None else width - len(head) - len(counts)
-            if width is None:
-                counts = counts.replace(f"<{left}", "") if self._done == self._total else counts
-                return printable(f"{title}{counts.removeprefix('| ')}", keep="")
-            text = head + self._bar(cells) + counts if cells >= _FEWEST_CELLS else head + counts.removeprefix("|")
-        text = printable(text, keep="")
-        return text if width is None else text[:width]
+            return title, f"{self._done}step [{clock(elapsed)}, {speed(rate)}{numbers}]"
+        left = clock((self._total - self._done) / rate) if rate else "?"
+        share = 100 * self._done / max(self._total, 1)
+        counts = f"| {self._done}/{self._total} [{clock(elapsed)}<{left}, {speed(rate)}{numbers}]"
+        return f"{title}{share:3.0f}%|", counts
+
+    def _plain(self) -> str:
+        """Return the line without a bar."""
+        head, counts = self._parts(len(self._numbers))
+        if self._total is None:
+            return head + counts
+        title = f"{self._title}: " if self._title else ""
+        if self._done == self._total:
+            counts = re.sub(r"<[\d:?]+", "", counts, count=1)
+        return title + counts.removeprefix("| ")
+
+    def _clock(self) -> tuple[float, float]:
+        """Return the seconds since the start, and the steps for each of them."""
+        elapsed = time.monotonic() - self._start
+        return elapsed, (self._done - self._before) / elapsed if elapsed > 0 else 0.0
 
     def _bar(self, cells: int) -> str:
         assert self._total is not None
