@@ -230,7 +230,11 @@ def test_binary_targets_and_models_that_end_with_probabilities() -> None:
 
 def test_regression_and_functions() -> None:
     y = X[:, :2] ** 2
-    metrics: Any = {"mae": "mae", "r2": "r2", "worst": lambda o, t: rlx.ops.max(rlx.ops.abs(o - t), -1)}
+    metrics: Any = {
+        "mae": rlx.train.MeanAbsoluteError,
+        "r2": "r2",
+        "worst": lambda o, t: rlx.ops.max(rlx.ops.abs(o - t), -1),
+    }
     found = fit(Network(2), (X, y), loss="mse", epochs=2, metrics=metrics, batch_size=8, **QUIET).evaluate((X, y))
     own = fit(Network(2), (X, y), loss=lambda o, t: (o - t) ** 2, epochs=2, batch_size=8, **QUIET)
     outputs = own.predict(X)

@@ -302,6 +302,8 @@ def metrics_of(given: Any) -> dict[str, Metric]:
 
 
 def _metric(entry: Any, name: Any) -> Metric:
+    if isinstance(entry, type) and issubclass(entry, Metric):
+        entry = entry()
     if isinstance(entry, Metric):
         return entry
     if isinstance(entry, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,8 @@ class TrainedModel(Answered):
         """
         layout = layout_of(self.model, x, "x", target=False)
         arrays = layout.batch(x, "x")
-        parts = [self._predicted(batch) for batch in ArrayData(arrays, batch_size or self._batch_size)(0)]
+        program = self._ready()
+        parts = [program.run(batch) for batch in ArrayData(arrays, batch_size or self._batch_size)(0)]
         joined = [np.concatenate(entries) for entries in zip(*parts, strict=True)]
         names = [o.name for o in self.graphs.prediction.outputs]
         if names == ["output"]:
@@ -117,13 +118,14 @@ class TrainedModel(Answered):
     def _outputs_are_named(self) -> bool:
         return not all(o.name.startswith("output") for o in self.graphs.prediction.outputs)
 
-    def _predicted(self, batch: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
-        graph = self.graphs.prediction
+    def _ready(self) -> Program:
+        """Return the program of the prediction graph, with the current parameters."""
+        graph, values = self.graphs.prediction, self.step.values()
         if self._predictor is None:
-            self._predictor = self._session.compile(graph, params={a.name: self.params[a.name] for a in graph.params})
+            self._predictor = self._session.compile(graph, params={a.name: values[a.name] for a in graph.params})
         else:
-            set_values(self._predictor, graph, self.step.values())
-        return self._predictor.run(batch)
+            set_values(self._predictor, graph, values)
+        return self._predictor
 
     def __call__(self, x: Any) -> Any:
         """Return the outputs for inputs: see `predict`."""
@@ -146,9 +148,9 @@ class TrainedModel(Answered):
             )
         batches, layout = data_of(data, self.model, "data", self._batch_size)
         check_layout(self.graphs.layout, layout, "data")
-        counts = np.zeros((task.classes, task.classes), np.int64)
+        counts, program = np.zeros((task.classes, task.classes), np.int64), self._ready()
         for batch in batches(0):
-            outputs, targets = self._predicted({n: batch[n] for n in layout.inputs})[0], batch[layout.targets[0]]
+            outputs, targets = program.run({n: batch[n] for n in layout.inputs})[0], batch[layout.targets[0]]
             predicted, actual = self._labels(outputs, targets)
             np.add.at(counts, (actual.reshape(-1), predicted.reshape(-1)), 1)
         return ConfusionMatrix(counts, names)
