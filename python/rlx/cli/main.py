@@ -28,6 +28,7 @@ COMMANDS = {
     "serve": "serve a language model with OpenAI's HTTP interface",
     "perplexity": "measure a language model on a text",
     "gguf": "print the metadata and tensors of a GGUF file",
+    "import": "check what can be imported from a model of any format",
     "inspect": "print the ops and costs of a graph, or draw it",
     "profile": "measure each kernel of a graph, with its source lines",
     "embed": "convert sentences to vectors with a BERT sentence encoder",

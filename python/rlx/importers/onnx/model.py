@@ -91,17 +91,10 @@ def from_bytes(
     for what, given in (("sizes", sizes), ("constants", constants)):
         if given is not None and not isinstance(given, Mapping):
             raise Error(f"{what}: expected values by name, got {short_repr(given)}")
-    onnx = import_package("onnx", _WHAT)
-    message = onnx.ModelProto()
-    try:
-        message.ParseFromString(memoryview(data))
-    except Exception as problem:
-        raise ParseError(f"{name} is no ONNX model: {str(problem).partition(chr(10))[0]}") from None
+    message = message_of(data, name)
     del data  # The message is a copy of the file. This way a file is in memory at most twice.
-    if not message.HasField("graph") or not message.opset_import:
-        raise ParseError(f"{name} is no ONNX model: it has no graph, or no version of the op set")
     try:
-        model = OnnxModel(onnx, message, name, folder)
+        model = OnnxModel(import_package("onnx", _WHAT), message, name, folder)
         if is_bound:
             sizes, constants = split_bound(model, sizes or {})
         return _graph_or_remedy(model, OpenSizes(model, sizes or {}), dict(constants or {}))
@@ -112,6 +105,22 @@ def from_bytes(
         raise problem.moved(location=name) from None
     except UNVERIFIED as problem:  # a name that is not text, or a field of the wrong kind
         raise ParseError(f"{name} is not written as ONNX says: {type(problem).__name__}: {problem}") from None
+
+
+def message_of(data: Any, name: str) -> Any:
+    """Return the `ModelProto` of the content of a file.
+
+    Raises:
+        ParseError: It is not an ONNX model.
+    """
+    message = import_package("onnx", _WHAT).ModelProto()
+    try:
+        message.ParseFromString(memoryview(data))
+    except Exception as problem:
+        raise ParseError(f"{name} is no ONNX model: {str(problem).partition(chr(10))[0]}") from None
+    if not message.HasField("graph") or not message.opset_import:
+        raise ParseError(f"{name} is no ONNX model: it has no graph, or no version of the op set")
+    return message
 
 
 def _graph_or_remedy(model: OnnxModel, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
