@@ -135,3 +135,17 @@ def test_a_program_of_xla_that_is_not_described_is_refused(change: dict[str, lis
 def test_the_name_of_what_a_function_prepares_is_text() -> None:
     with pytest.raises(rlx.Error, match=r"'rlx[.]prepares' is a string"):
         rlx.parse("func.func @f() attributes {rlx.prepares = 3 : i32} {\n  return\n}")
+
+
+def test_values_that_depend_on_open_sizes_stay() -> None:
+    g: Any = rlx.Graph("main")
+    table, x = g.param("table", (10, 4)), g.input("x", ("past", 4))
+    past = x.shape.dims[0]
+    rows = g.embedding(table, g.arange(past, past + 1) + 1)  # static, but not the same in every run
+    g.set_outputs([g.sum(x, 0, keep_dims=True) + rows + g.narrow(table, 0, past, 1)])
+    values = {"table": np.arange(40, dtype=np.float32).reshape(10, 4), "x": np.ones((3, 4), np.float32)}
+    program = rlx.Session().compile(g, params={"table": values["table"]})
+    for length in (3, 5):
+        given = {"x": np.ones((length, 4), np.float32)}
+        expected = length + values["table"][length + 1] + values["table"][length]
+        np.testing.assert_array_equal(program.run(given)[0][0], expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlx import mlir
-from rlx.ir.dims.dim import estimate
+from rlx.ir.dims.dim import DimExpr, estimate
 from rlx.ir.op import opview, registry
 from rlx.ir.op.signature import read_arguments
 from rlx.ir.shape import shape_of
@@ -28,7 +28,7 @@ class WeightValues:
             if kind == "param"
         }
         for op in opview.operations(function.entry_block):
-            if registry.is_ours(op) and not len(op.regions) and all(v in self._roots for v in op.operands):
+            if _is_plain(op) and all(v in self._roots for v in op.operands):
                 roots = frozenset[int]().union(*(self._roots[v] for v in op.operands))
                 self._roots |= dict.fromkeys(op.results, roots)
 
@@ -38,6 +38,23 @@ class WeightValues:
     def roots(self, value: mlir.Value) -> frozenset[int]:
         """Return the positions of the parameters that a value depends on."""
         return self._roots[value]
+
+
+def _is_plain(op: mlir.Operation) -> bool:
+    """Whether the results of an op depend only on its operands."""
+    return registry.is_ours(op) and not len(op.regions) and not has_open_sizes(op)
+
+
+def has_open_sizes(op: mlir.Operation) -> bool:
+    """Whether an attribute of an op has sizes with symbols, such as that of `dim_size` or the start of `narrow`."""
+    waiting: list[object] = list(opview.attributes_of(op).values())
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, DimExpr):
+            return True
+        if isinstance(value, (tuple, list)):
+            waiting += value
+    return False
 
 
 def is_parameter(value: mlir.Value) -> bool:
@@ -61,7 +78,7 @@ def depends_on_weights(value: mlir.Value) -> bool:
             continue
         seen.add(value)
         op = value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
-        if op is not None and registry.is_ours(op) and not len(op.regions):
+        if op is not None and _is_plain(op):
             waiting += list(op.operands)
         elif not is_parameter(value):
             return False

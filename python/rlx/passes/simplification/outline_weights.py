@@ -19,7 +19,7 @@ from rlx.ir.op.signature import (
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import erase_dead
-from rlx.passes.simplification.invariants import bytes_of, undoes_transpose, worth_keeping
+from rlx.passes.simplification.invariants import bytes_of, has_open_sizes, undoes_transpose, worth_keeping
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _is_movable(op: mlir.Operation) -> bool:
         return False
     if len(op.regions) and opview.name_of(op) != "elementwise_region":  # others may read values from outside
         return False
-    return all(shape_of(r).is_static for r in op.results)
+    return not has_open_sizes(op) and all(shape_of(r).is_static for r in op.results)
 
 
 def _emit(
