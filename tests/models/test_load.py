@@ -85,7 +85,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PretrainedMode
 
 def test_every_family_has_a_reference() -> None:
     alike = {"camembert": "roberta", "xlm-roberta": "roberta", "gemma3": "gemma3_text", "llama4": "llama4_text"}
-    assert {alike.get(name, name) for name in FAMILIES} == {reference(name)["config"]["model_type"] for name in NAMES}
+    whole = [
+        name for name, family in FAMILIES.items() if family.encoder is None
+    ]  # test_encoder_decoder.py has the others
+    assert {alike.get(name, name) for name in whole} == {reference(name)["config"]["model_type"] for name in NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)

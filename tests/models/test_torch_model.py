@@ -44,15 +44,15 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {**_SMALL, "embedding_size": 16, "num_labels": 3},
         {"sequence": "n"},
     ),
-    "T5ForConditionalGeneration": (
-        "T5Config",
-        {"vocab_size": 40, "d_model": 32, "d_kv": 8, "d_ff": 37, "num_layers": 2, "num_heads": 4},
+    "PegasusForConditionalGeneration": (
+        "PegasusConfig",
+        {**_SPEECH, **_SPECIAL, "max_position_embeddings": 20, "decoder_start_token_id": 1},
         {"decoder_sequence": 3},
     ),
-    "WhisperForConditionalGeneration": (
+    "WhisperForAudioClassification": (
         "WhisperConfig",
-        {**_SPEECH, **_SPECIAL, "max_source_positions": 10, "max_target_positions": 20, "decoder_start_token_id": 1},
-        {"decoder_sequence": 3},
+        {**_SPEECH, **_SPECIAL, "num_labels": 3, "max_source_positions": 10, "max_target_positions": 20},
+        {},
     ),
     "CLIPModel": (
         "CLIPConfig",
@@ -87,7 +87,7 @@ def test_other_families(name: str, tmp_path: Path) -> None:
     model = load(tmp_path, fallback="torch")
     assert isinstance(model, TorchModel)
     assert model.head == (None if name == "CLIPModel" else name[name.index("For") :])
-    labels = {i: f"LABEL_{i}" for i in range(3)} if name == "ElectraForSequenceClassification" else {}
+    labels = {i: f"LABEL_{i}" for i in range(3)} if "Classification" in name else {}
     assert (dict(model.id2label), model.unused) == (labels, ())
     sizes: dict[str, Any] = {"batch": 2, **({"sequence": 5} if "sequence" in model.sizes else {}), **CASES[name][2]}
     graph = model.graph(**sizes)

@@ -298,6 +298,8 @@ def _model(path: str, kind: str) -> ImportSummary:
     summary.details = {"family": model.model_type, "head": model.head or "none (base model)"}
     if remarks := [str(w.message) for w in caught if issubclass(w.category, UserWarning)]:
         summary.details["warning"] = "; ".join(remarks)
+    if model.family.encoder is not None:
+        summary.details["graphs"] = "encoder_graph, and graph, which is the decoder"
     if model.id2label:
         summary.details["labels"] = ", ".join(list(model.id2label.values())[:8]) + (
             " …" if len(model.id2label) > 8 else ""
@@ -305,7 +307,7 @@ def _model(path: str, kind: str) -> ImportSummary:
     summary.details["sizes of graphs"] = ", ".join(f"{n}={v}" for n, v in model.sizes.items())
     summary.set_weights(model.weights)
     summary.unused = list(model.unused)
-    symbols: dict[str, Any] = {name: name for name in ("batch", "sequence") if name in model.sizes}
+    symbols: dict[str, Any] = {name: name for name in ("batch", "sequence", "encoder_sequence") if name in model.sizes}
     graph = _attempt(summary, lambda: model.graph(**symbols))
     if graph is None:  # positions that depend on the length
         graph = _attempt(summary, lambda: model.graph(**dict.fromkeys(symbols, 1)))

@@ -105,7 +105,7 @@ def _opened(path: str | os.PathLike[str]) -> tuple[PretrainedModel, Tokenizer, W
     if not isinstance(model.config, (DecoderConfig, MambaConfig)) or not model.config.head:
         head = "" if model.head is None else f" with the head '{model.head}'"
         raise UnsupportedError(
-            f"{name} has a model of type {model.model_type}{head}, which does not generate text",
+            f"{name} has a model of type {model.model_type}{head}, and is not a decoder that generates text",
             hint="rlx.models.load(path).graph(…) returns its graph",
         )
     tokenizer = tokenizer_from_folder(name) if is_folder else tokenizer_from_gguf(weights.metadata, name)

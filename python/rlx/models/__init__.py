@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
 from rlx.models.adapter_training import TrainableAdapter, new_adapter
+from rlx.models.greedy import greedy_tokens
 from rlx.models.model import PretrainedModel, load
 from rlx.models.torch_model import TorchModel
 
-__all__ = ["PretrainedModel", "TorchModel", "TrainableAdapter", "load", "new_adapter"]
+__all__ = ["PretrainedModel", "TorchModel", "TrainableAdapter", "greedy_tokens", "load", "new_adapter"]

@@ -68,6 +68,8 @@ class ModelFamily:
             the same for a configuration without a head.
         heads: The heads, by the end of the class of a checkpoint: `"ForSequenceClassification"`.
         default_head: The head of checkpoints that name neither a class nor have tensors of another head.
+        encoder: Like `build`, for the graph of the encoder of an encoder–decoder model; None for other models.
+        encoder_sizes: The arguments of that graph, with defaults.
         prediction_head: Like `build`, for the graph of a head that predicts further tokens; None if models have none.
     """
 
@@ -82,4 +84,6 @@ class ModelFamily:
     states: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]] | None = None
     heads: Mapping[str, TaskHead] = field(default_factory=lambda: MappingProxyType({}))
     default_head: str | None = None
+    encoder: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]] | None = None
+    encoder_sizes: Mapping[str, int | bool | str] = field(default_factory=lambda: MappingProxyType({}))
     prediction_head: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]] | None = field(default=None)

@@ -52,8 +52,8 @@ def choose_head(fields: Fields, family: ModelFamily, tensors: ModelTensors, head
                 f"rlx.models.load(path, head={found[0]!r}) loads the head"
             )
         return None
-    if kind == family.default_head:
-        return kind
+    if family.default_head in (kind, head_of_class(name)):
+        return family.default_head
     if kind not in family.heads:
         raise UnsupportedError(
             f"{fields.file} names {name}, whose head '{kind}' is not supported for a {family.model_type}; "
@@ -102,6 +102,8 @@ def _kind(name: str) -> str | None:
 
 def _known(family: ModelFamily, head: object) -> str:
     kind = (_kind(head) or head) if isinstance(head, str) else head
+    if isinstance(head, str) and family.default_head is not None and family.default_head == head_of_class(head):
+        return family.default_head
     if not isinstance(kind, str) or kind not in _names(family):
         known = ", ".join(repr(name) for name in _names(family))
         raise Error(

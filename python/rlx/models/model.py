@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.attributes import suggestion
 from rlx.models import (
+    bart,
     bert,
     deepseek,
     distilbert,
@@ -29,6 +30,7 @@ from rlx.models import (
     qwen,
     roberta,
     stablelm,
+    t5,
     vit,
 )
 from rlx.models.checkpoint import ModelTensors, ParameterPrefix
@@ -47,7 +49,7 @@ from rlx.weights import open as open_weights
 
 _ENCODERS = (bert, roberta, distilbert, mpnet, modernbert, vit)
 _DECODERS = (llama, llama4, mixtral, qwen, gemma, phi, stablelm, falcon, gpt2, gpt_neox, deepseek, mamba)
-_MODULES = (*_ENCODERS, *_DECODERS)
+_MODULES = (*_ENCODERS, *_DECODERS, t5, bart)
 FAMILIES: Mapping[str, ModelFamily] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
 
@@ -93,6 +95,25 @@ class PretrainedModel:
             Error: A size is unknown, is not a valid size, or is larger than the number of the model's positions.
         """
         return _build(self.family, self.family.build, self.config, self._checkpoint, _checked_sizes(self.family, sizes))
+
+    def encoder_graph(self, **sizes: Any) -> Graph:
+        """Return a graph of the encoder of an encoder–decoder model, with its weights. `graph` is the decoder.
+
+        Args:
+            **sizes: `batch` and `sequence`, as for `graph`.
+
+        Returns:
+            A graph at HIR. Its outputs `cross_key_<layer>` and `cross_value_<layer>` are inputs of `graph`.
+
+        Raises:
+            UnsupportedError: The model has no separate encoder.
+            Error: A size is unknown, is not valid, or is larger than the number of the model's positions.
+        """
+        build = self.family.encoder
+        if build is None:
+            raise UnsupportedError(f"a {self.model_type} has no separate encoder", hint="graph() is the whole model")
+        checked = _checked_sizes(self.family, sizes, self.family.encoder_sizes)
+        return _build(self.family, build, self.config, self._checkpoint, checked)
 
     def prediction_graph(self, **sizes: Any) -> Graph:
         """Return a graph of the head that predicts further tokens, with its weights: see `build_prediction_head`.
@@ -249,6 +270,8 @@ def _checked(
     """Return the model, after building a small graph and comparing its parameters with the tensors."""
     checkpoint.check_layers(config.num_hidden_layers)
     _build(family, family.build, config, checkpoint, _smallest(family))
+    if family.encoder is not None:
+        _build(family, family.encoder, config, checkpoint, {**family.encoder_sizes, "sequence": 1})
     unused = checkpoint.check(family.layers, config.num_hidden_layers)
     weights = MappingProxyType(checkpoint.taken)
     return PretrainedModel(
@@ -300,14 +323,15 @@ def _build(family: ModelFamily, build: Any, config: Any, checkpoint: ModelTensor
     return graph
 
 
-def _checked_sizes(family: ModelFamily, sizes: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_sizes(
+    family: ModelFamily, sizes: Mapping[str, Any], defaults: Mapping[str, int | bool | str] | None = None
+) -> dict[str, Any]:
+    defaults = family.sizes if defaults is None else defaults
     for name, value in sizes.items():
-        if name not in family.sizes:
-            known = ", ".join(f"{n}={v}" for n, v in family.sizes.items())
-            raise Error(
-                f"graph has no size '{name}'{suggestion(name, family.sizes)}; a {family.model_type} has {known}"
-            )
-        default = family.sizes[name]
+        if name not in defaults:
+            known = ", ".join(f"{n}={v}" for n, v in defaults.items())
+            raise Error(f"graph has no size '{name}'{suggestion(name, defaults)}; a {family.model_type} has {known}")
+        default = defaults[name]
         if isinstance(default, (bool, str)):
             if type(value) is not type(default):
                 expected = "True or False" if isinstance(default, bool) else f"a name such as {default!r}"
@@ -317,4 +341,4 @@ def _checked_sizes(family: ModelFamily, sizes: Mapping[str, Any]) -> dict[str, A
             raise Error(
                 f"graph: '{name}' must be an integer of at least {least} or the name of a symbol, got {value!r:.60}"
             )
-    return {**family.sizes, **sizes}
+    return {**defaults, **sizes}

@@ -6,15 +6,12 @@ buckets that grow by a constant factor (Raffel et al., T5, 2020, §2.1). All lay
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
 from rlx.models.encoder_heads import ROBERTA_HEADS
 from rlx.models.fields import Fields
+from rlx.models.relative_bias import biases, distance_buckets, distances
 
 _NAMES = LayerNames(
     "encoder.layer.",
@@ -38,27 +35,13 @@ def _read(fields: Fields) -> EncoderConfig:
     return EncoderConfig.read(fields, "mpnet", pad_token_id=padding, num_buckets=buckets)
 
 
-def _buckets(num_buckets: int) -> np.ndarray:
-    """Return the bucket of each distance (key minus query position) from `-_FARTHEST` to `_FARTHEST`, i32."""
-    distance = np.arange(-_FARTHEST, _FARTHEST + 1)
-    half = num_buckets // 2
-    exact, far = half // 2, np.abs(distance)
-    steps = np.log(np.maximum(far, 1) / exact) / np.log(_FARTHEST / exact) * (half - exact)
-    # Bucket limits are powers. Their computed logarithms may be slightly too small.
-    coarse = np.minimum(exact + np.floor(steps + 1e-9).astype(np.int64), half - 1)
-    return (np.where(far < exact, far, coarse) + half * (distance > 0)).astype(np.int32)
-
-
 def _bias(scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, mask: Tensor) -> Tensor:
     """Return the bias of the scores: `[B, H, S, S]`, with -inf at padding."""
     g, heads = scope.g, config.num_attention_heads
     batch, length = ids.shape.dims
     table = scope.table("encoder.relative_attention_bias", config.num_buckets, heads)
-    square: Any = (length, length)
-    distance = g.iota(square, axis=1, dtype="i32") - g.iota(square, axis=0, dtype="i32")
-    place = g.minimum(g.maximum(distance, -_FARTHEST), _FARTHEST) + _FARTHEST
-    kinds = g.gather(g.constant(_buckets(config.num_buckets)), place)
-    bias = g.transpose(g.embedding(table, kinds), (2, 0, 1))
+    distance = distances(g, 0, length, length)
+    bias = biases(g, table, distance_buckets(config.num_buckets, _FARTHEST), distance)
     keep = g.reshape(g.ne(mask, 0), (batch, 1, 1, length))
     return g.where(keep, g.reshape(bias, (1, heads, length, length)), float("-inf"))
 
