@@ -74,6 +74,14 @@ def equal(path: Path) -> str:
     return saved(path, nodes, [("x", FLOAT, ["a", 3]), ("h", FLOAT, ["b", 2])])
 
 
+def several(path: Path) -> str:
+    """Write a network whose recurrent layer needs three equal sizes."""
+    nodes = [helper.make_node("LSTM", ["x", "w", "r", "", "", "h", "c"], ["y"], hidden_size=3)]
+    arrays = {"w": np.ones((1, 12, 2), np.float32), "r": np.ones((1, 12, 3), np.float32)}
+    states: list[Info] = [("h", FLOAT, [1, "of_h", 3]), ("c", FLOAT, [1, "of_c", 3])]
+    return saved(path, nodes, [("x", FLOAT, [4, "of_x", 2]), *states], arrays)
+
+
 def steps(path: Path) -> str:
     """Write a loop that stacks values, and whose number of steps is a size that a condition may end."""
     body = helper.make_graph(
@@ -119,6 +127,7 @@ def typed(hint: str, path: str) -> rlx.Graph:
         (squeezed, {"samples": 70}, {}, "f32[batch, 1, 70]"),
         (branches, {"samples": 320}, {"rate": 16000}, "f32[320]"),
         (equal, {"b": "a"}, {}, "f32[a, 3]"),
+        (several, {"of_h": "of_x", "of_c": "of_x"}, {}, "f32[4, of_x, 2]"),
     ],
 )
 def test_hints_work_when_typed(write: Any, sizes: Any, constants: Any, shape: str, tmp_path: Path) -> None:

@@ -116,6 +116,22 @@ def test_known_families_are_not_loaded_by_transformers(tmp_path: Path) -> None:
         load(tmp_path, fallback="jax")  # type: ignore[call-overload]
 
 
+def test_values_that_imply_another_computation(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(
+        vocab_size=40, n_positions=24, n_embd=32, n_layer=2, n_head=4, scale_attn_by_inverse_layer_idx=True, **_SPECIAL
+    )
+    module = transformers.GPT2LMHeadModel(config).eval()
+    module.save_pretrained(tmp_path)
+    with pytest.raises(rlx.Error, match="scale_attn_by_inverse_layer_idx True is not supported"):
+        load(tmp_path)
+    graph = load(tmp_path, fallback="torch").graph(sequence=4)
+    ids = np.array([[5, 6, 7, 8]], np.int32)
+    with torch.no_grad():
+        expected = module(input_ids=torch.from_numpy(ids)).logits.numpy()
+    (found,) = rlx.evaluate(graph, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_the_head_is_neither_lost_nor_made_up(tmp_path: Path) -> None:
     write(tmp_path, "ElectraForSequenceClassification")
     assert load(tmp_path, head=None, fallback="torch").unused == (

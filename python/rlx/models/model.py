@@ -196,8 +196,8 @@ def load(
         folder: The folder, or the file.
         head: The head of the graphs. `"auto"` is that of the class which `config.json` names. The end of the name of a class,
             such as `"ForTokenClassification"`, is for files that do not name it. None is the base model without a head.
-        fallback: `"torch"` loads folders with an unknown family, or an unknown head, with the transformers package, and
-            returns a `TorchModel`. By default they are errors.
+        fallback: `"torch"` loads folders of an unknown family, with an unknown head or with unsupported values by the
+            transformers package, and returns a `TorchModel`. By default they are errors.
 
     Raises:
         Error: A file is missing or damaged, `config.json` has an unsupported value, weights do not fit it, or there is no such
@@ -222,10 +222,13 @@ def load(
         raise Error(f"fallback must be None or 'torch', got {fallback!r:.80}")
     try:
         return _load_folder(path, fields, head)
-    except UnsupportedError:
+    except Error as problem:
         if fallback is None:
             raise
-    return load_torch_model(path, fields, head)
+        try:
+            return load_torch_model(path, fields, head)
+        except Error as other:
+            raise other from problem
 
 
 def _load_folder(path: Path, fields: Fields, head: str | None) -> PretrainedModel:

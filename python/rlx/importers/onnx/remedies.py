@@ -119,7 +119,7 @@ def find_remedy(
             after = search.attempt({**given, **candidate}, held)
             if after is None:
                 return search.smallest(opened.given, {**given, **candidate}, held, constants)
-            if after.sizes.reached > failure.sizes.reached:
+            if _is_later(after, failure, candidate):
                 given, failure = {**given, **candidate}, after
                 break
             if search.is_over:
@@ -165,6 +165,21 @@ class _RemedySearch:
         return Remedy(given, held)
 
 
+def _is_later(after: _FailedImport, before: _FailedImport, candidate: Sizes) -> bool:
+    """Return whether an import came further: to a later node or, for equal sizes, to another size of the same node."""
+    if after.sizes.reached != before.sizes.reached:
+        return after.sizes.reached > before.sizes.reached
+    is_equality = all(isinstance(value, str) and value.isidentifier() for value in candidate.values())
+    return is_equality and bool(set(_named(after)) - set(_named(before)))
+
+
+def _named(failure: _FailedImport) -> list[str]:
+    """Return the sizes without a value whose symbols are in a message."""
+    message, sizes = failure.problem.message, failure.sizes
+    free = {name: dim.symbols(sizes.found[name]) for name in sizes.open if name not in sizes.given}
+    return [name for name, own in free.items() if any(re.search(rf"\b{re.escape(s)}\b", message) for s in own)]
+
+
 def _candidates(failure: _FailedImport) -> Iterator[Sizes]:
     """Yield values for sizes. Those in the message are tried first, and sizes of axis 0 last.
 
@@ -174,7 +189,7 @@ def _candidates(failure: _FailedImport) -> Iterator[Sizes]:
     message, sizes = failure.problem.message, failure.sizes
     symbols = {name: dim.symbols(value) for name, value in sizes.found.items() if name in sizes.open}
     free = {name: own for name, own in symbols.items() if name not in sizes.given}
-    named = [name for name, own in free.items() if any(re.search(rf"\b{re.escape(s)}\b", message) for s in own)]
+    named = _named(failure)
     chosen = sorted(named or free, key=lambda name: name in sizes.first_axes)
     inner = [name for name in chosen if name not in sizes.first_axes] or chosen
     equal = [
