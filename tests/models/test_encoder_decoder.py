@@ -43,6 +43,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mt5": ("MT5", _T5),
     "bart": ("Bart", {**_BART, **_LONG, "scale_embedding": True}),
     "mbart": ("MBart", {**_BART, **_LONG}),
+    "marian": ("Marian", {**_BART, "max_position_embeddings": 30, "activation_function": "silu"}),
+    "pegasus": ("Pegasus", {**_BART, "max_position_embeddings": 30}),
     "whisper": ("Whisper", {**_BART, "max_source_positions": 10, "max_target_positions": 20, "num_mel_bins": 8}),
 }
 IDS = np.random.default_rng(1).integers(3, 40, (2, 6)).astype(np.int32)
@@ -56,10 +58,15 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
     transformers.logging.disable_progress_bar()
     kind, fields = CASES[name]
     config = getattr(transformers, f"{kind}Config")(**{**fields, **more})
-    model = getattr(transformers, f"{kind}ForConditionalGeneration")(config).eval()
+    model = getattr(transformers, f"{kind}{'MTModel' if kind == 'Marian' else 'ForConditionalGeneration'}")(
+        config
+    ).eval()
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        for tensor in [*model.parameters(), *(b for n, b in model.named_buffers() if n == "final_logits_bias")]:
+        stored = [
+            p for n, p in model.named_parameters() if "embed_positions" not in n or kind not in ("Marian", "Pegasus")
+        ]
+        for tensor in [*stored, *(b for n, b in model.named_buffers() if n == "final_logits_bias")]:
             tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.3)
     model.save_pretrained(folder)
     return model

@@ -44,8 +44,8 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {**_SMALL, "embedding_size": 16, "num_labels": 3},
         {"sequence": "n"},
     ),
-    "PegasusForConditionalGeneration": (
-        "PegasusConfig",
+    "BlenderbotForConditionalGeneration": (
+        "BlenderbotConfig",
         {**_SPEECH, **_SPECIAL, "max_position_embeddings": 20, "decoder_start_token_id": 1},
         {"decoder_sequence": 3},
     ),

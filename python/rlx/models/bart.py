@@ -1,4 +1,8 @@
-"""BART (Lewis et al., 2020), mBART (Liu et al., 2020) and Whisper (Radford et al., 2022): tables of positions, layer norms."""
+"""Encoder–decoder models with tables of positions and layer norms.
+
+BART (Lewis et al., 2020), mBART (Liu et al., 2020), Marian (Junczys-Dowmunt et al., 2018), Pegasus (Zhang et al., 2020) and
+Whisper (Radford et al., 2022).
+"""
 
 from __future__ import annotations
 
@@ -52,6 +56,19 @@ def _mbart(fields: Fields) -> EncoderDecoderConfig:
     return replace(_read(fields, "mbart"), norms_first=True, has_final_norm=True)
 
 
+def _with_sines(fields: Fields, model_type: str) -> EncoderDecoderConfig:
+    fields.only(share_encoder_decoder_embeddings=True)
+    return replace(_read(fields, model_type), has_embedding_norm=False, has_sines=True, first_position=0)
+
+
+def _marian(fields: Fields) -> EncoderDecoderConfig:
+    return _with_sines(fields, "marian")
+
+
+def _pegasus(fields: Fields) -> EncoderDecoderConfig:
+    return replace(_with_sines(fields, "pegasus"), norms_first=True, has_final_norm=True)
+
+
 def _whisper(fields: Fields) -> EncoderDecoderConfig:
     config = _read(fields, "whisper")
     return replace(
@@ -84,5 +101,7 @@ def _adapted(tensors: Mapping[str, Weight], config: Any) -> dict[str, Weight]:
 FAMILIES = (
     encoder_decoder_family("bart", _bart, _adapted),
     encoder_decoder_family("mbart", _mbart, _adapted),
+    encoder_decoder_family("marian", _marian, _adapted),
+    encoder_decoder_family("pegasus", _pegasus, _adapted),
     encoder_decoder_family("whisper", _whisper, _adapted),
 )

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix, TokenEmbedding
 from rlx.models.encoder_heads import vocabulary_logits
@@ -62,6 +64,7 @@ class EncoderDecoderConfig:
         has_embedding_norm: Whether embeddings are normalised.
         has_final_norm: Whether both parts end with a norm.
         biases: The linear layers with biases: `"q"`, `"k"`, `"v"`, `"out"`, `"mlp"`.
+        has_sines: Whether the table of positions is of sines and cosines. Most checkpoints do not store it.
         first_position: The row of the table of positions for the first token.
         embedding_scale: The factor of embeddings.
         score_scale: The factor of attention scores.
@@ -89,6 +92,7 @@ class EncoderDecoderConfig:
     has_embedding_norm: bool = False
     has_final_norm: bool = False
     biases: frozenset[str] = frozenset({"q", "k", "v", "out", "mlp"})
+    has_sines: bool = False
     first_position: int = 0
     embedding_scale: float = 1.0
     score_scale: float = 1.0
@@ -156,6 +160,13 @@ def encoder_decoder_family(
     )
 
 
+def sines(positions: int, width: int) -> np.ndarray:
+    """Return a table of sines, then cosines, of positions, f32 `[positions, width]` (Vaswani et al., 2017, §3.5)."""
+    lanes = np.arange(width) // 2 * 2 / width
+    angles = np.arange(positions)[:, None] / np.power(10_000.0, lanes)
+    return np.concatenate([np.sin(angles[:, ::2]), np.cos(angles[:, 1::2])], 1).astype(np.float32)
+
+
 class _Stack:
     """The layers of an encoder or a decoder in one graph."""
 
@@ -178,7 +189,10 @@ class _Stack:
             first = config.first_position
             if type(length) is int and type(start) is int and start + length > rows:
                 raise ShapeError(f"{start + length} tokens are more than the model's {rows} positions")
-            table = self.scope.table("embed_positions", rows + first, config.hidden_size)
+            if config.has_sines and not self.scope.has("embed_positions.weight"):
+                table = g.constant(sines(rows, config.hidden_size))
+            else:
+                table = self.scope.table("embed_positions", rows + first, config.hidden_size)
             x = x + g.embedding(table, g.arange(start, start + length) + first)
         return self.norm(self.scope, "layernorm_embedding", x) if config.has_embedding_norm else x
 

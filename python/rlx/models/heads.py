@@ -17,7 +17,7 @@ from rlx.support.errors import Error, UnsupportedError
 
 AUTO = "auto"
 FALLBACK = 'rlx.models.load(path, fallback="torch") uses the class of the transformers package'
-_CLASS = re.compile(r"\w*?(For[A-Z]\w*|\w*?Heads?Model|Model)")
+_CLASS = re.compile(r"\w*?(For[A-Z]\w*|\w*?Heads?Model|MTModel|Model)")
 _LANGUAGE_HEADS = ("LMHeadModel", "ForConditionalGeneration")  # other ends of classes with the head `ForCausalLM`
 _OPTIONS = ("batch", "sequence", "attention_mask", "activations")
 
@@ -97,6 +97,8 @@ def _kind(name: str) -> str | None:
     kind = match[1]
     if kind.endswith("HeadsModel"):
         return "DoubleHeadsModel"
+    if kind == "MTModel":  # MarianMTModel
+        return "ForConditionalGeneration"
     return "ForCausalLM" if kind.endswith(_LANGUAGE_HEADS) else kind
 
 
