@@ -57,6 +57,18 @@ def test_no_folder(tmp_path: Path) -> None:
     assert "config.json" in refusal(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5"])
+def test_weights_in_other_formats(tmp_path: Path, name: str) -> None:
+    folder = folder_of(tmp_path, "bert_masked_lm")
+    (folder / name).touch()
+    load(folder)
+    (folder / "model.safetensors").unlink()
+    option = ", from_tf=True" if name.startswith("tf") else ""
+    message = refusal(folder)
+    assert f"has its weights in '{name}'" in message
+    assert f"transformers.BertForMaskedLM.from_pretrained(path{option}).save_pretrained(path)" in message
+
+
 def test_weights_of_an_unknown_method(tmp_path: Path) -> None:
     assert "'quant_method' 'hqq' are not supported" in refusal(
         folder_of(tmp_path, quantization_config={"quant_method": "hqq"})

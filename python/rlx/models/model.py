@@ -37,16 +37,17 @@ from rlx.models.checkpoint import ModelTensors, ParameterPrefix
 from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
 from rlx.models.gguf import GgufNames, read_gguf
-from rlx.models.heads import AUTO, FALLBACK, choose_head, family_with_head, read_labels
+from rlx.models.heads import AUTO, FALLBACK, choose_head, class_of, family_with_head, read_labels
 from rlx.models.low_rank import LowRankUpdate
 from rlx.models.prediction_head import PREFIX
 from rlx.models.quantized import open_folder
 from rlx.models.torch_model import TorchModel, load_torch_model
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
-from rlx.weights import Weight, Weights
+from rlx.weights import Weight, Weights, safetensors
 from rlx.weights import open as open_weights
 
+_OTHER_FORMATS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 _ENCODERS = (bert, roberta, distilbert, mpnet, modernbert, vit)
 _DECODERS = (llama, llama4, mixtral, qwen, gemma, phi, stablelm, falcon, gpt2, gpt_neox, deepseek, mamba)
 _MODULES = (*_ENCODERS, *_DECODERS, t5, bart)
@@ -234,6 +235,7 @@ def load(
 def _load_folder(path: Path, fields: Fields, head: str | None) -> PretrainedModel:
     """Return the model of a folder, from a family that is known."""
     family, config = _read_config(fields)
+    _check_formats(path, fields)
     opened = open_folder(path)
     if family.adapted is None:
         tensors = ModelTensors(opened, opened.origin, family.prefixes)
@@ -246,6 +248,27 @@ def _load_folder(path: Path, fields: Fields, head: str | None) -> PretrainedMode
     if kind is not None and kind in family.heads:
         family = family_with_head(family, kind)
     return _checked(family, config, tensors, head=kind, id2label=labels)
+
+
+def _check_formats(path: Path, fields: Fields) -> None:
+    """Check that a folder does not have weights in other formats alone.
+
+    Raises:
+        UnsupportedError: It has. The hint is the line that writes them in safetensors files.
+    """
+    if any((path / name).exists() for name in (safetensors.NAME, safetensors.INDEX)):
+        return
+    found = next((name for name in _OTHER_FORMATS if (path / name).exists()), None)
+    if found is not None:
+        kind = class_of(fields) or "AutoModel"
+        option = (
+            ", from_tf=True" if found.startswith("tf_") else ", from_flax=True" if found.startswith("flax_") else ""
+        )
+        raise UnsupportedError(
+            f"{path} has its weights in '{found}'; expected '{safetensors.NAME}' or '{safetensors.INDEX}'",
+            hint=f"transformers.{kind}.from_pretrained(path{option}).save_pretrained(path) writes the latter"
+            + (", with version 4 of transformers" if option else ""),
+        )
 
 
 def model_of_gguf(weights: Weights) -> PretrainedModel:
