@@ -66,6 +66,7 @@ FILES: Mapping[str, Callable[[str], Any]] = {
     ".lpf": readers.plain,
     ".pcf": readers.plain,
     ".cmake": readers.plain,
+    ".txt": readers.plain,
     ".pdsc": readers.svg,
     ".xdc": readers.plain,
     ".f": readers.plain,

@@ -73,7 +73,16 @@ def test_the_files_say_what_they_need(tmp_path: Path) -> None:
     assert rlx_command.main(["compile", str(tmp_path / "layer.mlir"), "--target=cortexm", "-o", str(out)]) == 0
     assert sorted(p.name for p in out.iterdir()) == [
         "RLX.layer.pdsc",
-        *("layer.c", "layer.cmake", "layer.h", "layer.md", "layer_test.c", "layer_weights.c", "layer_weights.h"),
+        *(
+            "layer.c",
+            "layer.cmake",
+            "layer.h",
+            "layer.md",
+            "layer_misra.txt",
+            "layer_test.c",
+            "layer_weights.c",
+            "layer_weights.h",
+        ),
     ]
     header, code = (out / "layer.h").read_text(), (out / "layer.c").read_text()
     program = program_of(layer()[0])

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,13 @@ from rlx.targets.c import emulate, toolchain
 from rlx.targets.c.lower.names import layer_name, program_name
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.selftest import self_test_of
+from rlx.targets.c.misra import DEVIATIONS
 from rlx.targets.compilation import Compilation
 from rlx.targets.options import CompileOptions
 from rlx.targets.registry import target_of
+from tests.targets.c.graphs import random_graph
 from tests.targets.c.programs import program_of
+from tests.targets.c.test_c import layer
 
 STRICT = (*toolchain.WARNINGS, "-Werror")
 
@@ -108,7 +111,7 @@ def test_programs_of_one_folder_do_not_warn_of_each_other(tmp_path: Path, capsys
     (tmp_path / "out" / "cat_old.c").write_text("")
     assert rlx_command.main([str(a) for a in [*arguments[:3], "--name=cat", *arguments[4:]]]) == 0
     assert "cat_old.c; remove them" in capsys.readouterr().err
-    assert len(list((tmp_path / "out").iterdir())) == 17
+    assert len(list((tmp_path / "out").iterdir())) == 19
 
 
 def test_functions_of_the_header_round_as_quantizations_do(tmp_path: Path) -> None:
@@ -261,8 +264,35 @@ def test_the_pack_names_files_that_exist() -> None:
     files = files_for(g)
     root = ET.fromstring(files["RLX.a_b.pdsc"])
     named = [file.attrib["name"] for file in root.iter("file")]
-    assert root.tag == "package" and set(named) == set(files) - {"a_b_weights.h", "a_b.cmake", "RLX.a_b.pdsc"}
+    assert root.tag == "package" and set(named) == set(files) - {
+        "a_b_weights.h",
+        "a_b.cmake",
+        "RLX.a_b.pdsc",
+        "a_b_misra.txt",
+    }
     assert "The network _a___b_" in [d.text for d in root.iter("description")]
+
+
+@pytest.mark.skipif(shutil.which("cppcheck") is None, reason="needs cppcheck")
+@pytest.mark.parametrize(
+    "build", [network, lambda: random_graph(1000, 6)[0], lambda: layer(4)[0]], ids=["net", "random", "packed"]
+)
+def test_cppcheck_reports_only_the_deviations(build: Any, tmp_path: Path) -> None:
+    write(tmp_path, files_for(build(), "net"))
+    sources = ["net.c", "net_weights.c", "net_test.c"]
+    words = ["cppcheck", "--addon=misra", "--std=c99", "--enable=warning,style,performance,portability", "-q"]
+    words += ["--template={file}:{line}: {id}", "--error-exitcode=3", *sources]
+    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    clean = run([*words, "--suppressions-list=net_misra.txt"])
+    assert clean.returncode == 0, clean.stderr
+    rules = set(re.findall(r"misra-c2012-([\d.]+)", run(words).stderr))
+    assert {"18.4", "11.5"} <= rules <= {d.rule for d in DEVIATIONS}  # the addon works, and nothing else is suppressed
+
+
+def test_deviations_are_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cortexm.md").read_text()
+    rows = re.findall(r"^\| ([\d.]+) \| (required|advisory) \| (.+) \|$", page, re.MULTILINE)
+    assert rows == [(d.rule, d.category, d.reason) for d in DEVIATIONS]
 
 
 def test_programs_are_made_from_the_module_alone() -> None:

@@ -19,6 +19,7 @@ from rlx.targets.c.host import SOURCE, CProgram, harness
 from rlx.targets.c.lower.names import FileNames, program_name
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.selftest import self_test_of
+from rlx.targets.c.misra import suppressions_of
 from rlx.targets.c.packaging import cmake_of, pack_of
 from rlx.targets.c.readme import readme
 from rlx.targets.c.targets import CORTEXM, Target, device_names, target, target_names
@@ -89,6 +90,7 @@ def _beside(source: CSource, target: Target) -> dict[str, str]:
         names.readme: readme(source, target),
         names.cmake: cmake_of(source),
         names.pack: pack_of(source),
+        names.misra: suppressions_of(source),
     }
 
 

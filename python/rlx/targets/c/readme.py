@@ -165,4 +165,12 @@ def _building(program: CSource, target: Target) -> list[str]:
         f"cc -D{name.upper()}_TEST_MAIN {files.source} {files.weights} {files.test} -lm -o {name}_test && ./{name}_test",
         "```",
         "",
+        "## MISRA C:2012",
+        "",
+        f"`{files.misra}` lists the deviations with their reasons. cppcheck reports nothing else:",
+        "",
+        "```",
+        f"cppcheck --addon=misra --std=c99 --suppressions-list={files.misra} {name}*.c",
+        "```",
+        "",
     ]

@@ -249,7 +249,7 @@ class _ConvWriter:
         if self._is_pointwise:
             return position
         width, (sy, sx) = self.result.static[3], self.stride
-        return f"{position} / {width} * {sy * self.x_dims[3]} + {position} % {width} * {sx}"
+        return f"{_times(f'{position} / {width}', sy * self.x_dims[3])} + {_times(f'{position} % {width}', sx)}"
 
     def _tail(self, w: Writer, places: list[str], count: int) -> None:
         """Write zeros up to the padded length of the rows of weights, which also end in zeros."""
@@ -269,8 +269,8 @@ class _ConvWriter:
         w.line(f"static inline void gather_one_{name}(const int8_t *x, int32_t position, int16_t *columns)")
         w.line("{")
         w.depth += 1
-        w.line(f"const int32_t top = position / {out_width} * {sy} - {self.padding[0]};")
-        w.line(f"const int32_t left = position % {out_width} * {sx} - {self.padding[2]};")
+        w.line(f"const int32_t top = {_times(f'position / {out_width}', sy)}{_less(self.padding[0])};")
+        w.line(f"const int32_t left = {_times(f'position % {out_width}', sx)}{_less(self.padding[2])};")
         w.line("int32_t k = 0;")
         last = [d - s for d, s in zip((height, width), spans, strict=True)]
         if min(last) < 0:  # every window crosses the border of the image
@@ -308,3 +308,13 @@ class _ConvWriter:
             c = f"{height * width} * c + " if self.w[1] > 1 else ""
             w.line(f"columns[k] = ({test}) ? x[{c}{width} * y + column] : {self.zero};")
             w.line("k++;")
+
+
+def _times(text: str, factor: int) -> str:
+    """A quotient or a remainder times a number."""
+    return text if factor == 1 else f"({text}) * {factor}"
+
+
+def _less(number: int) -> str:
+    """The subtraction of a number, if it changes anything."""
+    return f" - {number}" if number else ""

@@ -91,23 +91,23 @@ static inline int32_t {self.program.name}_nearest(float number, int32_t limit)
 {{
     const float bound = (float)limit;
     int32_t nearest = 0;
-    if (number >= bound) {{
-        nearest = limit;
-    }} else if (number <= -bound) {{
-        nearest = -limit;
-    }} else if (number < bound) {{
+    if ((number > -bound) && (number < bound)) {{
         nearest = (int32_t)number;
         const float rest = number - (float)nearest;
-        const int32_t is_odd = ((nearest % 2) != 0) ? 1 : 0;
-        if ((rest > 0.5f) || ((rest >= 0.5f) && (is_odd != 0))) {{
+        if ((rest > 0.5f) || ((rest >= 0.5f) && ((nearest % 2) != 0))) {{
             nearest++;
-        }} else if ((rest < -0.5f) || ((rest <= -0.5f) && (is_odd != 0))) {{
+        }} else if ((rest < -0.5f) || ((rest <= -0.5f) && ((nearest % 2) != 0))) {{
             nearest--;
         }} else {{
-            /* It is nearest. */
+            /* It is the nearest. */
         }}
     }} else {{
-        /* NaN */
+        if (number > 0.0f) {{
+            nearest = limit;
+        }}
+        if (number < 0.0f) {{
+            nearest = -limit;
+        }}
     }}
     return nearest;
 }}
@@ -139,15 +139,20 @@ static inline int32_t {self.program.name}_nearest(float number, int32_t limit)
 static inline {kind} {name}_quantize_{argument.name}(float number)
 {{
     const int32_t value = {name}_nearest(number / {prefix}_SCALE, {limit}) + {prefix}_ZERO_POINT;
-    return ({kind})((value < {low}) ? {low} : ((value > {high}) ? {high} : value));
+    const int32_t at_least = (value < {low}) ? {low} : value;
+    const int32_t saturated = (at_least > {high}) ? {high} : at_least;
+    return ({kind})saturated;
 }}
 """)
             w.line()
-        wide = "int32_t" if argument.rounds else "int64_t"
+        steps = f"const int32_t steps = (int32_t)value - {prefix}_ZERO_POINT;\n    return (float)steps"
+        if not argument.rounds:
+            steps = "const int64_t wide = value;\n    "
+            steps += f"const int64_t steps = wide - {prefix}_ZERO_POINT;\n    return (float)steps"
         w.text(f"""
 static inline float {name}_dequantize_{argument.name}({kind} value)
 {{
-    return (float)(({wide})value - {prefix}_ZERO_POINT) * {prefix}_SCALE;
+    {steps} * {prefix}_SCALE;
 }}
 """)
 

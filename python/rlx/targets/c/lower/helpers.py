@@ -151,7 +151,7 @@ define(
 /* The upper 32 bits of a product, rounded. */
 static inline int32_t rounded_high_product(int32_t a, int32_t b)
 {
-    return (int32_t)(((int64_t)a * b + INT64_C(0x80000000)) >> 32);
+    return (int32_t)(((int64_t)a * b + INT64_C(2147483648)) >> 32);
 }""",
 )
 

@@ -99,6 +99,11 @@ class FileNames:
         return f"{self.program}_report.txt"
 
     @property
+    def misra(self) -> str:
+        """The deviations from MISRA C:2012."""
+        return f"{self.program}_misra.txt"
+
+    @property
     def cmake(self) -> str:
         """The library for CMake."""
         return f"{self.program}.cmake"

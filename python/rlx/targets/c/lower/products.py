@@ -10,6 +10,8 @@ are not enough registers for both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rlx.targets.c.lower.helpers import HELPERS
 
 # Bits of weights, with the least and greatest weight.
@@ -121,6 +123,8 @@ static inline void multiply_2x2_s{bits}({arguments}, int32_t depth,
 
 
 _RAISED_NOTE = "Weights are multiplied in the upper bits of 16: sums of some products are shifted down by {}."
+_FROM_SUMS = [f"int32_t {total} = sums[{i}];" for i, total in enumerate("abcd")]
+_ZEROS = [f"int32_t {total} = 0;" for total in "abcd"]
 _STORED = "sums[0] = a;\n    sums[1] = b;\n    sums[2] = c;\n    sums[3] = d;"
 
 
@@ -128,12 +132,12 @@ def _columns_loop(bits: int, body: str) -> str:
     """The loop over the depth. Sums of raised weights are added to the total before they overflow."""
     if bits == 8:
         return f"""const int16_t *const end = columns + depth;
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    {_lines(_FROM_SUMS, 4)}
     {body}
     {_STORED}"""
     return f"""for (int32_t left = depth; left > 0; left -= {MOST}) {{
         const int16_t *const end = columns + ((left < {MOST}) ? left : {MOST});
-        int32_t a = 0, b = 0, c = 0, d = 0;
+        {_lines(_ZEROS)}
         {_indented(body)}
         {_added(bits)}
     }}"""
@@ -150,8 +154,8 @@ def _indented(text: str) -> str:
     )
 
 
-def _lines(lines: list[str]) -> str:
-    return "\n        ".join(lines)
+def _lines(lines: Sequence[str], depth: int = 8) -> str:
+    return f"\n{' ' * depth}".join(lines)
 
 
 def _rows_by_vector() -> str:
@@ -164,14 +168,14 @@ def _rows_by_vector() -> str:
             f"{total} = __smlad(__sxtb16((int8x4_t)w{row}), even, {total});",
             f"{total} = __smlad(__sxtb16((int8x4_t)rotated(w{row})), odd, {total});",
         ]
-    tail = [f"{t} += {f'(rows + {r} * stride)' if r else 'rows'}[k] * inputs[k];" for r, t in enumerate("abcd")]
+    places = ("rows[k]", "(rows + stride)[k]", "(rows + 2 * stride)[k]", "(rows + 3 * stride)[k]")
+    tail = [f"{total} += {place} * inputs[k];" for total, place in zip("abcd", places, strict=True)]
     return f"""
 /* Four rows of weights, `stride` bytes apart, times a vector of inputs. */
 static inline void multiply_4x1_s8(const int8_t *rows, int32_t stride, const int8_t *inputs, int32_t depth,
                                    int32_t sums[4])
 {{
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    int32_t left = depth;
+    {_lines(_FROM_SUMS, 4)}
     {_rows_loop("depth", dsp, tail)}
     {_STORED}
 }}"""
@@ -190,7 +194,9 @@ def _rows_loop(depth: str, dsp: list[str], tail: list[str]) -> str:
     while (inputs != end) {{
         {_lines([*dsp, "rows += 4;", "ADVANCE(inputs, 4);"])}
     }}
-    left = {depth} % 4;
+    const int32_t left = {depth} % 4;
+#else
+    const int32_t left = {depth};
 #endif
     for (int32_t k = 0; k < left; k++) {{
         {_lines(tail)}
@@ -222,8 +228,7 @@ static inline void multiply_4x1_s{bits}(const uint8_t *rows, int32_t stride, con
 {{{unused}
     for (int32_t rest = depth; rest > 0; rest -= {MOST}) {{
         const int32_t count = (rest < {MOST}) ? rest : {MOST};
-        int32_t a = 0, b = 0, c = 0, d = 0;
-        int32_t left = count;
+        {_lines(_ZEROS)}
     {_indented(_rows_loop("count", dsp, tail))}
         {_added(bits)}
         rows += left;

@@ -96,9 +96,9 @@ def _short(body: IndexBody, index: Index, sum_: Scalar, factors: Factors, dtype:
     high = body.local(scalar(f"{product}({twice}, {by.text})", i32), "high").text
     text = high
     if factors.is_double and factors.right.any():
-        text = f"{high} - ({high} < 0)"
+        text = f"{high} - (({high} < 0) ? 1 : 0)"
         if not factors.right.all():
-            text = f"{high} - (({high} < 0) && ({right.text} > 0))"
+            text = f"{high} - ((({high} < 0) && ({right.text} > 0)) ? 1 : 0)"
     if not rounding.fixed:
         text = f"{text} + {rounding.text}"
     elif rounding.low:
