@@ -143,6 +143,11 @@ def freestanding_headers() -> dict[str, str]:
     return {"string.h": _STRING_H, "math.h": _MATH_H}
 
 
+def runtime_files() -> dict[str, str]:
+    """The files that a program needs in addition to its own and its harness: headers, functions of the library, a linker script."""
+    return {**freestanding_headers(), "runtime.c": _RUNTIME, "link.ld": _LINKER_SCRIPT}
+
+
 def build(
     source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",), self_test: str = "", compiler: str = "clang"
 ) -> Image:
@@ -165,9 +170,7 @@ def build(
         **files_of(source),
         SOURCE: harness(source),
         **({source.files.test: self_test} if self_test else {}),
-        **freestanding_headers(),
-        "runtime.c": _RUNTIME,
-        "link.ld": _LINKER_SCRIPT,
+        **runtime_files(),
     }
     with tempfile.TemporaryDirectory(prefix="rlx-cortexm-") as folder:
         for name, text in texts.items():

@@ -22,7 +22,7 @@ from rlx.targets.c.targets import Target
 _FLAGS = ("-O2",)
 # Instructions for a multiplication, for one of a depthwise convolution, and for an element of a result, on cores with and
 # without the DSP extension: fitted to examples/mlperf_tiny.py, compiled by GCC 12.
-_WITH_DSP, _WITHOUT_DSP = (2.3, 9.0, 14.0), (8.5, 18.0, 24.0)
+_WITH_DSP, _WITHOUT_DSP = (2.3, 4.0, 14.0), (8.5, 11.5, 24.0)
 # Sections of an object file that are in flash. `.data` is in flash and in RAM.
 _FLASH = (".text", ".rodata", ".data")
 _ALLOCATED = 2

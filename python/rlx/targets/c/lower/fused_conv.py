@@ -14,6 +14,7 @@ from rlx.ir.shape import Shape, shape_of
 from rlx.ops.convolution.geometry import ConvGeometry
 from rlx.ops.quantization.quant_compute import ProductQuantization, QuantizedOperands
 from rlx.targets.c.lower.contraction import plain_conv
+from rlx.targets.c.lower.depthwise import depthwise_conv
 from rlx.targets.c.lower.grouping import OpGroup, constant_of
 from rlx.targets.c.lower.kernel import KernelWriter
 from rlx.targets.c.lower.layer import ConstantProduct, bits_of, layer_of
@@ -52,6 +53,8 @@ def q_conv2d(
     is_depthwise = w.static[0] == geometry.groups
     layer = None if is_depthwise else layer_of(kernel, operands, quantization.factors, 0)
     index = _index(result)
+    if is_depthwise and depthwise_conv(kernel, result, operands, geometry, quantization):
+        return
     if layer is None or 0 in result.static or not layer.prepare(index):
         plain_conv(kernel, result, operands, geometry, quantization)
         return
