@@ -148,7 +148,7 @@ def _run_graph(arguments: argparse.Namespace) -> int:
     data = _batches(arguments.data, graph) if arguments.data is not None else []
     if arguments.integer_only:
         result, described = _integers(arguments, graph, data, params)
-        write_output(arguments.output, f"{result}\n".encode())
+        write_output(arguments.output, _text(result))
         if arguments.output != "-":
             say(f"{arguments.output}: {_summary(result)}, {described}")
         return 0
@@ -162,7 +162,7 @@ def _run_graph(arguments: argparse.Namespace) -> int:
         if missing:
             raise Error(f"--output-params: '{missing[0]}' is not in --params={arguments.params}")
         _write_params(arguments.output_params, result, params)
-    write_output(arguments.output, f"{result}\n".encode())
+    write_output(arguments.output, _text(result))
     if arguments.output != "-":
         say(f"{arguments.output}: {_summary(result)}, weights {arguments.weights}, activations {arguments.activations}")
     return 0
@@ -334,6 +334,15 @@ def _cut(path: str, argument: Argument, array: np.ndarray) -> list[np.ndarray]:
     if size == 0 or len(array) < size:
         raise Error(f"{path}: '{argument.name}' has {len(array)} rows, and one batch has {size}")
     return [array[i : i + size] for i in range(0, len(array) - size + 1, size)]
+
+
+def _text(graph: Graph) -> bytes:
+    """The text of a graph. It has locations if ops are in scopes, which name layers in C and in reports."""
+    from rlx.ir.location import scope_of
+    from rlx.ir.op import opview
+
+    scoped = any(scope_of(op.location) for op in opview.operations(graph.function.entry_block))
+    return f"{graph.text(locations=scoped).rstrip()}\n".encode()
 
 
 def _write_params(path: str, graph: Graph, params: Mapping[str, Any]) -> None:

@@ -154,7 +154,15 @@ def test_header_and_readme_describe_arrays() -> None:
     assert "image[i] = net_quantize_image(image_numbers[i]);" in readme
 
 
-def test_files_are_the_same_every_time_and_the_hash_is_of_the_network() -> None:
+def test_files_are_the_same_every_time_and_the_hash_is_of_the_network(tmp_path: Path) -> None:
+    written: list[dict[str, bytes]] = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        (folder / "network.mlir").write_text(str(network()))
+        words = ["compile", folder / "network.mlir", "--target=cortexm", "--no-cache", "-o", folder / "out"]
+        assert rlx_command.main([str(w) for w in words]) == 0
+        written.append({p.name: p.read_bytes() for p in (folder / "out").iterdir()})
+    assert written[0] == written[1] and b" network.mlir:" in written[0]["network.c"]
     assert files_for(network(), "a") == files_for(rlx.parse(network().text(locations=True)), "a")
     hashes = {
         (n, s): program_of(rlx.passes.run(network(s), f"rlx-rename{{to={n}}}")).sha256 for n in "ab" for s in (0, 1)

@@ -36,11 +36,13 @@ def test_the_command_prints_the_report(tmp_path: Path, capsys: pytest.CaptureFix
     program = program_of(network())
     assert re.search(rf"network_weights.c +.rodata +{program.constant_bytes}\n", text)
     assert re.search(rf"network_state: arena +{program.arena_size}\n", text)
+    assert re.search(r"^all +[\d,]+  [\d.]+ % of 1,048,576$", text, re.MULTILINE)
     assert "self-test in the emulator: passed" in text and "% of 262,144" in text and "ms at 64 MHz" in text
     counted = re.search(r"counted in the emulator: ([\d,]+)", text)
     layers = re.findall(r"^(?:step_\w+|others) .*? ([\d,]+) +(?:[\d.]+ +)?[\d.]+ %$", text, re.MULTILINE)
     assert counted and sum(int(n.replace(",", "")) for n in layers) == int(counted[1].replace(",", ""))
     assert re.search(r"^step_1_stem_conv +stem +864 ", text, re.MULTILINE)
+    assert not re.search(r"^step.* 0 +[\d.]* +0.0 %$", text, re.MULTILINE)  # each step is a function, by any name
 
 
 def test_a_report_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

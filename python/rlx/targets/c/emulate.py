@@ -144,7 +144,7 @@ def freestanding_headers() -> dict[str, str]:
 
 
 def runtime_files() -> dict[str, str]:
-    """The files that a program needs in addition to its own and its harness: headers, functions of the library, a linker script."""
+    """The files that every program is built with: headers, functions of the library, a linker script."""
     return {**freestanding_headers(), "runtime.c": _RUNTIME, "link.ld": _LINKER_SCRIPT}
 
 
@@ -312,6 +312,7 @@ class EmulatedMachine:
         found: dict[str, int] = {}
         for (address, size), times in blocks.items():
             name = starts[bisect_right(starts, (address, "\uffff")) - 1][1]
+            name = name.partition(".")[0]  # GCC names variants for constant arguments `step_1.constprop.0`
             found[name] = found.get(name, 0) + times * self._instructions(address, size)
         return found
 

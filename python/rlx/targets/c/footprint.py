@@ -148,9 +148,8 @@ def _flash(sections: Mapping[str, Mapping[str, int]], target: Target) -> list[st
         (file, kind, f"{size:,}") for file, sizes in sections.items() for kind in _FLASH if (size := sizes.get(kind, 0))
     ]
     total = sum(sizes.get(kind, 0) for sizes in sections.values() for kind in _FLASH)
-    return table(
-        [*rows, ("all", "", f"{total:,}{_share(total, target.flash)}")], ("flash, bytes", "section", ""), right={2}
-    )
+    every = [*((*row, "") for row in rows), ("all", "", f"{total:,}", _share(total, target.flash))]
+    return table(every, ("flash, bytes", "section", "", ""), right={2})
 
 
 def _ram(program: CSource, core: str, target: Target, stack: Stack) -> list[str]:

@@ -258,7 +258,7 @@ def _explained(group: OpGroup) -> str:
     lines = [f"Layer {printable(group.layer, keep='')}"] if group.layer else []
     for op in group.ops:
         operands = [c_array_type(shape_of(v)) for v in op.operands]
-        place = place_of(op)
+        place = re.sub(r".*[/\\]", "", place_of(op))  # without folders, on which the bytes would depend
         made = f"{label_of(op)}({', '.join(operands)}) -> {c_array_type(shape_of(op.results[0]))}"
         lines.append(printable(f"{made}, {place}" if place else made, keep=""))
     return "\n".join(lines)
