@@ -210,9 +210,11 @@ def _by_layer(program: CSource, run: emulate.EmulatedRun) -> list[str]:
     """A table of the instructions of each step. Functions that several steps call are a line of their own."""
     rows, left = list[tuple[str, ...]](), dict(run.by_function)
     for function in program.functions:
+        if function.is_shared:
+            continue  # counted with the first kernel of this function
         own = {function.name, *(name for name, _ in functions_in("\n".join(function.before)))}
         count = sum(left.pop(name, 0) for name in own)
-        products = function.group.products
+        products = sum(f.group.products for f in program.functions if f.name == function.name)
         each = f"{count / products:.2f}" if products else ""
         share = f"{100 * count / run.instructions:.1f} %"
         rows.append(

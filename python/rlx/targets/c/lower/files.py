@@ -47,7 +47,8 @@ class _ModelFile:
         p = self.program
         body = Writer()
         for function in p.functions:
-            self._function(body, function)
+            if not function.is_shared:
+                self._function(body, function)
         if self.signature.of_kind("state"):
             self._init(body)
         self._run(body)
@@ -107,20 +108,10 @@ class _ModelFile:
 
     # --- kernels ----------------------------------------------------------------------------------
 
-    def _parameters(self, function: KernelFunction) -> list[tuple[str, str]]:
-        """The arguments of a kernel: types and names."""
-        p = self.program
-        found = {p.names[v]: f"const {self.program.arena_type(shape_of(v).dtype)} *" for v in function.reads}
-        result = function.group.result
-        found[p.names[result]] = f"{self.program.arena_type(shape_of(result).dtype)} *"
-        if function.scratch:
-            found["scratch"] = "uint8_t *"
-        return [(kind, name) for name, kind in found.items()]
-
     def _function(self, w: Writer, function: KernelFunction) -> None:
         w.lines += function.before
         w.comment(_explained(function.group))
-        parts = [f"{kind}{name}" for kind, name in self._parameters(function)]
+        parts = [f"{kind}{name}" for kind, name in self.program.parameters(function)]
         for line in call_text(f"STEP void {function.name}", parts).split("\n"):
             w.line(line)
         w.line("{")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class KernelFunction:
         before: Functions that only this kernel calls.
         reads: The values that it reads.
         scratch: Whether it has scratch memory.
+        is_shared: Whether the function of this name is that of an earlier kernel, which computes the same from other buffers.
     """
 
     name: str
@@ -59,6 +60,7 @@ class KernelFunction:
     before: list[str]
     reads: list[mlir.Value]
     scratch: bool
+    is_shared: bool = False
 
 
 class CSource:
@@ -109,7 +111,8 @@ class CSource:
         self.memory: CMemory = plan_groups(graph, self.groups, with_scratch, self.alignment)
         self._name_values()
         functions = [self._function(number, group) for number, group in enumerate(self.groups, 1)]
-        self.functions = [f for f in functions if f.lines]  # a value that is already in its place needs no kernel
+        # A value that is already in its place needs no kernel.
+        self.functions = self._shared([f for f in functions if f.lines])
 
     # --- for kernels ------------------------------------------------------------------------------
 
@@ -133,6 +136,9 @@ class CSource:
         return self._add(record_table(f"{self.name}_{name}", self.record_kind(fields), dict(fields), note))
 
     def _add(self, table: ConstantArray) -> str:
+        for name, known in self.tables.items():
+            if known.holds(table):
+                return name  # unrolled loops have the same constants in each step
         base, number = table.name, 2
         while self._is_another(table):
             table = ConstantArray(
@@ -220,6 +226,30 @@ class CSource:
         words = set(re.findall(r"\w+", "\n".join(kernel.writer.lines)))
         reads = [v for v in group.leaves() if self.names[v] in words]
         return KernelFunction(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch)
+
+    def parameters(self, function: KernelFunction) -> list[tuple[str, str]]:
+        """The arguments of a kernel: types and names."""
+        found = {self.names[v]: f"const {self.arena_type(shape_of(v).dtype)} *" for v in function.reads}
+        result = function.group.result
+        found[self.names[result]] = f"{self.arena_type(shape_of(result).dtype)} *"
+        if function.scratch:
+            found["scratch"] = "uint8_t *"
+        return [(kind, name) for name, kind in found.items()]
+
+    def _shared(self, functions: list[KernelFunction]) -> list[KernelFunction]:
+        """Let kernels with the same code, as those of an unrolled loop, share one function."""
+        known: dict[tuple[str, ...], str] = {}
+        shared: list[KernelFunction] = []
+        for function in functions:
+            parameters = self.parameters(function)
+            text = "\n".join([*function.before, *function.lines])
+            own = self.names[function.group.result]
+            text = re.sub(rf"\b([a-z_]+)_{own}\b", r"\1_@", text)  # functions that only this kernel calls
+            for number, (_, name) in enumerate(parameters):
+                text = re.sub(rf"\b{name}\b", f"@{number}", text)
+            name = known.setdefault((text, *(kind for kind, _ in parameters)), function.name)
+            shared.append(function if name == function.name else replace(function, name=name, is_shared=True))
+        return shared
 
     # --- facts ------------------------------------------------------------------------------------
 
