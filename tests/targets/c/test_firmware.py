@@ -242,6 +242,15 @@ def test_self_tests_with_states_parameters_and_floats(tmp_path: Path) -> None:
     assert subprocess.run([tmp_path / "test"], timeout=60, check=False).returncode == 1
 
 
+def test_scales_of_graphs_that_dequantise_their_inputs() -> None:
+    g: Any = rlx.Graph("qdq")
+    x = g.dequantize(g.input("x", (4,), "i8"), g.constant(np.float32(0.5)), g.constant(np.int32(3)))
+    g.set_outputs({"y": g.quantize(g.tanh(x), g.constant(np.float32(1 / 128)), g.constant(np.int32(-1)))})
+    header = files_for(g)["qdq.h"]
+    assert "#define QDQ_X_SCALE 0.5f\n#define QDQ_X_ZERO_POINT (3)" in header
+    assert "#define QDQ_Y_SCALE 0.0078125f\n#define QDQ_Y_ZERO_POINT (-1)" in header
+
+
 def test_wrong_scales_are_refused() -> None:
     text = str(network()).replace("rlx.quantized = {image = [", "rlx.quantized = {image = [-")
     with pytest.raises(UnsupportedError, match=r"the scale of 'image' is -.*not a positive number"):

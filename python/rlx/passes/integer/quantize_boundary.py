@@ -63,7 +63,7 @@ def _strip(function: mlir.FuncOp) -> None:
             outputs[i] = replace(outputs[i], shape=shape_of(x.value))
             erase_dead([value.owner.operation])
     sign_function(function, arguments, outputs)
-    _write(function, known)
+    record_quantization(function, known)
 
 
 def _readers(value: mlir.Value) -> list[mlir.Operation]:
@@ -74,7 +74,8 @@ def _readers(value: mlir.Value) -> list[mlir.Operation]:
     return [use.owner.operation for op in users for use in op.results[0].uses]
 
 
-def _write(function: mlir.FuncOp, known: Mapping[str, tuple[float, int]]) -> None:
+def record_quantization(function: mlir.FuncOp, known: Mapping[str, tuple[float, int]]) -> None:
+    """Write the scales and zero points of inputs and outputs, by name, as the attribute of a function."""
     if known:
         ir = mlir.ir
         number, whole = ir.F64Type.get(), ir.IntegerType.get_signless(64)

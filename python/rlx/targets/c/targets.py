@@ -98,9 +98,11 @@ class Target:
 @cache
 def _pipeline(name: str, arch: str) -> str:
     from rlx.passes.check_lir import CheckLir
+    from rlx.passes.integer.record_quantization import RecordQuantization
     from rlx.targets.stages import to_lir
 
-    return to_lir(CheckLir("rlx-to-c", unsupported_dtypes=_LACKS, target=name, arch=arch))
+    check = CheckLir("rlx-to-c", unsupported_dtypes=_LACKS, target=name, arch=arch)
+    return to_lir(check, before=[RecordQuantization()])
 
 
 def target_names() -> tuple[str, ...]:
