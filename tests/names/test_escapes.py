@@ -51,6 +51,23 @@ def test_comments_of_c_hold_anything() -> None:
         assert "\n" not in commented(name)
 
 
+def test_comments_of_verilog_hold_anything() -> None:
+    for name in NAMES:
+        text = verilog_names.commented(name)
+        assert text.isascii() and "\n" not in text and is_harmless(text, keep="") and not text.endswith("\\"), name
+        assert readers.verilog(f"// Input '{text}\nwire x;") == ["w", "w", ";"]
+
+
+def test_names_of_layers_differ() -> None:
+    """Scopes may be any text, be equal or differ in case only, and may look like the name of another layer."""
+    scopes = [*NAMES, "a", "A", "a_conv", "a/conv", "conv", "conv_2", "", "", "a", "x/" * 40 + "y"]
+    counts: dict[str, int] = {}
+    names = [verilog_names.layer_name(counts, base, scope) for scope in scopes for base in ("conv", "bias", "conv")]
+    assert len({name.lower() for name in names}) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,39}", name) and "__" not in name for name in names)
+    assert verilog_names.layer_name({}, "conv", "encoder/stem") == "encoder_stem_conv"
+
+
 @pytest.mark.parametrize("identifier", [c_names.identifier, verilog_names.identifier])
 def test_identifiers_are_words_that_differ_in_more_than_case(identifier: object) -> None:
     names = UniqueNames(identifier)  # type: ignore[arg-type]

@@ -234,7 +234,7 @@ def test_a_session_keeps_states(seed: int) -> None:
 def test_states_in_files() -> None:
     """A written design has been simulated for several tensors, and its testbench also runs several tensors."""
     content = files(Compilation(recurrent(), target_of("fpga")).artifact())
-    assert "state 'total' of 6, first 100" in content["recurrent_README.md"].decode()
+    assert "state 'total' of 6, first 100" in content["recurrent.md"].decode()
     assert len(content["recurrent_tb_x.mem"].split()) == 3 * 6 and len(content["recurrent_tb_y.mem"].split()) == 3 * 5
 
 
@@ -308,10 +308,10 @@ def test_files_of_a_design(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert "cycles predicted" in capfd.readouterr().out
     found = {p.name for p in (tmp_path / "rtl").iterdir()}
     assert all(name.startswith("tinyconv") for name in found)
-    ends = (".sv", ".f", "__conv1.sv", "__conv1__weights.mem", "_tb.sv", ".lpf", "_README.md")
+    ends = (".sv", ".f", "__conv1.sv", "__conv1__weights.mem", "_tb.sv", ".lpf", ".md")
     assert {f"tinyconv{end}" for end in ends} <= found
     assert "60 MHZ" in (tmp_path / "rtl" / "tinyconv.lpf").read_text()
-    readme = (tmp_path / "rtl" / "tinyconv_README.md").read_text()
+    readme = (tmp_path / "rtl" / "tinyconv.md").read_text()
     assert "| `conv1` | conv 3x3" in readme and "preset `latency`" in readme and "model.mlir:" in readme
     verilog = (tmp_path / "rtl" / "tinyconv__conv1.sv").read_text()
     assert "module tinyconv__conv1(" in verilog and "rows_used" in verilog
@@ -327,7 +327,7 @@ def test_the_report_has_what_was_simulated() -> None:
     artifact = Compilation(tinyconv(size=8), target_of("fpga")).artifact()
     predicted, simulated = artifact.info["predicted_cycles"], artifact.info["simulated_cycles"]
     assert abs(predicted - simulated) <= 0.1 * simulated
-    assert f"| {predicted} | {simulated} |" in files(artifact)["tinyconv_README.md"].decode()
+    assert f"| {predicted} | {simulated} |" in files(artifact)["tinyconv.md"].decode()
 
 
 @pytest.mark.parametrize("kind", ["hw", "verilog"])
@@ -422,7 +422,7 @@ def test_names_that_clash() -> None:
     g.set_outputs({"a-b": x + 1})
     design = check(g, [{"a b": np.array([1, -2, 3], np.int8)}])
     assert design.network.ports == ({"a b": "a_b"}, {"a-b": "a_b_2"})
-    assert "| `a_b_2` | a-b | out |" in files(Compilation(g, target_of("fpga")).artifact())["ports_README.md"].decode()
+    assert "| `a_b_2` | a-b | out |" in files(Compilation(g, target_of("fpga")).artifact())["ports.md"].decode()
     assert [identifier(name) for name in ("2 x", "a__b", "__")] == ["x2_x", "a_b", "x"]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.location import within
 from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass
@@ -106,7 +107,9 @@ def factor_into_weights(op: views.Binary, rewriter: Rewriter) -> Any:
         x, w = (b.tensor(v) for v in product.operation.operands)
         by = _along_weights(rewriter, product, factor)
         scaled = w * by if op.kind == "mul" else w / by
-        return b.emit(product.spec.name, (x, scaled), **product.attributes)
+        # The line and the scope of the product are those of the layer.
+        with b.located(within(product.operation.location, FoldAffine.name)):
+            return b.emit(product.spec.name, (x, scaled), **product.attributes)
     return None
 
 

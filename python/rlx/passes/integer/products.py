@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.dtype import i32
+from rlx.ir.location import within
 from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.ops.convolution.convolution_gradient import with_row, without_row
@@ -16,6 +17,8 @@ from rlx.passes.integer.operands import Goal, Integers, constant, finite_constan
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer
 
 _Product = views.Conv | views.Matmul | views.DotGeneral
+# The name of the pass that these patterns belong to, in locations.
+_NOTE = "rlx-quantize-integer"
 
 
 def _product(value: mlir.Value) -> _Product | None:
@@ -43,7 +46,9 @@ def product_with_weights(op: views.Quantize, rewriter: Rewriter) -> Any:
     x, w = (Integers.of(v, scales=True) for v in product.operation.operands)
     if x is None or w is None or x.axis is not None or w.zero or constant(w.value) is None:
         return None
-    return _sums(rewriter, goal, product, x, w, offset)
+    # The result may be an activation after the layer. The line and the scope of the product are those of the layer.
+    with rewriter.builder.located(within(product.operation.location, _NOTE)):
+        return _sums(rewriter, goal, product, x, w, offset)
 
 
 def _sums(
@@ -143,5 +148,6 @@ def product_of_activations(op: views.Quantize, rewriter: Rewriter) -> Any:
     if lhs is None or rhs is None:
         return None
     b = rewriter.builder
-    total = b.emit(product.spec.name, (lhs.centred(b), rhs.centred(b)), **product.attributes)
-    return goal.reached(rewriter, total, lhs.scale * rhs.scale)
+    with b.located(within(product.operation.location, _NOTE)):
+        total = b.emit(product.spec.name, (lhs.centred(b), rhs.centred(b)), **product.attributes)
+        return goal.reached(rewriter, total, lhs.scale * rhs.scale)

@@ -9,6 +9,7 @@ from rlx.support.cached_property import cached_property
 from rlx.targets.fpga import process
 from rlx.targets.fpga.axi.testbench import axi_testbench
 from rlx.targets.fpga.axi.wrapper import AxiWrapper, axi_ports, design_id
+from rlx.targets.fpga.comments import port_notes, with_comments
 from rlx.targets.fpga.lower.design import Design
 from rlx.targets.fpga.parts import PARTS, FpgaPart
 from rlx.targets.fpga.report import readme, readme_name
@@ -77,7 +78,8 @@ class FpgaProject:
         if not self.target.axi:
             return None
         ports = axi_ports(self.design.network, self.target.axi_width)
-        return AxiWrapper(self.design.top, ports, self.target.axi == "lite", design_id(self.hardware), {})
+        notes = {note.port: note.comment for note in port_notes(self.design.network)}
+        return AxiWrapper(self.design.top, ports, self.target.axi == "lite", design_id(self.hardware), notes)
 
     @property
     def top(self) -> str:
@@ -87,7 +89,9 @@ class FpgaProject:
     def files(self) -> dict[str, str]:
         """All files, by name."""
         design = self.design
-        files = dict(self.hardware)
+        files = with_comments(
+            self.hardware, design, f"{self.part.title} ({self.part.name}), preset {self.target.label}"
+        )
         if self.wrapper is not None:
             files |= {f"{name}.sv": text for name, text in self.wrapper.modules().items()}
         files[f"{design.top}.f"] = "".join(f"{name}\n" for name in files if name.endswith(".sv"))

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rlx.support.markdown import markdown, table
 from rlx.targets.fpga.axi.modules import REGISTERS
 from rlx.targets.fpga.axi.wrapper import AxiWrapper, version_word
+from rlx.targets.fpga.comments import port_notes
 from rlx.targets.fpga.estimate import cost_of, total
-from rlx.targets.fpga.lower.design import Design, port_bits
-from rlx.targets.fpga.lower.layer import Stream
+from rlx.targets.fpga.lower.design import Design
 from rlx.targets.fpga.lower.names import within_design
-from rlx.targets.fpga.lower.orders import row_major, usual
 from rlx.targets.fpga.parts import FpgaPart
 from rlx.targets.fpga.synthesis import Synthesis
 
 _REPORT, _TOOLS = "## Report", "## Tools"
-README_END = "_README.md"
+README_END = ".md"
 
 
 def readme_name(top: str) -> str:
@@ -62,7 +59,7 @@ def readme(
         "Each port is a stream: an element is taken at an edge of `clk` at which `_valid` and `_ready` are both 1. `rst` is "
         "synchronous. A tensor may follow the one before at once.",
         "",
-        *table(("port", "name", "direction", "tensor", "bits", "order of the elements"), ports),
+        *table(("port", "name", "direction", "tensor", "bits", "number", "order of the elements"), ports),
         "",
         *(_axi(wrapper) if wrapper is not None else []),
         _REPORT,
@@ -73,7 +70,7 @@ def readme(
         ),
         "",
         *table(
-            ("layer", "what", "cycles", "LUTs", "registers", "multipliers", "memory blocks", "line"),
+            ("layer", "what", "result", "cycles", "LUTs", "registers", "multipliers", "memory blocks", "scope", "line"),
             _layers(design, part),
         ),
         "",
@@ -135,14 +132,14 @@ def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
     """Return a row for each port, and the files with orders."""
     rows: list[tuple[str, ...]] = []
     files: dict[str, str] = {}
-    network = design.network
-    for direction, side, names in zip(("in", "out"), (network.inputs, network.outputs), network.ports, strict=True):
-        for name, stream in side.items():
-            order, extra = _order(f"{design.top}_{names[name]}", stream)
-            files |= extra
-            dims = "x".join(map(str, stream.shape)) or "scalar"
-            tensor = f"{stream.dtype.name} {dims}"
-            rows.append((f"`{names[name]}`", markdown(name), direction, tensor, str(port_bits(stream.dtype)), order))
+    for note in port_notes(design.network):
+        order = note.order
+        if not order:
+            name = f"{design.top}_{note.port}_order.txt"
+            files[name] = "".join(f"{i}\n" for i in note.stream.order)
+            order = f"flat indices in `{name}`"
+        side = "in" if note.is_input else "out"
+        rows.append((f"`{note.port}`", markdown(note.title), side, note.tensor, str(note.bits), note.number, order))
     return rows, files
 
 
@@ -174,18 +171,11 @@ def _layers(design: Design, part: FpgaPart) -> list[tuple[str, ...]]:
     for layer in design.network.layers:
         taken = cost_of(layer.module, part)
         numbers = (layer.cycles, taken.luts, taken.registers, taken.multipliers, taken.memories)
-        rows.append((f"`{layer.name}`", markdown(layer.description), *map(str, numbers), markdown(layer.place)))
+        result = f"{layer.output.dtype.name} {'x'.join(map(str, layer.output.shape)) or 'scalar'}"
+        origin = markdown(layer.scope), markdown(layer.place)
+        rows.append((f"`{layer.name}`", markdown(layer.description), result, *map(str, numbers), *origin))
     return rows
 
 
 def _microseconds(cycles: int | None, frequency: float) -> str:
     return "-" if cycles is None else f"{cycles / frequency:.1f}"
-
-
-def _order(title: str, stream: Stream) -> tuple[str, dict[str, str]]:
-    if np.array_equal(stream.order, row_major(stream.shape)):
-        return "row by row", {}
-    if np.array_equal(stream.order, usual(stream.shape)):
-        return "by pixels, the channels of each side by side", {}
-    name = f"{title}_order.txt"
-    return f"flat indices in `{name}`", {name: "".join(f"{i}\n" for i in stream.order)}

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+
+
+def scope_words(scope: str, longest: int) -> str:
+    """Return the innermost names of the scope of an op that fit, joined by `_`: `encoder/block0/query` as `block0_query`.
+
+    Args:
+        scope: The scope, as `rlx.ir.location.scope_of` returns it. It may have any characters.
+        longest: The greatest number of characters. A single name may be longer.
+    """
+    words = [word for part in scope.split("/") if (word := re.sub(r"[^0-9A-Za-z]+", "_", part).strip("_"))]
+    while len(words) > 1 and len("_".join(words)) > longest:
+        words = words[1:]
+    return "_".join(words)
 
 
 class UniqueNames:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,12 +31,14 @@ class Network:
         inputs: The streams of the inputs, by name.
         outputs: The streams of the outputs, by name.
         layers: The layers in topological order.
+        quantized: The scales and zero points of inputs and outputs, by name: a value represents `(value - zero point)·scale`.
     """
 
     name: str
     inputs: dict[str, Stream]
     outputs: dict[str, Stream] = field(default_factory=dict[str, Stream])
     layers: list[StreamLayer] = field(default_factory=list[StreamLayer])
+    quantized: Mapping[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
 
     @property
     def states(self) -> list[StateLayer]:
@@ -125,7 +127,7 @@ def _without_queues(network: Network) -> Network:
             source.inputs[0] if isinstance(source, Fifo) else s for s, source in zip(layer.inputs, sources, strict=True)
         ]
     layers = [layer for layer in network.layers if not isinstance(layer, Fifo)]
-    return Network(network.name, network.inputs, network.outputs, layers)
+    return replace(network, layers=layers)
 
 
 def _waiting(
@@ -190,7 +192,7 @@ def _with_fifos(
                 layers.append(Fifo(f"{layer.name}_queue{i}", layer.place, [x], depth=depth))
                 layer.inputs[i] = layers[-1].output
         layers.append(layer)
-    return Network(network.name, network.inputs, network.outputs, layers)
+    return replace(network, layers=layers)
 
 
 # --- text ---------------------------------------------------------------------------------------------------

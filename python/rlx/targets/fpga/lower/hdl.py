@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rlx.targets.fpga.lower.names import within_design
+from rlx.targets.fpga.lower.value_names import with_names
 
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 
@@ -166,7 +167,8 @@ class HdlModule:
         ports = ["in %clk : !seq.clock", "in %rst : i1"]
         ports += [f"in %{name} : i{width}" for name, width in self._inputs]
         ports += [f"out {name} : {value.type}" for name, value in self._outputs]
-        body = "\n".join(f"  {line}" for line in self._lines)
+        lines = with_names(self._lines, {name: value.text for name, value in self._outputs})
+        body = "\n".join(f"  {line}" for line in lines)
         values = ", ".join(v.text for _, v in self._outputs)
         types = ", ".join(v.type for _, v in self._outputs)
         end = f"  hw.output {values} : {types}" if self._outputs else "  hw.output"
@@ -279,6 +281,8 @@ class HdlModule:
     def mux(self, condition: Wire, yes: Wire, no: Wire) -> Wire:
         """One of two values."""
         assert condition.width == 1 and yes.width == no.width, (condition, yes, no)
+        if (self._numbers.get(yes), self._numbers.get(no)) == (1, 0):
+            return self.zext(condition, yes.width)
         self.tally.logic += yes.width * 0.5
         return self.op(f"comb.mux {condition.text}, {yes.text}, {no.text} : {yes.type}", yes.width)
 
@@ -372,7 +376,9 @@ class HdlModule:
         common = max(set(values), key=list(values).count)
         result = self.const(common, width)
         for i, value in enumerate(values):
-            if value != common:
+            if value == 0 and self._numbers.get(result) == 1:
+                result = self.zext(self.compare("ne", index, i), width)
+            elif value != common:
                 result = self.mux(self.compare("eq", index, i), self.const(value, width), result)
         return result
 

@@ -76,8 +76,8 @@ class StreamLayer:
 
     # Whether memories are read only when data advances, instead of in every possible cycle.
     clock_enable = False
-    # The name of the design that contains the layer.
-    design = "design"
+    # The name of the design that contains the layer, and the user's scopes of its op.
+    design, scope = "design", ""
 
     name: str
     place: str

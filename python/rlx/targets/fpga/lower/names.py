@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+from rlx.support.printable import printable
+from rlx.support.short import shorten_lines
+from rlx.targets.lowering.names import scope_words
+
 # The longest name of a design, and of a port or layer.
 _LONGEST_DESIGN, _LONGEST = 64, 24
 # Identifiers never contain this, so a layer `head` of a design `net` and a design `net_head` have different modules.
@@ -42,6 +46,31 @@ def identifier(text: str, fallback: str = "x", longest: int = _LONGEST) -> str:
 def is_keyword(name: str) -> bool:
     """Whether a name is a keyword of SystemVerilog, in any case, or reserved in file systems."""
     return name.lower() in _KEYWORDS or re.fullmatch(r"(com|lpt)\d", name.lower()) is not None
+
+
+def layer_name(counts: dict[str, int], base: str, scope: str = "") -> str:
+    """Return a new name for a layer: `stem_conv` in the scope `stem`, `conv1` without a scope. Names differ in more than case.
+
+    Args:
+        counts: The number of names so far for each base in lower case.
+        base: The kind of the layer, in letters.
+        scope: The scope of the op in the user's model.
+    """
+    words = scope_words(scope, _LONGEST)
+    whole = f"{identifier(words)}_{base}" if words else base
+    counts[whole.lower()] = count = counts.get(whole.lower(), 0) + 1
+    if not words:
+        return f"{base}{count}"
+    return whole if count == 1 else f"{whole}_{count}"
+
+
+def commented(text: str) -> str:
+    """Return text for the end of a comment of one line, in ASCII, as some tools read nothing else.
+
+    It must not be the beginning of the comment: there, tools read commands, such as `synthesis translate_off`.
+    """
+    line = printable(shorten_lines(text), keep="").encode("ascii", "backslashreplace").decode()
+    return f"{line} ." if line.endswith("\\") else line
 
 
 def design_name(text: str) -> str:

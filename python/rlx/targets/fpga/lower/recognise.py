@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.location import describe
+from rlx.ir.location import describe, scope_of
 from rlx.ir.op import opview, registry
 from rlx.ir.op.card import as_results
 from rlx.ir.shape import shape_of
 from rlx.passes.bind import bind_hint
+from rlx.passes.integer.quantize_boundary import quantization_of
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower import movement_rules, pointwise, product_rules, rules
 from rlx.targets.fpga.lower.design import Network
 from rlx.targets.fpga.lower.layer import Stream, StreamLayer, dtype_range
+from rlx.targets.fpga.lower.names import layer_name
 from rlx.targets.fpga.lower.orders import usual
 from rlx.targets.fpga.lower.site import RULES, LayerSite, Operand
 from rlx.targets.fpga.lower.state import StateLayer
@@ -58,11 +60,12 @@ def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
     inputs: dict[str, Stream] = {}
     layers: list[StreamLayer] = []
     states: dict[str, StateLayer] = {}
+    counts: dict[str, int] = {}
     for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
         shape, kind, title = argument.shape.static, argument.shape.dtype, argument.name
         if argument.kind == "state" and not states_as_ports:
             made = StateLayer(
-                f"state{len(states) + 1}", "", [], title=title, init=int(argument.init), shape=shape, dtype=kind,
+                layer_name(counts, "state", title), "", [], title=title, init=int(argument.init), shape=shape, dtype=kind,
                 order=usual(shape),
             )  # fmt: skip
             states[title] = made
@@ -70,7 +73,6 @@ def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
             values[value] = made.output
         else:
             inputs[title] = values[value] = Stream(shape, kind, usual(shape), *dtype_range(kind), title)
-    counts: dict[str, int] = Counter()
     problems: list[str] = []
     hints: list[str] = []
     operations = [op.operation for op in graph.function.entry_block.operations]
@@ -86,7 +88,7 @@ def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
         verb = "op has" if len(problems) == 1 else "ops have"
         message = f"{len(problems)} {verb} no layer for target fpga:\n" + "\n".join(problems)
         raise UnsupportedError(message, hint="; ".join(dict.fromkeys(hints)) or None)
-    network = Network(graph.name, inputs, layers=layers)
+    network = Network(graph.name, inputs, layers=layers, quantized=quantization_of(graph.function))
     for output, value in zip(graph.results, operations[-1].operands, strict=True):
         made = values[value]
         if not isinstance(made, Stream):
@@ -94,7 +96,7 @@ def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
             raise UnsupportedError(f"{what} is a constant", hint="leave it out of the graph")
         if output.updates in states:
             state = states[output.updates]
-            site = LayerSite("state", "", output.shape, np.asarray, layers, counts)
+            site = LayerSite("state", "", "", output.shape, np.asarray, layers, counts)
             state.update = site.ordered(made, state.order)
         else:
             network.outputs[output.name] = made
@@ -118,7 +120,9 @@ def _made(op: Any, values: dict[Any, Operand], layers: list[StreamLayer], counts
         readers = [use.owner.operation for v in names for use in v.uses]
         return all(r == op or (len(r.results) > 0 and r.results[0] in names) for r in readers)
 
-    site = LayerSite(name, opview.place_of(op), shape_of(op.results[0]), card.evaluate, layers, counts, sole)
+    site = LayerSite(
+        name, opview.place_of(op), scope_of(op.location), shape_of(op.results[0]), card.evaluate, layers, counts, sole
+    )
     return RULES[name](site, *operands, **attributes)
 
 
@@ -145,4 +149,4 @@ def _without_unused(network: Network) -> Network:
             read |= found
             waiting += found
     kept = [layer for layer in network.layers if layer in read]
-    return Network(network.name, network.inputs, network.outputs, kept)
+    return replace(network, layers=kept)

@@ -14,6 +14,7 @@ from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower.layer import Stream, StreamLayer
 from rlx.targets.fpga.lower.movement import Reorder
+from rlx.targets.fpga.lower.names import layer_name
 from rlx.targets.fpga.lower.orders import inverse, usual
 from rlx.targets.fpga.lower.pointwise import Pointwise
 
@@ -39,15 +40,17 @@ class LayerSite:
     Attributes:
         name: The name of the op.
         place: The source location.
+        scope: The names of the user's scopes around the op, joined by `/`.
         result: The shape of its result.
         evaluate: Its evaluator.
         layers: All layers so far; new ones are appended.
-        counts: The number of layers with each name.
+        counts: The number of layers with each name: see `layer_name`.
         sole: Whether this op is the only reader of a stream, over all values of the graph with this stream.
     """
 
     name: str
     place: str
+    scope: str
     result: Shape
     evaluate: Callable[..., Any]
     layers: list[StreamLayer]
@@ -61,11 +64,11 @@ class LayerSite:
 
     def named(self, base: str) -> str:
         """A name for a new layer."""
-        self.counts[base] = self.counts.get(base, 0) + 1
-        return f"{base}{self.counts[base]}"
+        return layer_name(self.counts, base, self.scope)
 
     def add(self, layer: StreamLayer) -> Stream:
         """Add a layer, and return its output."""
+        layer.scope = self.scope
         self.layers.append(layer)
         return layer.output
 
