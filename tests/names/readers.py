@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from html.parser import HTMLParser
@@ -30,6 +31,11 @@ def _tokens(text: str) -> list[str]:
     bare = _C_TEXT.sub(lambda m: '""' if m[0][0] in "\"'" else " ", text)
     assert "/*" not in bare and "*/" not in bare
     return [t if not re.match(r"\w", t) else "w" for t in _TOKEN.findall(bare)]
+
+
+def python(text: str) -> list[str]:
+    """Return the kinds of the nodes of a program in Python."""
+    return [type(node).__name__ for node in ast.walk(ast.parse(text))]
 
 
 def html(text: str) -> list[Any]:

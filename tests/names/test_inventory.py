@@ -40,6 +40,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("targets/fpga/axi/testbench.py", "verilog"): PROGRAMS,
     ("targets/fpga/axi/wrapper.py", "verilog"): PROGRAMS,
     ("targets/fpga/project.py", "verilog"): _OF_RLX,
+    ("targets/fpga/scripts.py", "script"): PROGRAMS,
     ("targets/fpga/drive.py", "llvm"): PROGRAMS,
     ("targets/fpga/report.py", "markdown"): PROGRAMS,
     ("targets/fpga/verilog.py", "verilog"): PROGRAMS,

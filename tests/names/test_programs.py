@@ -70,6 +70,11 @@ FILES: Mapping[str, Callable[[str], Any]] = {
     ".pdsc": readers.svg,
     ".xdc": readers.plain,
     ".f": readers.plain,
+    ".py": readers.python,
+    ".sh": readers.plain,
+    ".ys": readers.plain,
+    ".sdc": readers.plain,
+    ".tcl": readers.plain,
 }
 
 

@@ -18,7 +18,7 @@ from rlx.targets.registry import target_of
 from tests.drawing import drawn, graph_seed
 from tests.packages import needs_package
 from tests.targets.fpga.integer_graphs import inputs_of, random_graph
-from tests.targets.fpga.test_projects import run, small_network, written
+from tests.targets.fpga.test_projects import run, small_network, warnings_of, written
 
 pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 
@@ -50,8 +50,7 @@ def simulated(folder: Path, name: str) -> None:
 
 
 def linted(folder: Path, name: str) -> None:
-    options = ("--lint-only", "-Wall", "-Wno-UNUSEDSIGNAL", "--top-module", f"{name}_axi")
-    assert run(folder, "verilator", *options, "-f", f"{name}.f") == ""
+    assert warnings_of(folder, "--top-module", f"{name}_axi", "-f", f"{name}.f") == ""
 
 
 @icarus

@@ -9,10 +9,12 @@ from rlx.support.cached_property import cached_property
 from rlx.targets.fpga import process
 from rlx.targets.fpga.axi.testbench import axi_testbench
 from rlx.targets.fpga.axi.wrapper import AxiWrapper, axi_ports, design_id
+from rlx.targets.fpga.cocotb_bench import CocotbBench
 from rlx.targets.fpga.comments import port_notes, with_comments
 from rlx.targets.fpga.lower.design import Design
 from rlx.targets.fpga.parts import PARTS, FpgaPart
 from rlx.targets.fpga.report import readme, readme_name
+from rlx.targets.fpga.scripts import BuildScripts
 from rlx.targets.fpga.synthesis import Synthesis
 from rlx.targets.fpga.targets import Target
 from rlx.targets.fpga.verilog import Case, constraints, memory_file, memory_module, testbench
@@ -94,14 +96,31 @@ class FpgaProject:
         )
         if self.wrapper is not None:
             files |= {f"{name}.sv": text for name, text in self.wrapper.modules().items()}
-        files[f"{design.top}.f"] = "".join(f"{name}\n" for name in files if name.endswith(".sv"))
+        sources = [name for name in files if name.endswith(".sv")]
+        memories = [name for name in files if name.endswith(".mem")]
+        files[f"{design.top}.f"] = "".join(f"{name}\n" for name in sources)
         bench, words = testbench(design.top, design.network.ports, self.case, self.most_cycles)
         files |= {f"{design.top}_tb.sv": bench, **words}
         if self.wrapper is not None:
             bench, words = axi_testbench(self.wrapper, self.case, self.most_cycles)
             files |= {f"{self.wrapper.name}_tb.sv": bench, **words}
-        name, text = constraints(design.top, self.part.name, self.frequency, "clk" if self.wrapper is None else "aclk")
+        cocotb = CocotbBench(design.top, port_notes(design.network), self.wrapper, self.case.tensors, self.most_cycles)
+        files[f"{cocotb.module}.py"] = cocotb.text()
+        clock = "clk" if self.wrapper is None else "aclk"
+        name, text = constraints(design.top, self.part.name, self.frequency, clock)
         files[name] = text
+        scripts = BuildScripts(
+            design.top,
+            self.top,
+            clock,
+            self.part,
+            self.frequency,
+            sources,
+            memories,
+            [f"{self.top}_tb.sv", *words],
+            name,
+        )
+        files |= scripts.files()
         text, orders = readme(
             design, self.part, self.target.label, self.frequency, self.cycles, self.synthesis, self.wrapper
         )

