@@ -66,30 +66,6 @@ def test_networks_of_the_quantiser(name: str, monkeypatch: pytest.MonkeyPatch) -
     check(lir, [integer_inputs(integers, b) for b in batches(network(name), 2, 99)], part="xc7")
 
 
-@drawn("mode", ["double", "single", "short"])
-def test_requantisation_at_its_ends(mode: str) -> None:
-    """Numbers and scales at the limits of their ranges, left and right shifts, for each channel and as constants."""
-    ends = np.array([-(1 << 31), (1 << 31) - 1, -1, 0, 1, 1 << 30, -(1 << 30), 12345, -54321], np.int32)
-    most = {"short": 14}.get(mode, 30)
-    shifts = np.array([-31, -20, -8, -1, 0, 1, 5, most - 1, most], np.int32)
-    largest = (1 << (15 if mode == "short" else 31)) - 1
-    multipliers = np.array([largest, largest // 2 + 1, -largest, 0, 1, 77, largest, -3, -largest - 1], np.int32)
-    for dtype, zero in (("i8", -128), ("u8", 3), ("i16", 30000), ("i32", -5)):
-        g: Any = rlx.Graph("ends")
-        x = g.input("x", (9, 9), "i32")
-        common = {"mode": mode, "zero_point": zero, "dtype": dtype}
-        each = g.requantize(x, g.constant(multipliers), g.constant(shifts), **common)
-        one = g.requantize(x, g.constant(multipliers[1]), g.constant(shifts[2]), **common)
-        left = g.requantize(x, g.constant(multipliers[5]), g.constant(shifts[6]), **common)
-        computed = g.requantize(x, g.input("m", (9,), "i32"), g.input("s", (9,), "i32"), **common)
-        g.set_outputs({"each": each, "one": one, "left": left, "computed": computed})
-        inputs = {"x": np.array([np.roll(ends, i) for i in range(9)]), "m": multipliers, "s": shifts}
-        for preset in ("precision", "size"):
-            hardware = Hardware(g, design_of(g, preset=preset, part="xc7"))
-            for found, wanted in zip(hardware.given(hardware.run([inputs])), hardware.wanted([inputs]), strict=True):
-                np.testing.assert_array_equal(found, wanted, f"{mode} {dtype} {preset}")
-
-
 @pytest.mark.parametrize("preset", ["precision", "latency"])
 def test_products_of_computed_tensors(preset: str, seed: int) -> None:
     """Extreme zero points, sums that wrap, both orders of the stored matrix, batches and broadcast batches."""

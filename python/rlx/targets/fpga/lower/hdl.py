@@ -224,6 +224,10 @@ class HdlModule:
         """Whether a value came from `const`."""
         return value in self._numbers
 
+    def is_zero(self, value: Wire) -> bool:
+        """Whether a value is the constant 0."""
+        return self._numbers.get(value) == 0
+
     def _variadic(self, op: str, values: Sequence[Wire]) -> Wire:
         assert len({v.width for v in values}) == 1, (op, values)
         if len(values) == 1:
@@ -244,8 +248,14 @@ class HdlModule:
         return self._variadic("sub", (left, right))
 
     def mul(self, left: Wire, right: Wire) -> Wire:
-        """The full product of two signed numbers."""
+        """The full product of two signed numbers. A product with a constant that is a power of two is a shift."""
         width = left.width + right.width
+        for value, factor in ((left, right), (right, left)):
+            number = self._numbers.get(factor, -1)
+            if number == 0:
+                return self.const(0, width)
+            if number & (number - 1) == 0 and 0 < number < 1 << (factor.width - 1):
+                return self.shift_left(value, number.bit_length() - 1, width)
         constant = self.is_constant(left) or self.is_constant(right)
         (self.tally.scalings if constant else self.tally.products).append((left.width, right.width))
         a, b = self.sext(left, width), self.sext(right, width)

@@ -222,10 +222,15 @@ class ConstantStream:
         if self.are_scalar:
             return [m.const(int(v), w) for v, w in zip(self.rows[0], self.widths, strict=True)]
         place, _ = m.counter(f"{name}_place", len(self.rows), pipe.take)
-        words = [pack_word(row, self.widths) for row in self.rows]
-        word = m.read_only(name, words, sum(self.widths), place, pipe.reads)
-        starts = np.cumsum([0, *self.widths])
-        return [m.extract(word, int(s), w) for s, w in zip(starts, self.widths, strict=False)]
+        stored = [i for i in range(len(self.widths)) if (self.rows[:, i] != self.rows[0, i]).any()]
+        widths = [self.widths[i] for i in stored]
+        words = [pack_word(row, widths) for row in self.rows[:, stored]]
+        word = m.read_only(name, words, sum(widths), place, pipe.reads)
+        starts = dict(zip(stored, np.cumsum([0, *widths]).tolist(), strict=False))
+        return [
+            m.extract(word, starts[i], w) if i in starts else m.const(int(self.rows[0, i]), w)
+            for i, w in enumerate(self.widths)
+        ]
 
 
 def pack_word(row: Sequence[Any], widths: Sequence[int]) -> int:

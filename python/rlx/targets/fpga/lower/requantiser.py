@@ -209,6 +209,8 @@ class Requantiser(StreamLayer):
         else:
             pieces = _pieces(m, factor, self.factor_bits)
             parts = [(a, b, at + bt) for a, at in _pieces(m, x, self.factor_bits) for b, bt in pieces]
+            # Parts of a constant multiplier may be 0, as all but one are where it is a power of two.
+            parts = [p for p in parts if not m.is_zero(p[1])] or parts[:1]
             products, (code,) = self._staged(pipe, [m.mul(a, b) for a, b, _ in parts], [code], "product")
             terms = [m.shift_left(p, at, width) for p, (_, _, at) in zip(products, parts, strict=True)]
         while len(terms) > 1:
