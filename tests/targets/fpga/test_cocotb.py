@@ -59,6 +59,21 @@ def test_designs_pass(flags: tuple[str, ...], tests: int, simulator: str, tmp_pa
     assert done.returncode == 0 and f"TESTS={tests} PASS={tests}" in done.stdout, done.stdout[-3000:] + done.stderr
 
 
+def has_axi_models() -> bool:
+    """Whether cocotbext-axi is installed. Other packages are in the namespace `cocotbext`, too."""
+    return find_spec("cocotbext") is not None and find_spec("cocotbext.axi") is not None
+
+
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
+@pytest.mark.skipif(not has_axi_models(), reason="cocotbext-axi is not installed: pip install 'rlx[dev]'")
+def test_independent_models_of_axi_agree(tmp_path: Path) -> None:
+    written(fast_graph(), tmp_path, "--axi=lite", "--axi-width=32")
+    shutil.copy(Path(__file__).parent / "independent_axi.py", tmp_path)
+    command = [sys.executable, "independent_axi.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "TESTS=1 PASS=1" in done.stdout, done.stdout[-3000:] + done.stderr
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
