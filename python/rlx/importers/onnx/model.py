@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Container, Iterator, Mapping
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from rlx.importers.onnx.inputs import OpenSizes, define_inputs, scalar_inputs, split_bound
 from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
-from rlx.importers.onnx.remedies import Remedy, find_remedy
+from rlx.importers.onnx.remedies import LONGEST_IMPORT, Remedy, find_remedy
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.importers.table import importer
@@ -131,6 +132,7 @@ def _graph_or_remedy(model: OnnxModel, sizes: OpenSizes, constants: dict[str, An
             which the import succeeds, if some are found.
     """
     _check_ops(model)
+    start = time.thread_time()
     try:
         return _graph(model, sizes, constants)
     except Error as problem:
@@ -140,7 +142,10 @@ def _graph_or_remedy(model: OnnxModel, sizes: OpenSizes, constants: dict[str, An
         if not sizes.open and not scalars:
             raise
         # An op that is not supported for all sizes may be supported for some.
-        remedy = find_remedy(model, lambda s, c: _graph(model, s, dict(c)), problem, sizes, constants)
+        is_quick = time.thread_time() - start < LONGEST_IMPORT
+        remedy = (
+            find_remedy(model, lambda s, c: _graph(model, s, dict(c)), problem, sizes, constants) if is_quick else None
+        )
         raise problem.moved(hint=_hint(problem, sizes, scalars, remedy)) from None
 
 

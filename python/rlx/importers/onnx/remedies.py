@@ -18,6 +18,7 @@ from rlx.ir.dims import dim
 from rlx.support.errors import Error
 
 _SECONDS, _ATTEMPTS, _STEPS = 4.0, 150, 6
+LONGEST_IMPORT = 2.0  # after a longer import no remedy is sought
 _FACTORS = (32, 64, 256, 8)
 _COMMON = (64, 48, 32, 16, 128, 224, 256, 320, 512, 576, 640, 1024, 8, 4, 2, 1)
 _NUMBER = re.compile(r"(?<![\w.])\d{1,6}(?![\w.])")
@@ -134,22 +135,25 @@ class _RemedySearch:
 
     def __init__(self, model: OnnxModel, build: Build, end: float):
         self.model, self.build, self.end, self.count = model, build, end, 0
+        self.longest = 0.0  # the seconds of the longest attempt
 
     @property
     def is_over(self) -> bool:
         """Whether no further attempt may start."""
-        return self.count >= _ATTEMPTS or time.thread_time() > self.end
+        return self.count >= _ATTEMPTS or time.thread_time() + self.longest > self.end
 
     def attempt(self, given: Sizes, constants: Mapping[str, Any]) -> _FailedImport | None:
         """Return the failure of an import; None if it succeeds."""
         self.count += 1
-        sizes = OpenSizes(self.model, given)
+        sizes, start = OpenSizes(self.model, given), time.thread_time()
         try:
             self.build(sizes, constants)
         except Error as problem:
             return _FailedImport(problem, sizes)
         except UNVERIFIED as problem:
             return _FailedImport(Error(str(problem)), sizes)
+        finally:
+            self.longest = max(self.longest, time.thread_time() - start)
         return None
 
     def smallest(self, before: Sizes, given: Sizes, held: Mapping[str, Any], constants: Mapping[str, Any]) -> Remedy:
