@@ -288,3 +288,12 @@ def test_one_tensor_of_long_positions_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(Error, match=r"must have both rope_factors_short.weight and rope_factors_long.weight"):
         load(file_of(tmp_path, "phi3_long", change))
+
+
+def test_a_head_that_classifies_is_not_lost_silently(tmp_path: Path) -> None:
+    def change(metadata: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+        tensors["cls.output.weight"] = np.ones((2, 32), np.float32)
+
+    path = file_of(tmp_path, "llama", change)
+    with pytest.warns(UserWarning, match=r"has a head that classifies, 'cls\.output\.weight', which is not supported"):
+        assert load(path).unused == ("cls.output.weight",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -281,7 +282,16 @@ def model_of_gguf(weights: Weights) -> PretrainedModel:
         hint = "give a folder with config.json, or a GGUF file"
         raise Error(f"{weights.origin} is a file without a model", hint=hint)
     model = read_gguf(weights)
-    return _checked(model.family, model.config, model.tensors, head=model.family.default_head, gguf_names=model.names)
+    result = _checked(model.family, model.config, model.tensors, head=model.family.default_head, gguf_names=model.names)
+    classifier = [name for name in result.unused if name.startswith("cls.")]
+    if classifier:
+        names = ", ".join(f"'{name}'" for name in classifier)
+        warnings.warn(
+            f"{weights.origin} has a head that classifies, {names}, which is not supported in GGUF files; "
+            "the graph computes logits of tokens. rlx.models.load of the folder loads the head",
+            stacklevel=3,
+        )
+    return result
 
 
 def _checked(
