@@ -28,7 +28,7 @@ from tests.conformance.values import draw
 Choose = Callable[[int], int]
 
 _LARGEST = 100.0
-_MOST_ELEMENTS = 4096
+_MOST_ELEMENTS, _MOST_SQUARED = 4096, 256
 _MOST_OUTPUTS = 8
 # All symbols of all samples are replaced by these, so that results of one op fit another.
 _SYMBOLS = ("n", "m")
@@ -68,10 +68,11 @@ class Grower:
     Args:
         choose: The source of random choices.
         symbolic: Whether to use samples with symbolic sizes.
+        rearranges: Whether every third step combines a tensor with a rearrangement of itself: `s[i] + s[j]`.
     """
 
-    def __init__(self, choose: Choose, *, symbolic: bool = False):
-        self.choose, self.symbolic = choose, symbolic
+    def __init__(self, choose: Choose, *, symbolic: bool = False, rearranges: bool = False):
+        self.choose, self.symbolic, self.rearranges = choose, symbolic, rearranges
         self.made = RandomGraph(Graph("main", stage="hir"))
         self.graph = self.made.graph
         self.sizes = SIZES[0] if symbolic else {}
@@ -92,6 +93,32 @@ class Grower:
         return _cases(self.symbolic)
 
     def _step(self) -> None:
+        sources = [t for t in self.pool if t.dtype.is_float and t.rank and self.arrays[t.value].size <= _MOST_SQUARED]
+        if self.rearranges and sources and not self.choose(3):
+            self._combine(_pick(self.choose, sources[-6:]))
+        else:
+            self._sample()
+
+    def _combine(self, source: Tensor) -> None:
+        """Add an op that reads a tensor at two positions."""
+        g, dims = self.graph, source.shape.dims
+        ways: list[tuple[Callable[[], Tensor], Callable[[], Tensor]]] = []
+        for axis in range(source.rank):
+            ways.append((lambda: source, lambda axis=axis: g.reverse(source, (axis,))))
+            ways.append(
+                (lambda axis=axis: g.expand_dims(source, axis), lambda axis=axis: g.expand_dims(source, axis + 1))
+            )
+        if source.rank > 1 and dims[-1] == dims[-2]:
+            ways += [(lambda: source, lambda: g.swapaxes(source, -1, -2))] * 3
+        first, second = (self._evaluated(make()) for make in _pick(self.choose, ways))
+        if self.choose(2):
+            first = self._evaluated(g.tanh(first))
+        result = _pick(self.choose, [g.add, g.sub, g.mul, g.maximum])(first, second)
+        self.used.add(source.value)
+        self.pool += [t for t in [self._evaluated(result)] if self._is_tame(t)]
+
+    def _sample(self) -> None:
+        """Add a sample of an op."""
         case = _pick(self.choose, _pick(self.choose, list(self.cases().values())))
         renamed: dict[str, str] = dict(zip(case.symbols, _SYMBOLS, strict=False))
         shapes = [_renamed(shape, renamed) for shape in case.shapes()]

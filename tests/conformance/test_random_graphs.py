@@ -27,6 +27,7 @@ from tests.drawing import graph_seed, of_which
 
 _BATCHES, _GRAPHS = 8, 3
 _SYMBOLIC_BATCHES, _SYMBOLIC_GRAPHS = 3, 2  # XLA compiles them for each of their sizes
+_REARRANGED_BATCHES = 6
 _LEAST_OPS, _MOST_OPS = 5, 30
 # Samples have a larger tolerance where they lose digits, and an error may pass through several of them here.
 _FACTOR = 4.0
@@ -65,17 +66,24 @@ def _problems(
 )
 @of_which("batch")
 @pytest.mark.parametrize(
-    ("batch", "symbolic"),
-    [(b, False) for b in range(_BATCHES)] + [(b, True) for b in range(_SYMBOLIC_BATCHES)],
+    ("batch", "symbolic", "rearranges"),
+    [
+        *((b, False, False) for b in range(_BATCHES)),
+        *((b, True, False) for b in range(_SYMBOLIC_BATCHES)),
+        *((b, b % 3 == 2, True) for b in range(_REARRANGED_BATCHES)),
+    ],
 )
-def test_compiled(batch: int, symbolic: bool, implementation: Any, level: str | None, seed: int) -> None:
+def test_compiled(
+    batch: int, symbolic: bool, rearranges: bool, implementation: Any, level: str | None, seed: int
+) -> None:
     failures = Failures()
     number = _SYMBOLIC_GRAPHS if symbolic else _GRAPHS
-    seeds = [graph_seed(seed, 1000 * symbolic + batch * number + i) for i in range(number)]
+    seeds = [graph_seed(seed, 1000 * symbolic + 2000 * rearranges + batch * number + i) for i in range(number)]
     grown = []
     for own in seeds:
         choose = seeded(own)
-        grown.append(Grower(choose, symbolic=symbolic).grow(_LEAST_OPS + choose(_MOST_OPS - _LEAST_OPS)))
+        grower = Grower(choose, symbolic=symbolic, rearranges=rearranges)
+        grown.append(grower.grow(_LEAST_OPS + choose(_MOST_OPS - _LEAST_OPS)))
     programs = implementation.compile_graphs([m.graph for m in grown], level=level, last_rungs=True)
     for own, made, program in zip(seeds, grown, programs, strict=True):
         label = f"graph {own}"
