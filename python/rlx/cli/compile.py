@@ -280,7 +280,7 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
     if arguments.output != "-":
         took = time.perf_counter() - started
         size = bytes_text(sum(map(len, files.values())) if files else len(data))
-        name = printable(compilation.given.name, keep="")
+        name = printable(artifact.signature.name, keep="")
         targets = " and ".join(f"{a.target} ({a.arch})" for a in artifacts)
         say(f"{arguments.output}: {name} for {targets}, {size}, {took:.2f} s")
         say(f"files: {', '.join(files)}" if files else f"sha256: {hashlib.sha256(data).hexdigest()}")

@@ -337,12 +337,12 @@ def _cut(path: str, argument: Argument, array: np.ndarray) -> list[np.ndarray]:
 
 
 def _text(graph: Graph) -> bytes:
-    """The text of a graph. It has locations if ops are in scopes, which name layers in C and in reports."""
-    from rlx.ir.location import scope_of
+    """The text of a graph. It has locations if ops have layers, which name functions in C and parts in reports."""
+    from rlx.ir.location import layer_of
     from rlx.ir.op import opview
 
-    scoped = any(scope_of(op.location) for op in opview.operations(graph.function.entry_block))
-    return f"{graph.text(locations=scoped).rstrip()}\n".encode()
+    layers = any(layer_of(op.location) for op in opview.operations(graph.function.entry_block))
+    return f"{graph.text(locations=layers).rstrip()}\n".encode()
 
 
 def _write_params(path: str, graph: Graph, params: Mapping[str, Any]) -> None:

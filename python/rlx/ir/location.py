@@ -8,6 +8,7 @@ from rlx import mlir
 from rlx.support.caller import caller
 
 _PLACE = re.compile(r'"([^"]*)":(\d+):(\d+)')
+_ONNX_NODE = re.compile(r'\.onnx:([^":]+)[^"]*":\d+:\d+')
 _ESCAPE = re.compile(rb"\\([0-9A-F]{2}|\\)")
 _locations: dict[tuple[str, int, str], mlir.Location] = {}
 
@@ -57,6 +58,12 @@ def scope_of(location: mlir.Location) -> str:
     """
     names = [unescaped(name) for name in re.findall(r'"([^"]*)"\(', str(location))]
     return "/".join(name for name in reversed(names) if not name.startswith("rlx-"))
+
+
+def layer_of(location: mlir.Location) -> str:
+    """Return the name of an op's layer in the model: its scope, or its node in an ONNX file; empty if there is none."""
+    node = _ONNX_NODE.search(str(location))
+    return scope_of(location) or (unescaped(node[1]).strip("/") if node else "")
 
 
 def name_of(location: mlir.Location) -> str:

@@ -107,7 +107,8 @@ def test_programs_of_one_folder_do_not_warn_of_each_other(tmp_path: Path, capsys
     for name in ("cat", "cat2"):
         arguments = ["compile", tmp_path / "network.mlir", "--target=cortexm", f"--name={name}", "-o", tmp_path / "out"]
         assert rlx_command.main([str(a) for a in arguments]) == 0
-        assert "warning" not in capsys.readouterr().err
+        shown = capsys.readouterr()
+        assert "warning" not in shown.err and f"out: {name} for cortexm (m4)" in shown.out
     (tmp_path / "out" / "cat_old.c").write_text("")
     assert rlx_command.main([str(a) for a in [*arguments[:3], "--name=cat", *arguments[4:]]]) == 0
     assert "cat_old.c; remove them" in capsys.readouterr().err
@@ -321,3 +322,32 @@ def program_text(program: CSource) -> list[str]:
     from rlx.targets.c.lower.files import files_of
 
     return list(files_of(program).values())
+
+
+def test_layers_have_the_names_of_nodes_of_onnx(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(0)
+    helper, names = onnx.helper, {"w": (4, 1, 3, 3), "d": (64, 3)}
+    weights = [onnx.numpy_helper.from_array(rng.normal(size=s).astype(np.float32), n) for n, s in names.items()]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="/stem/Conv", strides=[2, 2]),
+        helper.make_node("Flatten", ["c"], ["f"], name="/head/Flatten"),
+        helper.make_node("MatMul", ["f", "d"], ["y"], name="/head/MatMul"),
+    ]
+    given, made = (
+        [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s)] for n, s in (("x", [1, 1, 9, 9]), ("y", [1, 3]))
+    )
+    graph = helper.make_graph(nodes, "g", given, made, weights)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "own.onnx"
+    )
+    np.savez(tmp_path / "own.npz", x=rng.random((4, 1, 1, 9, 9), np.float32))
+    data, text = tmp_path / "own.npz", tmp_path / "own.mlir"
+    assert (
+        rlx_command.main(["quantize", str(tmp_path / "own.onnx"), "--integer-only", f"--data={data}", "-o", str(text)])
+        == 0
+    )
+    assert rlx_command.main(["compile", str(text), "--target=cortexm", "--name=own", "-o", str(tmp_path / "own")]) == 0
+    code = (tmp_path / "own" / "own.c").read_text()
+    assert "STEP void step_1_stem_Conv(" in code and "STEP void step_2_head_MatMul_dense(" in code
+    assert "own.onnx:/stem/Conv" in code and str(tmp_path) not in code

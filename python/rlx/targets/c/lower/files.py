@@ -20,6 +20,7 @@ from rlx.targets.c.lower.values import literal, stored_type
 from rlx.targets.c.lower.writer import Writer
 from rlx.version import __version__
 
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]*\.onnx:)|^(?!.*\.onnx:).*[/\\]")
 _OF_MATH_H = {"NAN", "INFINITY"}  # special values as `float_text` writes them
 
 
@@ -249,7 +250,7 @@ def _explained(group: OpGroup) -> str:
     lines = [f"Layer {printable(group.layer, keep='')}"] if group.layer else []
     for op in group.ops:
         operands = [c_array_type(shape_of(v)) for v in op.operands]
-        place = re.sub(r".*[/\\]", "", place_of(op))  # without folders, on which the bytes would depend
+        place = _FOLDERS.sub("", place_of(op))  # the bytes must not depend on them
         made = f"{label_of(op)}({', '.join(operands)}) -> {c_array_type(shape_of(op.results[0]))}"
         lines.append(printable(f"{made}, {place}" if place else made, keep=""))
     return "\n".join(lines)

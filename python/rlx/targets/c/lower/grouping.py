@@ -9,7 +9,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.graph.graph import Graph
-from rlx.ir.location import scope_of
+from rlx.ir.location import layer_of
 from rlx.ir.op import opview
 from rlx.ir.op.opview import label_of, name_of
 from rlx.ir.shape import Shape, shape_of
@@ -99,8 +99,8 @@ class OpGroup:
 
     @property
     def layer(self) -> str:
-        """The scope of the op with loops, or of the result: the name of a layer in the model. Empty if there is none."""
-        return scope_of((self.root or self.final).location)
+        """The name of the layer in the model of the op with loops, or of the result. Empty if there is none."""
+        return layer_of((self.root or self.final).location)
 
     @property
     def label(self) -> str:

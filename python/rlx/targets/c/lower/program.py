@@ -214,7 +214,9 @@ class CSource:
     def _base_of(group: OpGroup) -> str:
         """The name of a layer with the kind of its op, `stem_conv`; only the kind if the model has no name for it."""
         layer, label = layer_name(group.layer), identifier(group.label)
-        return f"{layer}_{label}" if layer else label
+        if not layer or layer.rpartition("_")[2].lower() == label:
+            return layer or label
+        return f"{layer}_{label}"
 
     def _function(self, number: int, group: OpGroup) -> KernelFunction:
         base = self.names[group.result]
