@@ -252,6 +252,34 @@ def test_scales_of_graphs_that_dequantise_their_inputs() -> None:
     assert "#define QDQ_Y_SCALE 0.0078125f\n#define QDQ_Y_ZERO_POINT (-1)" in header
 
 
+def test_scales_of_all_integers(tmp_path: Path) -> None:
+    g: Any = rlx.Graph("wide")
+    x, u, h = (g.input(n, (4,), d) for n, d in (("x", "i8"), ("u", "u8"), ("h", "i16")))
+    k, b = g.input("k", (2,), "i64"), g.input("b", (2,), "u32")
+    g.set_outputs({"y": g.cast(x, "i32") + g.cast(u, "i32") + g.cast(h, "i32"), "z": k + 1, "w": b + 1})
+    scales = {
+        "x": (0.5, 1),
+        "u": (0.25, 200),
+        "h": (0.001, -300),
+        "k": (0.001, 5),
+        "b": (2.0, 2**32 - 1),
+        "y": (0.125, 7),
+    }
+    entries = ", ".join(f"{n} = [{scale!r}, {zero}]" for n, (scale, zero) in scales.items())
+    text = str(g).replace('{rlx.name = "w"})', f'{{rlx.name = "w"}}) attributes {{rlx.quantized = {{{entries}}}}}')
+    assert run_self_test(rlx.parse(text), tmp_path) == 0
+    checks = ["net_quantize_u(-50.25f) == 0", "net_quantize_u(-49.6f) == 2", "net_quantize_h(1.0f) == 700"]
+    checks += [
+        "net_dequantize_k_(INT64_MIN) < -9e15f",
+        "net_dequantize_b(0) == -8589934592.0f",
+        "net_dequantize_y(15) == 1.0f",
+    ]
+    main = f'#include "net.h"\nint main(void) {{ return ({" && ".join(f"({check})" for check in checks)}) ? 0 : 1; }}\n'
+    (tmp_path / "main.c").write_text(main)
+    toolchain.build([*toolchain.compiler(), *STRICT, "-fsanitize=undefined", "main.c", "-o", "checked"], tmp_path)
+    assert subprocess.run([tmp_path / "checked"], timeout=60, check=False).returncode == 0
+
+
 def test_wrong_scales_are_refused() -> None:
     text = str(network()).replace("rlx.quantized = {image = [", "rlx.quantized = {image = [-")
     with pytest.raises(UnsupportedError, match=r"the scale of 'image' is -.*not a positive number"):

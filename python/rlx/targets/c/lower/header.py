@@ -149,6 +149,8 @@ static inline {kind} {name}_quantize_{argument.name}(float number)
         if not argument.rounds:
             steps = "const int64_t wide = value;\n    "
             steps += f"const int64_t steps = wide - {prefix}_ZERO_POINT;\n    return (float)steps"
+        if argument.dtype.bits > 32:  # the difference of integers may overflow
+            steps = f"const float steps = (float)value - (float){prefix}_ZERO_POINT;\n    return steps"
         w.text(f"""
 static inline float {name}_dequantize_{argument.name}({kind} value)
 {{
