@@ -351,4 +351,4 @@ def test_the_learning_rate_finder_takes_the_steps_of_its_schedule() -> None:
     np.testing.assert_allclose(found.losses, expected, rtol=1e-4)
     assert 1e-3 < found.suggestion < found.rates[int(np.argmin(found.smoothed))] < 100
     with pytest.raises(rlx.Error, match=r"no option 'lss'|lss"):
-        rlx.train.find_learning_rate(Network(), (X, Y), lss="mse")
+        rlx.train.find_learning_rate(Network(), (X, Y), lss="mse")  # pyright: ignore[reportCallIssue]
