@@ -110,7 +110,7 @@ class ProgressBar:
 
         Args:
             width: The maximum number of characters; None for a line without a bar.
-            kept: The number of losses and metrics; by default, as many as fit.
+            kept: The number of losses and metrics; by default, all that fit.
         """
         if width is None:
             return printable(self._plain(), keep="")
