@@ -104,7 +104,15 @@ def _called(
     tensors = {n: g.input(n, shapes[n].dims, shapes[n].dtype) for n in layout.inputs}
     args = [tensors[n] for n in layout.args]
     kwargs = {n: tensors[n] for n in layout.kwargs}
-    outputs = model(*args, training=training, seed=seed, **kwargs)
+    try:
+        outputs = model(*args, training=training, seed=seed, **kwargs)
+    except TypeError as problem:
+        if "DimExpr" not in str(problem):
+            raise
+        raise Error(
+            f"{type(model).__name__}.forward needs a fixed number of samples, and it is the symbol '{BATCH}': {problem}",
+            hint="ops take it, x.reshape((x.shape[0], -1)) or rlx.ops.zeros_like(x); NumPy and range() do not",
+        ) from problem
     entries = outputs.values() if is_dict(outputs) else outputs if is_sequence(outputs) else [outputs]
     for entry in entries:
         if not isinstance(entry, Tensor):
