@@ -275,4 +275,5 @@ def test_wrong_options_are_refused(name: str, flags: list[str], message: str) ->
 def test_the_readme_documents_ports_and_registers(tmp_path: Path) -> None:
     text = written(small_network("net"), tmp_path, "--axi=lite", "--axi-width=64")["net.md"].decode()
     assert "| `s_axis_x` | `x` | 64 | 8 of 8 bits | 4 |" in text and "| 0x04 | STATUS |" in text
+    assert "iverilog -g2012 -s net_axi_tb " in text
     assert 'PORT "aclk"' in (tmp_path / "net.lpf").read_text()

@@ -72,21 +72,21 @@ def readme(
             _layers(design, part),
         ),
         "",
-        *_tools(design.top, part),
+        *_tools(design.top, part, design.top if wrapper is None else wrapper.name),
     ]
     return "\n".join(text), files
 
 
-def _tools(top: str, part: FpgaPart) -> list[str]:
-    """Return the lines on other tools."""
+def _tools(top: str, part: FpgaPart, outer: str) -> list[str]:
+    """Return the lines on other tools. `outer` is the wrapper, or the design where there is none."""
     return [
         _TOOLS,
         "",
         f"`{top}.f` lists the sources. Run the tools in this folder, because the `.mem` files are read from it.",
         "",
         "```",
-        f"iverilog -g2012 -s {top}_tb -o tb -f {top}.f {top}_tb.sv && vvp tb +hesitate",
-        f"verilator --binary --timing --timescale 1ns/1ps --top-module {top}_tb -f {top}.f {top}_tb.sv",
+        f"iverilog -g2012 -s {outer}_tb -o {outer}_tb -f {top}.f {outer}_tb.sv && vvp {outer}_tb +hesitate",
+        f"verilator --binary --timing --timescale 1ns/1ps --top-module {outer}_tb -f {top}.f {outer}_tb.sv",
         f"python {top}_cocotb.py",
         f"SIM=verilator python {top}_cocotb.py",
         f"sh {top}.sh",
