@@ -69,6 +69,26 @@ def test_layers_have_the_names_and_lines_of_the_model(tmp_path: Path) -> None:
     assert "| head/1 |" in readme and f"| stem | {place}" in readme.replace("\\_", "_")
 
 
+@needs_package("onnx", "onnx")
+def test_layers_have_the_names_of_onnx_nodes(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    weights = np.random.default_rng(0).normal(size=(4, 1, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="/stem/Conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["y"], name="/stem/Relu"),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, c, 4, 4]) for n, c in (("x", 1), ("y", 4))]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], [numpy_helper.from_array(weights, "w")])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx")
+    g = rlx.from_onnx(tmp_path / "net.onnx")
+    ranges = rlx.observe_ranges(g, [{"x": np.ones((1, 1, 4, 4), np.float32)}])
+    (tmp_path / "rtl").mkdir()
+    content = written(rlx.integer_only(g, ranges), tmp_path / "rtl")
+    assert "net__stem_Conv_conv.sv" in content and "net__stem_Conv_requantise.sv" in content
+    assert "// Scope in the model: stem/Conv\n" in content["net__stem_Conv_conv.sv"].decode()
+
+
 def test_ports_have_shapes_and_scales(tmp_path: Path) -> None:
     graph = integers()
     content = written(graph, tmp_path, "--axi=stream")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.location import describe, scope_of
+from rlx.ir.location import describe, layer_of
 from rlx.ir.op import opview, registry
 from rlx.ir.op.card import as_results
 from rlx.ir.shape import shape_of
@@ -121,7 +121,7 @@ def _made(op: Any, values: dict[Any, Operand], layers: list[StreamLayer], counts
         return all(r == op or (len(r.results) > 0 and r.results[0] in names) for r in readers)
 
     site = LayerSite(
-        name, opview.place_of(op), scope_of(op.location), shape_of(op.results[0]), card.evaluate, layers, counts, sole
+        name, opview.place_of(op), layer_of(op.location), shape_of(op.results[0]), card.evaluate, layers, counts, sole
     )
     return RULES[name](site, *operands, **attributes)
 
