@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rlx.targets.lowering.names import scope_words
+
 _WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
@@ -116,10 +118,8 @@ class FileNames:
 
 def layer_name(scope: str) -> str:
     """Return an identifier for the scope of an op, `encoder/block0/query`: as many of its innermost names as fit."""
-    parts = [part for part in scope.split("/") if re.search("[0-9A-Za-z]", part)]
-    while len(parts) > 1 and len("_".join(parts)) > _LONGEST_LAYER:
-        parts = parts[1:]
-    return identifier("_".join(parts)) if parts else ""
+    words = scope_words(scope, _LONGEST_LAYER)
+    return identifier(words) if words else ""
 
 
 # Functions and types of a program and of its caller (`rlx_run`), macros of <stdint.h>, and macros and functions of <math.h>.
