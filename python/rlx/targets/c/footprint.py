@@ -29,7 +29,7 @@ _ALLOCATED = 2
 
 
 @dataclass(frozen=True)
-class Stack:
+class StackUse:
     """The worst case of the stack.
 
     Attributes:
@@ -103,7 +103,7 @@ def _sections(data: bytes) -> Iterator[tuple[str, int]]:
 # --- stack ----------------------------------------------------------------------------------------
 
 
-def worst_stack(code: str, name: str, frames: Mapping[str, int]) -> Stack:
+def worst_stack(code: str, name: str, frames: Mapping[str, int]) -> StackUse:
     """Return the worst case of the stack of a program's functions over its call graph.
 
     Args:
@@ -112,15 +112,15 @@ def worst_stack(code: str, name: str, frames: Mapping[str, int]) -> Stack:
         frames: Bytes of each function that is not inlined.
     """
     bodies = dict(functions_in(code))
-    known: dict[str, Stack] = {}
+    known: dict[str, StackUse] = {}
 
-    def of(function: str) -> Stack:
+    def of(function: str) -> StackUse:
         if function not in known:
             called = sorted(set(re.findall(r"\w+", bodies[function])) & bodies.keys() - {function})
-            deepest = max((of(other) for other in called), key=lambda s: s.size, default=Stack(0, ()))
+            deepest = max((of(other) for other in called), key=lambda s: s.size, default=StackUse(0, ()))
             own = frames.get(function)
             path = deepest.path if own is None else ((function, own), *deepest.path)
-            known[function] = Stack(deepest.size + (own or 0), path)
+            known[function] = StackUse(deepest.size + (own or 0), path)
         return known[function]
 
     return max((of(f) for f in (f"{name}_run", f"{name}_init") if f in bodies), key=lambda s: s.size)
@@ -152,7 +152,7 @@ def _flash(sections: Mapping[str, Mapping[str, int]], target: Target) -> list[st
     return table(every, ("flash, bytes", "section", "", ""), right={2})
 
 
-def _ram(program: CSource, core: str, target: Target, stack: Stack) -> list[str]:
+def _ram(program: CSource, core: str, target: Target, stack: StackUse) -> list[str]:
     state = program.arena_size + program.state_bytes
     path = " > ".join(f"{function} {size}" for function, size in stack.path)
     rows = [
