@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rlx
-from rlx.targets.iree import lent_memory
+from rlx.targets.iree import executable, lent_memory
 from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.memory import ALIGNMENT, empty_aligned
 from rlx.weights.mapped import content_of
@@ -72,6 +73,12 @@ def test_weights_are_read_in_place_and_released_with_the_program() -> None:
     assert len(lent_memory._arrays) <= before  # fewer, if those of other tests could be released too
 
 
+def _lent() -> list[np.ndarray]:
+    """Return the weights that modules read in the caller's memory."""
+    gc.collect()
+    return [array for loaded in executable._executables for array in getattr(loaded, "_weights", ())]
+
+
 def _kernel_program(threads: int = 1) -> rlx.Program:
     """Return a program whose two entries read one weight by kernels only."""
     g, h = rlx.Graph("one"), rlx.Graph("four")
@@ -98,8 +105,7 @@ def test_kernels_read_weights_at_any_address(offset: int, is_mapped: bool, tmp_p
     (one,) = program["one"].run({"x": x[:1]})
     np.testing.assert_allclose(four, x @ w.T, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(one, four[:1])
-    lent = any(np.shares_memory(weights, array) for array in lent_memory._arrays.values())
-    assert lent == (offset % ALIGNMENT == 0)
+    assert any(np.shares_memory(weights, array) for array in _lent()) == (offset % ALIGNMENT == 0)
 
 
 def test_weights_of_kernels_can_be_replaced_and_are_named_if_they_are_missing() -> None:
@@ -110,7 +116,26 @@ def test_weights_of_kernels_can_be_replaced_and_are_named_if_they_are_missing() 
         program.set_params({"w": np.full((384, 256), value, np.float32)})
         assert (program["one"].run({"x": x})[0] == 256 * value).all()
         assert (program["four"].run({"x": np.repeat(x, 4, 0)})[0] == 256 * value).all()
-    executable = IreeExecutable(program["one"].artifact.program, parameters={"w": np.zeros((384, 256), np.float32)})
-    assert executable._lent_names() == ["w"]
+    loaded = IreeExecutable(program["one"].artifact.program, parameters={"w": np.zeros((384, 256), np.float32)})
+    assert loaded._lent_names() == ["w"]
     with pytest.raises(rlx.ExecutionError, match="the parameter 'w' is missing"):
         IreeExecutable(program["one"].artifact.program, parameters={"v": np.zeros(3, np.float32)})
+
+
+def test_weights_of_kernels_live_as_long_as_the_program() -> None:
+    """IREE does not keep the memory of a part of a buffer."""
+    program, x = _kernel_program(), np.ones((1, 256), np.float32)
+    for number in range(3):
+        w = np.full((384, 256), 1.0 + number, np.float32)
+        alive = weakref.ref(w)
+        program.set_params({"w": w}, copy=False)
+        program["one"].run({"x": x})
+        del w
+        gc.collect()
+        lent_memory.reclaim()
+        others = [np.full((384, 256), np.nan, np.float32) for _ in range(8)]  # would get the memory, if it were free
+        assert (program["one"].run({"x": x})[0] == 256 * (1.0 + number)).all() and others
+        assert alive() is not None
+    del program
+    gc.collect()
+    assert alive() is None

@@ -25,7 +25,7 @@ from rlx.support.locks import holding, is_abandoned, make_lock
 from rlx.targets.iree import transfer
 from rlx.targets.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.targets.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
-from rlx.targets.iree.lent_memory import lend, reclaim
+from rlx.targets.iree.lent_memory import lend, readable, reclaim
 from rlx.targets.iree.names import LENT_KEY, LENT_WEIGHTS, PARAMETER_SCOPE
 from rlx.weights.mapped import release_pages
 
@@ -107,9 +107,11 @@ class IreeExecutable:
         names = self._lent_names()
         if missing := [name for name in names if name not in parameters]:
             raise _missing_parameter(missing[0], parameters)
+        # IREE does not keep the memory of a part of a buffer alive. These are deleted after the context, which is set first.
+        self._weights = [readable(parameters[name]) for name in names]
         buffers = VmVariantList(len(names))
-        for name in names:
-            buffers.push_ref(transfer.lent_view(self.device, subspan, parameters[name]))
+        for array in self._weights:
+            buffers.push_ref(transfer.lent_view(self.device, subspan, array))
         function = self.module.lookup_function(LENT_WEIGHTS)
         assert function is not None
         self.context.invoke(function, buffers, VmVariantList(0))

@@ -33,18 +33,16 @@ def lend(array: np.ndarray) -> object:
     """
     if address(array) % IMPORT_ALIGNMENT and file_of(array) is not None:
         array = _aligned_copy(array)
-    return _lent(array, 0)
+    block = bytes_at(address(array), array.nbytes, None)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
+    holding(_lock, _arrays.__setitem__, id(block), array)
+    return block
 
 
-def lend_with_offset(array: np.ndarray) -> tuple[object, int]:
-    """Return an object like `lend`, over memory from a multiple of 64 bytes on, and the number of bytes before the array.
-
-    Only arrays at addresses that compiled code cannot read are copied: see `memory.ALIGNMENT`.
-    """
-    if address(array) % ALIGNMENT:
-        array = _aligned_copy(array)
-    offset = address(array) % IMPORT_ALIGNMENT
-    return _lent(array, offset), offset
+def readable(array: np.ndarray) -> np.ndarray:
+    """Return an array that compiled code can read in place: the same, or a copy at a multiple of `memory.ALIGNMENT`."""
+    array = np.ascontiguousarray(array)
+    return _aligned_copy(array) if address(array) % ALIGNMENT else array
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:
@@ -55,13 +53,6 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
     copy = empty_aligned(array.shape, array.dtype)
     copy[...] = array
     return copy
-
-
-def _lent(array: np.ndarray, before: int) -> object:
-    block = bytes_at(address(array) - before, before + array.nbytes, None)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
-    holding(_lock, _arrays.__setitem__, id(block), array)
-    return block
 
 
 def _copy_of(array: np.ndarray, file: MappedFile) -> np.ndarray:

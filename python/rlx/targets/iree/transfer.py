@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from rlx.targets.iree.abi import ArgumentType, TensorType, element_type
-from rlx.targets.iree.lent_memory import lend_with_offset
 from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, IMPORT_ALIGNMENT, address, array_over
 from rlx.targets.iree.names import SUBSPAN
 from rlx.targets.memory_block import bytes_at
@@ -172,11 +171,12 @@ def make_subspan(module: Any, context: Any) -> Subspan | None:
 
 
 def lent_view(device: Any, subspan: Subspan, array: np.ndarray) -> Any:
-    """Return a buffer view over the memory of weights, which is lent until the program drops it."""
+    """Return a buffer view over the memory of weights. It does not keep them alive: the caller must."""
     from iree.runtime import HalBufferView
 
-    array = np.ascontiguousarray(array)
-    block, offset = lend_with_offset(array)
+    start = address(array)
+    offset = start % IMPORT_ALIGNMENT
+    block = bytes_at(start - offset, offset + array.nbytes, array)
     buffer = device.allocator.import_host_allocation(block, *_host_memory())
     return HalBufferView(subspan(buffer, offset, array.nbytes), array.shape, element_type(array.dtype))
 
