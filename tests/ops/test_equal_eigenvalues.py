@@ -172,6 +172,44 @@ def test_a_hollow_matrix_of_weights_does_not_hide_that_a_derivative_is_unknown()
         assert np.isnan(gradient).any()
 
 
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3)])
+def test_functions_that_vanish_where_values_are_equal(shape: tuple[int, int]) -> None:
+    """The cotangents of the vectors are zero, and that of the matrix is not."""
+    weights = _WEIGHTS[: shape[0], : shape[1]]
+
+    def whole(g: Any, a: Any) -> Any:
+        u, s, vt = g.svd(a, full_matrices=False)
+        return g.sum(((u * s) @ vt) * g.constant(weights))
+
+    def logarithm(g: Any, a: Any) -> Any:
+        values, v = g.eigh(a)
+        return g.sum(((v * g.log(values)) @ g.transpose(v)) * g.constant(weights))
+
+    for gradient in _gradients(whole, np.zeros(shape)):
+        assert np.isnan(gradient).any()
+    if shape == (3, 3):
+        for gradient in _gradients(logarithm, np.eye(3)):
+            assert np.isnan(gradient).any()
+
+
+def test_values_and_vectors_of_other_spaces() -> None:
+    """The two smallest eigenvalues are equal, and the function does not depend on them or their vectors."""
+    a = (_ROTATION * [0.0, 0.0, 1.0, 2.0, 4.0]) @ _ROTATION.T
+    a, tangent = (a + a.T) / 2, _RNG.standard_normal((5, 5))
+    tangent = tangent + tangent.T
+
+    def ours(g: Any, x: Any) -> Any:
+        values, v = g.eigh(x)
+        return _weighted(g, (v[:, 2:] * g.sqrt(values[2:])) @ g.transpose(v[:, 2:]))
+
+    def numpys(x: np.ndarray) -> float:
+        values, v = np.linalg.eigh(x)
+        return float(((v[:, 2:] * np.sqrt(values[2:])) @ v[:, 2:].T * _WEIGHTS).sum())
+
+    for gradient in _gradients(ours, a):
+        np.testing.assert_allclose((gradient * tangent).sum(), _along(numpys, a, tangent), rtol=1e-5)
+
+
 def test_tangents_are_right_or_nan() -> None:
     """Forward mode does not know which function follows: vectors that a tangent mixes are NaN."""
     tangent = _RNG.standard_normal((5, 5))

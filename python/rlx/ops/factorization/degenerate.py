@@ -51,13 +51,13 @@ def divided(b: Builder, x: Tensor, gaps: Tensor, close: Tensor) -> Tensor:
 
 
 def divided_cotangent(
-    b: Builder, x: Tensor, gaps: Tensor, close: Tensor, vectors: list[Tensor], *, has_values: bool
+    b: Builder, x: Tensor, gaps: Tensor, close: Tensor, vectors: list[Tensor], values: Tensor | None
 ) -> Tensor:
     """Return `x/gaps` for the antisymmetric part `x` of `vectorsᵀ·cotangent`.
 
     Where gaps are close to zero, it is 0 if the function does not depend on the rotation of the vectors, that is if `x` is zero
-    up to rounding, else NaN. It is also NaN for functions of the vectors and their values: that of a symmetric function of the
-    values and a projector is 0, but that of `vectors·f(values)·vectorsᵀ` is not, and both look the same here.
+    up to rounding, else NaN. Functions of the vectors and their values, such as `vectors·f(values)·vectorsᵀ`, have another
+    derivative there, which these cotangents do not determine: it is NaN, unless the cotangents of both are exactly zero.
 
     Args:
         b: The builder.
@@ -65,11 +65,12 @@ def divided_cotangent(
         gaps: `[…, N, N]`.
         close: Which gaps are close to zero, `[…, N, N]`.
         vectors: The cotangents of vectors, `[…, M, N]`.
-        has_values: Whether the values have a cotangent.
+        values: The cotangent of the values, `[…, N]`; None if there is none.
     """
     squares = [b.sum(b.square(v), axes=-2) for v in vectors]
     lengths = b.sqrt(sums_of(b, squares[0] if len(squares) == 1 else squares[0] + squares[1]))
-    is_known = lengths == 0.0 if has_values else b.abs(x) <= lengths * (4 * rounding(x))
+    is_unused = lengths + sums_of(b, b.abs(values)) == 0.0 if values is not None else None
+    is_known = b.abs(x) <= lengths * (4 * rounding(x)) if is_unused is None else is_unused
     is_known = b.logical_or(is_known, b.eye(x.shape.dims[-1]) > 0.0)  # the diagonal of x is 0
     return b.where(close, b.where(is_known, 0.0, _NAN), x / b.where(close, 1.0, gaps))
 

@@ -87,8 +87,7 @@ class Eigh(Factorization, op="eigh"):
         inner = None if d_values is None else eye * b.expand_dims(d_values, -2)
         if d_vectors is not None:
             gaps, turn = gaps_of(b, values), antisymmetric(b, vectors, d_vectors)
-            close, has_values = are_close(b, gaps, values), d_values is not None
-            turn = 0.5 * divided_cotangent(b, turn, gaps, close, [d_vectors], has_values=has_values)
+            turn = 0.5 * divided_cotangent(b, turn, gaps, are_close(b, gaps, values), [d_vectors], d_values)
             inner = turn if inner is None else inner + turn
         assert inner is not None
         whole = b.matmul(vectors, b.matmul(inner, swap_last_axes(b, vectors)))

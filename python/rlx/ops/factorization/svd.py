@@ -103,9 +103,9 @@ class Svd(Factorization, op="svd"):
         if given:
             of_u, of_v = (None if d is None else antisymmetric(b, x, d) for x, d in ((u, du), (v, dv)))
             both, apart = _sum_and_difference(of_u, of_v)
-            gaps, sums, has_values = gaps_of(b, s), sums_of(b, s), ds is not None
-            turn = divided_cotangent(b, both, gaps, are_close(b, gaps, s), given, has_values=has_values)
-            turn = turn + divided_cotangent(b, apart, sums, are_close(b, sums, s), given, has_values=has_values)
+            gaps, sums = gaps_of(b, s), sums_of(b, s)
+            turn = divided_cotangent(b, both, gaps, are_close(b, gaps, s), given, ds)
+            turn = turn + divided_cotangent(b, apart, sums, are_close(b, sums, s), given, ds)
             inner = 0.5 * turn if inner is None else inner + 0.5 * turn
         assert inner is not None
         result = b.matmul(u, b.matmul(inner, vt))
