@@ -219,6 +219,8 @@ def test_labels(tmp_path: Path) -> None:
     for wrong in ({"0": "a"}, {"1": "a", "2": "b", "3": "c"}, ["a", "b", "c"], {"0": "a", "1": "b", "x": "c"}):
         with pytest.raises(rlx.Error, match=r"'id2label' must be an object with the keys 0 to 2: .* has 3 rows"):
             load(folder_of(tmp_path, "bert_sequence", id2label=wrong))
+    with pytest.raises(rlx.Error, match="'id2label' must be an object whose values are strings"):
+        load(folder_of(tmp_path, "bert_sequence", id2label={"0": "a", "1": None, "2": []}))
 
 
 def test_classifying_decoders_without_padding(tmp_path: Path) -> None:

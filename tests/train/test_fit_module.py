@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 import rlx
 from rlx.train import SGD, AdamW, TrainStep, cosine
@@ -329,6 +331,14 @@ def test_an_iterator_ends_and_the_first_epoch_is_kept() -> None:
     with pytest.raises(rlx.Error, match="epoch 2 has no batch: data is an iterator") as caught:
         fit(Network(), iter([(X, Y)]), epochs=2, **LABELS)
     assert cast(Any, caught.value).trained.history["loss"]
+
+    def ends_early() -> Any:
+        yield from ((X, Y), (X, Y), (X, Y))
+        raise ValueError("no such file")
+
+    with pytest.raises(ValueError, match="no such file") as failed:
+        fit(Network(), ends_early(), **LABELS)
+    assert cast(Any, failed.value).trained.history["loss"]
     with pytest.raises(rlx.Error, match=r"x of batch 2 of data is f32.batch, 4., and that of the first batch"):
         fit(Network(), [(X, Y), (X[:, :4], Y)], **LABELS)
 
@@ -349,7 +359,9 @@ def test_a_forward_that_needs_a_fixed_number_of_samples_is_an_error() -> None:
 
 
 def test_an_infinite_loss_ends_the_training() -> None:
-    with pytest.raises(rlx.Error, match=r"the loss is (nan|inf) at step \d+ \(epoch \d+\), with finite data"):
+    with pytest.raises(
+        rlx.Error, match=r"the loss is (nan|inf) at step \d+ \(epoch \d+\), and the numbers of this batch are finite"
+    ):
         fit(Network(2), (X, 1e19 * X[:, :2]), epochs=30, **{**LABELS, "loss": "mse", "optimizer": SGD(1e18)})
 
 
@@ -368,3 +380,14 @@ def test_the_learning_rate_finder_takes_the_steps_of_its_schedule() -> None:
     wrong: Any = {"lss": "mse"}
     with pytest.raises(rlx.Error, match=r"find_learning_rate: got .* 'lss' \(did you mean 'loss'"):
         rlx.train.find_learning_rate(Network(), (X, Y), **wrong)
+
+
+def test_a_checkpoint_with_a_negative_position_is_refused(tmp_path: Path) -> None:
+    path, damaged = tmp_path / "c.safetensors", tmp_path / "d.safetensors"
+    fit(Network(), (X, Y), checkpoint=path, **LABELS)
+    tensors = load_file(path)
+    tensors["train/position"][:] = -3
+    with safe_open(path, "np") as file:
+        save_file(tensors, damaged, file.metadata())
+    with pytest.raises(rlx.Error, match=r"'train/position' is \[-3, -3, -3\], with a negative number"):
+        fit(Network(), (X, Y), checkpoint=damaged, resume=True, epochs=2, **LABELS)

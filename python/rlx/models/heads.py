@@ -184,4 +184,6 @@ def read_labels(fields: Fields, tensors: ModelTensors, head: TaskHead | None) ->
         return {i: f"LABEL_{i}" for i in range(count)}
     if not isinstance(names, dict) or sorted(names) != sorted(map(str, range(count))):
         raise fields.refusal("id2label", f"an object with the keys 0 to {count - 1}: '{weight.name}' has {count} rows")
-    return {i: str(names[str(i)]) for i in range(count)}
+    if not all(isinstance(name, str) for name in names.values()):
+        raise fields.refusal("id2label", "an object whose values are strings")
+    return {i: names[str(i)] for i in range(count)}

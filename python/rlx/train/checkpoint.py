@@ -67,6 +67,8 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
     for key, (shape, kind) in _OF_FIT.items():
         if key in tensors and (tensors[key].shape, tensors[key].dtype) != (shape, kind):
             problems.append(f"'{key}' must be {kind}{list(shape)}")
+        elif key == POSITION and key in tensors and (position := np.asarray(tensors[key])).min() < 0:
+            problems.append(f"'{key}' is {position.tolist()}, with a negative number")
     for key, argument in expected.items():
         weight = tensors.get(key)
         if weight is None:

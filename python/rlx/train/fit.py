@@ -117,7 +117,7 @@ def _fit_module(model: Module, data: Any, options: FitOptions) -> TrainedModel:
         except KeyboardInterrupt:
             interrupted.set()
             log.finish({})
-        except Error as problem:
+        except Exception as problem:  # those of the user's data as well
             log.finish({})
             if step.position[0]:
                 problem.trained = trained  # type: ignore[attr-defined]

@@ -122,8 +122,9 @@ class ModelStep(TrainStep):
                 place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
                 raise Error(f"{at}: '{name}' of this batch has {array[place]} at {list(place)}", hint="clean the data")
         raise Error(
-            f"{at}, with finite data",
-            hint="use a smaller learning rate (rlx.train.find_learning_rate tries several), or clip_norm=1.0",
+            f"{at}, and the numbers of this batch are finite",
+            hint="use a smaller learning rate (rlx.train.find_learning_rate tries several), or clip_norm=1.0; infinities in an "
+            "earlier batch can cause it too",
         )
 
     def _summed(self, results: Mapping[str, Any], size: int) -> dict[str, np.ndarray]:
