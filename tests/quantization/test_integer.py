@@ -286,3 +286,42 @@ def test_only_what_the_user_wrote_is_listed() -> None:
     with pytest.raises(rlx.UnsupportedError) as caught:
         rlx.integer_only(g, ranges)
     assert "quantize at" not in str(caught.value) and "argsort at" in str(caught.value)
+
+
+def test_floats_for_an_integer_input_are_to_be_quantised() -> None:
+    """A cast of the floats would truncate them: the hint has a call that gives the integers of the input's scale."""
+    g: Any = rlx.Graph("doubled")
+    x, u, n = g.input("x", (3,), "i8"), g.input("u", (3,), "u8"), g.input("n", (3,), "i8")
+    g.set_outputs({"y": x + x, "v": u + u, "m": n + n})
+    text = str(g).replace(
+        '{rlx.name = "m"})', '{rlx.name = "m"}) attributes {rlx.quantized = {u = [0.25, 3], x = [0.5, -2]}}'
+    )
+    graph, floats = rlx.parse(text), np.array([0.5, 1.0, -70.0], np.float32)
+    assert graph.inputs[0].quantized == (0.5, -2) and graph.inputs[2].quantized is None
+    right = {"x": np.array([-1, 0, -128], np.int8), "u": np.zeros(3, np.uint8), "n": np.zeros(3, np.int8)}
+    program = rlx.Session().compile(graph)
+    for call in (lambda values: rlx.evaluate(graph, values), program.run):
+        call(right)
+        for name, expected in (("x", [-1, 0, -128]), ("u", [5, 7, 0])):
+            for given in (floats, floats.astype(np.float64), floats.astype(np.int32)):
+                with pytest.raises(rlx.Error, match=f"input '{name}' must be") as caught:
+                    call({**right, name: given})
+                assert caught.value.hint is not None
+                code, _, rest = caught.value.hint.removeprefix("quantise it with ").partition(": ")
+                if given is not floats:
+                    assert ("if it already has these integers, cast it" in rest) == (given.dtype.kind == "i")
+                    continue
+                got = eval(code, {"rlx": rlx, "numpy": np, "graph": graph, "x": given})
+                np.testing.assert_array_equal(got, np.array(expected, got.dtype))
+                call({**right, name: got})
+        with pytest.raises(rlx.Error, match=r"hint: cast it with \.astype"):
+            call({**right, "n": floats})
+
+
+def test_an_artifact_keeps_the_scale_of_an_input(tmp_path: Path) -> None:
+    compiled = rlx.Session().compile(integer_network(next(iter(NETWORKS))))
+    compiled.save(tmp_path / "net.rlxa")
+    for program in (compiled, rlx.load(tmp_path / "net.rlxa")):
+        (argument, *_) = program.inputs
+        with pytest.raises(rlx.Error, match=r"quantise it with rlx\.quantizations"):
+            program.run({argument.name: np.zeros(argument.shape.static, np.float32)})

@@ -6,7 +6,7 @@ Programs are also called without a compiler, so this module does not need MLIR.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,6 +53,8 @@ class Argument(OfShape):
     `sharding` has for each dimension the mesh axes that it is sharded over: `rlx.ir.sharding`.
 
     `bounds` are the bounds of its symbols, checked when sizes are known: `rlx.ir.dims.bounds`.
+
+    `quantized` is the recorded scale and zero point of an integer input: `rlx.ir.op.quantization`.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Argument(OfShape):
     sharding: tuple[tuple[str, ...], ...] | None = None
     trainable: bool = True
     bounds: Bounds = ()
+    quantized: tuple[float, int] | None = field(default=None, compare=False)
 
     def initial_array(self) -> np.ndarray:
         """Return the value of a state before the first run."""
@@ -177,17 +180,40 @@ def check_argument(argument: Argument, array: Described) -> None:
     if array.dtype != expected.dtype.numpy:
         raise ShapeError(
             f"{what} must be {expected}, got {array.dtype}{list(array.shape)}",
-            hint=conversion_hint(
-                array.dtype,
-                expected.dtype.numpy,
-                ", or give cast=True with the parameters" if argument.kind == "param" else "",
-            ),
+            hint=_argument_hint(argument, array.dtype),
         )
     fits = len(array.shape) == expected.rank and all(
         type(d) is not int or d == size for d, size in zip(expected.dims, array.shape, strict=True)
     )
     if not fits:
         raise ShapeError(f"{what} must be {expected}, got {array.dtype}{list(array.shape)}")
+
+
+def _argument_hint(argument: Argument, actual: np.dtype) -> str:
+    """Return the hint for an array of another dtype than an argument's.
+
+    A cast would truncate numbers that an integer with a scale represents, so the hint quantises them instead.
+    """
+    expected = argument.shape.dtype
+    cast = conversion_hint(
+        actual, expected.numpy, ", or give cast=True with the parameters" if argument.kind == "param" else ""
+    )
+    is_number = actual.isnative and family(actual) in ("float", "signed", "unsigned")
+    if argument.quantized is None or not is_number or not (expected.is_integer and expected.is_numpys_own):
+        return cast
+    scale, zero_point = argument.quantized
+    if expected.name == "i8":
+        call = f'rlx.quantizations(graph)["{argument.name}"].quantize(x)'
+    else:
+        limits = np.iinfo(expected.numpy)
+        steps = f"numpy.rint(x / {scale:.9g}) {_term(zero_point)}"
+        call = f"numpy.clip({steps}, {limits.min}, {limits.max}).astype(numpy.{expected.numpy})"
+    hint = f"quantise it with {call}: the integers represent (integer {_term(-zero_point)}) * {scale:.9g}"
+    return hint if family(actual) == "float" else f"{hint}; if it already has these integers, {cast}"
+
+
+def _term(number: int) -> str:
+    return f"{'-' if number < 0 else '+'} {abs(number)}"
 
 
 def conversion_hint(actual: np.dtype, expected: np.dtype, option: str = "") -> str:

@@ -14,12 +14,13 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.op import opview
+from rlx.ir.op.quantization import quantization_of
 from rlx.ir.parameters import named_values
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
 from rlx.passes.bind import bind_hint
 from rlx.passes.dtypes.quantization_sites import sites
-from rlx.passes.integer.quantize_boundary import leftovers, quantization_of
+from rlx.passes.integer.quantize_boundary import leftovers
 from rlx.passes.integer.quantize_values import range_of, round_values, values_to_observe
 from rlx.passes.integer.requantize_mode import RequantizeMode
 from rlx.passes.integer.value_ranges import ValueRanges

@@ -10,6 +10,7 @@ from rlx import mlir
 from rlx.ir.dims.bounds import BOUNDS, Bounds, bounds_from_text, bounds_text
 from rlx.ir.interface import KINDS, Argument, Output, initial_value
 from rlx.ir.location import describe
+from rlx.ir.op.quantization import quantization_of
 from rlx.ir.shape import shape_of_type
 from rlx.ir.sharding import (
     MESH,
@@ -159,6 +160,7 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
     """
     places = _argument_places(function)
     result: list[Argument] = []
+    quantized = quantization_of(function)
     for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
         with _context(places[i], f"argument {i} of '{function.name.value}'"):
             declared, shape = _argument(i, entry), shape_of_type(type_)
@@ -166,7 +168,8 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
                 initial_value(declared.init, shape.dtype)
             sharding = _sharding(entry, shape.rank)
         of_all = declared.name, declared.kind, shape, declared.donate, declared.init
-        result.append(Argument(*of_all, sharding, declared.trainable, declared.bounds))
+        scale = quantized.get(declared.name)
+        result.append(Argument(*of_all, sharding, declared.trainable, declared.bounds, scale))
     return result
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rlx import mlir
 from rlx.ir.dtype import i8
 from rlx.ir.op import opview, views
+from rlx.ir.op.quantization import quantization_of, record_quantization
 from rlx.ir.op.signature import bodies, read_arguments, read_outputs, sign_function
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass
 from rlx.passes.integer.operands import Goal, Integers
 from rlx.passes.rewrite import erase_dead
-from rlx.support.errors import Error
-
-# Function attribute: for each name of an input or output, its scale (f32) and its zero point.
-QUANTIZATION = "rlx.quantized"
 
 
 @dataclass(frozen=True)
@@ -72,37 +68,6 @@ def _readers(value: mlir.Value) -> list[mlir.Operation]:
     if not shape_of(value).dtype.is_integer or any(op.name != "rlx.cast" for op in users):
         return users
     return [use.owner.operation for op in users for use in op.results[0].uses]
-
-
-def record_quantization(function: mlir.FuncOp, known: Mapping[str, tuple[float, int]]) -> None:
-    """Write the scales and zero points of inputs and outputs, by name, as the attribute of a function."""
-    if known:
-        ir = mlir.ir
-        number, whole = ir.F64Type.get(), ir.IntegerType.get_signless(64)
-        entries = {
-            name: ir.ArrayAttr.get([ir.FloatAttr.get(number, scale), ir.IntegerAttr.get(whole, zero)])
-            for name, (scale, zero) in known.items()
-        }
-        function.attributes[QUANTIZATION] = ir.DictAttr.get(entries)
-
-
-def quantization_of(function: mlir.FuncOp) -> dict[str, tuple[float, int]]:
-    """Return the scales and zero points of integer inputs and outputs, by name.
-
-    Raises:
-        Error: The attribute is not in the format of `rlx-quantize-boundary`.
-    """
-    attributes = function.attributes
-    if QUANTIZATION not in attributes:
-        return {}
-    try:
-        stored = mlir.ir.DictAttr(attributes[QUANTIZATION])
-        pairs = {named.name: [entry.value for entry in mlir.ir.ArrayAttr(named.attr)] for named in stored}
-        return {name: (float(scale), int(zero)) for name, (scale, zero) in pairs.items()}
-    except (ValueError, TypeError, AttributeError) as problem:
-        raise Error(
-            f"'{QUANTIZATION}' is a scale and a zero point for each name, such as {{x = [0.5, 3]}}"
-        ) from problem
 
 
 def leftovers(function: mlir.FuncOp) -> list[mlir.Operation]:

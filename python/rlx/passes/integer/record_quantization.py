@@ -7,10 +7,10 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.op import views
+from rlx.ir.op.quantization import quantization_of, record_quantization
 from rlx.ir.op.signature import bodies, read_arguments, read_outputs
 from rlx.passes.base import Pass
 from rlx.passes.integer.operands import constant
-from rlx.passes.integer.quantize_boundary import quantization_of, record_quantization
 from rlx.passes.pattern import producer
 
 

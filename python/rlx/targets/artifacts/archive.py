@@ -34,7 +34,7 @@ from rlx.targets.artifacts.signature import Signature, shared_arguments
 from rlx.targets.hashes import check_sha256
 from rlx.weights.mapped import content_of
 
-FORMAT = 6
+FORMAT = 7
 MANIFEST, PARAMETERS = "manifest.json", "parameters.irpa"
 MOST_ENTRIES = 64
 _LONGEST_MANIFEST = 64 << 20

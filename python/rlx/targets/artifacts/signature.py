@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ class Signature:
             "name": self.name,
             "arguments": [
                 {"name": a.name, "kind": a.kind, "donate": a.donate, "init": number_to_json(a.init)}
+                | {"quantized": _scale_to_json(a.quantized)}
                 | _shape_to_json(a.shape)
                 for a in self.arguments
             ],
@@ -76,6 +78,13 @@ def output_to_json(output: Output) -> dict[str, Any]:
     return {"name": output.name} | _shape_to_json(output.shape)
 
 
+def _scale_to_json(quantized: tuple[float, int] | None) -> list[Any] | None:
+    """Return a recorded scale and zero point, without those that represent no numbers."""
+    if quantized is None or not math.isfinite(quantized[0]):
+        return None
+    return [*quantized]
+
+
 def _shape_to_json(shape: Shape) -> dict[str, Any]:
     return {"dims": [d if type(d) is int else str(d) for d in shape.dims], "dtype": shape.dtype.name}
 
@@ -97,7 +106,14 @@ def _dtype(value: Any, what: str) -> DType:
 
 def _argument(value: Any, what: str) -> Argument:
     entries = _ARGUMENT(value, what)
-    argument = Argument(entries["name"], entries["kind"], _shape(entries, what), entries["donate"], entries["init"])
+    argument = Argument(
+        entries["name"],
+        entries["kind"],
+        _shape(entries, what),
+        entries["donate"],
+        entries["init"],
+        quantized=None if entries["quantized"] is None else tuple(entries["quantized"]),
+    )
     if argument.donate and argument.kind != "input":
         raise Error(f"{what}: a {argument.kind} is not donated")
     if argument.kind == "state":
@@ -120,7 +136,17 @@ def _shape(entries: Mapping[str, Any], what: str) -> Shape:
 
 
 _SHAPE = {"dims": list_of(_dim, LARGEST_RANK), "dtype": _dtype}
-_ARGUMENT = record({"name": name, "kind": one_of(*KINDS), "donate": boolean, "init": number, **_SHAPE})
+_SCALE = row(number, fields.integer(-(2**63), 2**63 - 1))
+_ARGUMENT = record(
+    {
+        "name": name,
+        "kind": one_of(*KINDS),
+        "donate": boolean,
+        "init": number,
+        "quantized": optional(_SCALE),
+        **_SHAPE,
+    }
+)
 _OUTPUT = record({"name": name, **_SHAPE})
 _SIGNATURE = record({"name": name, "arguments": list_of(_argument), "outputs": list_of(output)})
 

@@ -11,8 +11,8 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dtype import DType
 from rlx.ir.interface import Argument, Output
+from rlx.ir.op.quantization import quantization_of
 from rlx.ir.shape import Shape
-from rlx.passes.integer.quantize_boundary import quantization_of
 from rlx.support.errors import UnsupportedError
 from rlx.targets.c.lower.grouping import is_view
 from rlx.targets.c.lower.program import CSource

@@ -12,9 +12,9 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe, layer_of
 from rlx.ir.op import opview, registry
 from rlx.ir.op.card import as_results
+from rlx.ir.op.quantization import quantization_of
 from rlx.ir.shape import shape_of
 from rlx.passes.bind import bind_hint
-from rlx.passes.integer.quantize_boundary import quantization_of
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower import movement_rules, pointwise, product_rules, rules
 from rlx.targets.fpga.lower.design import Network
