@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import rlx
 from rlx.cli.files import INPUTS, OUTPUTS
 from rlx.cli.main import COMMANDS, main
 from tests.importers.test_onnx_external import written as model_with_external_weights
@@ -89,3 +90,47 @@ def test_every_argument_that_names_a_file_is_checked() -> None:
             if names_file and action.dest not in (*INPUTS, *OUTPUTS):
                 unknown.append(f"{command} {action.dest} {action.metavar}")
     assert not unknown
+
+
+def _integers() -> str:
+    g = rlx.Graph("net")
+    x = g.input("x", (1, 4), "i8")
+    g.set_outputs({"y": g.rescale(g.cast(x, "i32") + 1, 0.5)})
+    return str(g)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (["--target=cortexm", "--name=net"], ["--target=cortexm", "--name=net_test"], "net_test.c"),
+        (["--target=cortexm", "--name=a-net"], ["--target=cortexm", "--name=a-net-weights"], "a_net_weights.h"),
+        (["--target=fpga", "--name=eye", "--axi=stream"], ["--target=fpga", "--name=eye_axi"], "eye_axi.sv"),
+        (["--target=fpga", "--name=eye"], ["--target=fpga", "--name=eye_tb"], "eye_tb.sv"),
+    ],
+)
+def test_a_file_of_another_program_is_not_overwritten(
+    first: list[str],
+    second: list[str],
+    shared: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two programs whose names differ may have files of the same name: the second one, in either order, is refused."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.mlir").write_text(_integers())
+    for i, (one, other) in enumerate([(first, second), (second, first)]):
+        command = ["compile", "net.mlir", f"-o{i}"]
+        assert main([*command, *one]) == 0
+        written = {p.name: p.read_bytes() for p in Path(str(i)).iterdir()}
+        assert shared in written
+        capsys.readouterr()
+        assert main([*command, *other]) == 1
+        names = [next(w for w in words if "--name" in w).removeprefix("--name=") for words in (one, other)]
+        told = capsys.readouterr().err
+        assert f"{shared} is a file of the program {names[0]}, and also of {names[1]}" in told
+        assert {p.name: p.read_bytes() for p in Path(str(i)).iterdir()} == written
+        Path(str(i), shared).write_bytes(b"old")  # not a program's
+        for _ in range(2):
+            assert main([*command, *one]) == 0
+        assert {p.name: p.read_bytes() for p in Path(str(i)).iterdir()} == written

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 # The kinds of `--emit` that compile to code. Two other kinds are bytes, the rest are text.
 _CODE = ("artifact", "program")
 _JAX = "jax"
-# The suffixes of source files. Tools process all files with these suffixes in a folder.
-_SOURCES = frozenset({".c", ".h", ".mem", ".sv"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -252,6 +249,7 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
 def _write_program(compilation: Compilation, artifact: Artifact, arguments: argparse.Namespace, started: float) -> None:
     """Write a program, and print its description."""
     from rlx.cli.files import write_output
+    from rlx.cli.program_folder import check_no_other_program, warn_of_others
     from rlx.report.text import bytes_text
     from rlx.support.files import write_folder
     from rlx.support.printable import printable
@@ -265,8 +263,9 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
     if _is_folder(arguments):
         with calling(compilation.backend, "files"):
             files = dict(compilation.compiler.files(artifact))  # pyright: ignore[reportAttributeAccessIssue]
+        check_no_other_program(arguments.output, files)
         write_folder(arguments.output, files)
-        _warn_of_others(arguments.output, files)
+        warn_of_others(arguments.output, files)
     elif container and arguments.params_file is not None:
         archive, values = _packed(artifacts, compilation.given.weights, arguments)
         archive.save(arguments.output, values, arguments.params_file)
@@ -321,24 +320,6 @@ def _packed(
         stored = open_weights(arguments.params)
         values |= stored.values_of(a for a in params.values() if a.name in stored or a.name not in values)
     return archive, {name: argument_array(params[name], value) for name, value in values.items()}
-
-
-def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
-    """Warn about files in a folder that look like an older program: tools that process all sources would include them.
-
-    If all sources begin with the name of the program, only files that begin with it as well are of an older one.
-    """
-    sources = [name for name in files if Path(name).suffix in _SOURCES]
-    kinds, stems = {Path(name).suffix for name in sources}, sorted((Path(name).stem for name in sources), key=len)
-    others = sorted(p.name for p in Path(folder).iterdir() if p.suffix in kinds and p.name not in files)
-    if all(stem == stems[0] or stem.startswith(f"{stems[0]}_") for stem in stems):
-        others = [name for name in others if name.startswith((f"{stems[0]}_", f"{stems[0]}."))]
-    if others:
-        shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
-        message = (
-            f"rlx: warning: {folder} also has files that this program has not: {shown}; remove them if they are old"
-        )
-        say(message, stream=sys.stderr)
 
 
 def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:

@@ -69,7 +69,7 @@ def testbench(top: str, ports: Sequence[Mapping[str, str]], case: Case, most_cyc
     done = " && ".join(f"{port}_count == {len(values)}" for port, _, values, is_input in sides if not is_input)
     lines = [
         "`timescale 1ns/1ps",
-        "// Feeds the design, and compares what it gives with what the graph means. +hesitate makes both ends wait at times.",
+        f"// Feeds the design {top}, and compares its results with the graph's. +hesitate makes both ends wait at times.",
         f"module {top}_tb;",
         "  logic clk = 1'b0, rst = 1'b1;",
         "  logic [1:0] draw = 2'b11;",

@@ -115,7 +115,7 @@ def axi_testbench(wrapper: AxiWrapper, case: Case, most_cycles: int) -> tuple[st
     )
     lines = [
         "`timescale 1ns/1ps",
-        "// Feeds the design through its AXI ports. +hesitate makes both ends wait at times"
+        f"// Feeds the design {wrapper.top} through its AXI ports. +hesitate makes both ends wait at times"
         + (", +auto sets the bit auto instead of starting each tensor." if wrapper.registers else "."),
         f"module {name};",
         "  logic aclk = 1'b0, aresetn = 1'b0, hesitate = 1'b0, finished = 1'b0;",
