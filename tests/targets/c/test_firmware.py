@@ -335,6 +335,18 @@ def test_cppcheck_reports_only_the_deviations(build: Any, tmp_path: Path) -> Non
     assert {"18.4", "11.5"} <= rules <= {d.rule for d in DEVIATIONS}  # the addon works, and nothing else is suppressed
 
 
+@pytest.mark.skipif(shutil.which("cppcheck") is None, reason="needs cppcheck")
+def test_cppcheck_reports_only_the_deviations_of_two_networks(tmp_path: Path) -> None:
+    """Rules on names of a whole firmware: 5.6 for types, and 5.9 for static functions."""
+    for name in ("first", "second"):
+        write(tmp_path, files_for(network(), name))
+    words = ["cppcheck", "--addon=misra", "--std=c99", "-q", *sorted(p.name for p in tmp_path.glob("*.c"))]
+    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    clean = run([*words, *(f"--suppressions-list={name}_misra.txt" for name in ("first", "second"))])
+    assert clean.stderr == ""
+    assert {"5.6", "5.9"} <= set(re.findall(r"misra-c2012-([\d.]+)", run(words).stderr))
+
+
 def test_deviations_are_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "cortexm.md").read_text()
     rows = re.findall(r"^\| ([\d.]+) \| (required|advisory) \| (.+) \|$", page, re.MULTILINE)

@@ -27,6 +27,10 @@ DEVIATIONS = (
     Deviation("2.2", "required", "index expressions of some sizes have a factor of 1 or a difference from 0"),
     Deviation("2.3", "advisory", "a type checks the compiler: it does not compile where right shifts lose the sign"),
     Deviation("2.5", "advisory", "the macros of the header are for its users"),
+    Deviation(
+        "5.6", "required", "each network declares the types of its arena's elements in its own file, with equal names"
+    ),
+    Deviation("5.9", "advisory", "static functions of several networks in one firmware may have equal names"),
     Deviation("8.9", "advisory", "test vectors are long, and so are in front of the function that reads them"),
     Deviation(
         "10.1", "required", "requantisation shifts signed numbers to the right; the type of 2.3 checks the compiler"
