@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,20 @@ def test_flags() -> None:
         target_of("cortexm", "m4", ("--part=stm32f746",))
     with pytest.raises(CompileError, match="unknown architecture"):
         target_of("cortexm", "m99")
+
+
+def test_an_unknown_part_names_options_that_the_command_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "layer.mlir").write_text(str(layer()[0]))
+    arguments = ["compile", str(tmp_path / "layer.mlir"), "--target=cortexm", "-o", str(tmp_path / "out")]
+    assert rlx_command.main([*arguments, "--part=foo"]) == 1
+    hint = capsys.readouterr().err.partition("hint: ")[2]
+    options = re.findall(r"--flag=--\w+=\w+", hint)
+    assert len(options) == 2
+    assert rlx_command.main([*arguments, *options]) == 0
+    flags = re.search(r"flags=(\(.*?\))", hint)
+    assert flags is not None
+    chosen = target_of("cortexm", None, ast.literal_eval(flags[1]))
+    assert isinstance(chosen, targets.Target) and (chosen.ram, chosen.flash) == (64 << 10, 512 << 10)
 
 
 def test_a_missing_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

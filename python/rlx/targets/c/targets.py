@@ -148,7 +148,11 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 def _part(name: str, arch: str | None) -> Microcontroller:
     part = PARTS.get(name)
     if part is None:
-        raise CompileError(f"unknown part: {name!r}", hint=f"known: {', '.join(PARTS)}; or give --ram and --flash")
+        sizes = "--flag=--ram=64k --flag=--flash=512k, which in Python are flags=('--ram=64k', '--flash=512k')"
+        raise CompileError(
+            f"unknown part: {name!r}",
+            hint=f"known: {', '.join(PARTS)}; for another one, give its sizes instead: {sizes}",
+        )
     if arch in CORES and arch not in (part.arch, "generic"):
         raise CompileError(f"{name} has the core {part.arch}, not {arch}")
     return part
