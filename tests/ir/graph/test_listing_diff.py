@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rlx
@@ -62,6 +63,30 @@ def test_numbers_are_no_change_and_operands_are() -> None:
     assert removed == added == 1
     text = str(inspect_diff(chain(set()), chain(set(), swapped=30)))
     assert text.startswith("… 59 ops\n") and text.count("\n- ") == text.count("\n+ ") == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        (np.array([1, 2, 3], np.float32), np.array([1, 2, 3], np.float32), True),
+        (np.array([1, 2, 3], np.float32), np.array([3, 2, 1], np.float32), False),
+        (np.array([2, 2, 2], np.float32), np.array([3, 3, 3], np.float32), False),  # splats
+        (np.array([[1, 2, 3], [1, 2, 3]], np.float32), np.array([[1, 2, 3], [1, 2, 4]], np.float32), False),
+        (np.array([0, 1, 2], np.float32), np.array([-0.0, 1, 2], np.float32), False),
+        (np.array([5], np.float32), np.array([6], np.float32), False),
+        (np.array([], np.float32), np.array([], np.float32), True),
+    ],
+)
+def test_values_of_constants_are_compared(first: np.ndarray, second: np.ndarray, is_same: bool) -> None:
+    reports = []
+    for value in (first, second):
+        g: Any = rlx.Graph("scaled")
+        g.set_outputs([g.input("x", (2, value.shape[-1])) * g.constant(value)])
+        reports.append(inspect_graph(g))
+    diff = inspect_diff(*reports)
+    assert (diff.removed, diff.added) == ((0, 0) if is_same else (1, 1))
+    changed = [line.text for line in diff.lines if line.sign != " "]
+    assert len(set(changed)) == len(changed), "the lines differ, so that a reader sees the change"
 
 
 @pytest.mark.parametrize("passes", ["rlx-lower-blocks", "rlx-lower-blocks,rlx-fuse", "rlx-lower-blocks,rlx-decompose"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
+
+import numpy as np
 
 from rlx import mlir
 from rlx.ir.calls import with_call_errors
@@ -17,6 +20,7 @@ from rlx.ir.location import describe, scope_of
 from rlx.ir.op import opview, registry
 from rlx.ir.op.card import Cost
 from rlx.ir.shape import Shape, shape_of
+from rlx.support.cached_property import cached_property
 from rlx.support.guards import is_array, is_tuple
 from rlx.support.printable import printable
 from rlx.support.short import report_repr
@@ -64,6 +68,21 @@ class OpReport:
     def body(self) -> str:
         """The op without the names of values."""
         return self._call(())
+
+    @cached_property
+    def content_hash(self) -> str:
+        """A hash of the values of attributes that are arrays, which the text of the op does not show; else empty.
+
+        It covers names, dtypes and shapes as well.
+        """
+        digest = hashlib.blake2b(digest_size=8)
+        hidden = {name: v for name, v in self.attributes.items() if is_array(v) and v.size != 1}
+        for name, array in hidden.items():
+            digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+            # Axes along which one value is repeated in memory count once: a splat may be larger than memory.
+            stored = array[tuple(slice(0, 1 if stride == 0 else None) for stride in array.strides)]
+            digest.update(np.ascontiguousarray(stored).view(np.uint8).data)
+        return digest.hexdigest() if hidden else ""
 
     def __str__(self) -> str:
         text = self._call(self.operands)

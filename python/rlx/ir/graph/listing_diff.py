@@ -110,8 +110,8 @@ def _lines(before: GraphReport, after: GraphReport) -> Iterator[DiffLine]:
     renamed = {a.name: a.name for a in after.arguments}
     i = j = 0
     for old, new in [*pairs, (len(olds), len(news))]:
-        yield from (DiffLine("-", str(op)) for op in olds[i:old])
-        yield from (DiffLine("+", str(op)) for op in news[j:new])
+        yield from (DiffLine("-", _changed_text(op)) for op in olds[i:old])
+        yield from (DiffLine("+", _changed_text(op)) for op in news[j:new])
         if old < len(olds):
             yield from _both(olds[old], news[new], renamed)
             renamed.update(zip(olds[old].results, news[new].results, strict=True))
@@ -126,6 +126,11 @@ def _both(old: OpReport, new: OpReport, renamed: dict[str, str]) -> Iterator[Dif
     else:
         yield DiffLine("-", str(old))
         yield DiffLine("+", str(new))
+
+
+def _changed_text(op: OpReport) -> str:
+    """Return the text of an op that one listing has. Constants that differ only in values have one text, but two hashes."""
+    return f"{op}, values {op.content_hash}" if op.content_hash else str(op)
 
 
 class _Matching:
@@ -167,7 +172,7 @@ class _Matching:
 
 def _keys(ops: Sequence[OpReport], rounds: int) -> list[Hashable]:
     """Return keys that identify each op and its producers, `rounds` levels back. Names of arguments count."""
-    plain = [(op.depth, op.body, op.location, len(op.operands), len(op.results)) for op in ops]
+    plain = [(op.depth, op.body, op.content_hash, op.location, len(op.operands), len(op.results)) for op in ops]
     keys: list[Hashable] = list(plain)
     for _ in range(rounds):
         made_by = {name: (i, keys[k]) for k, op in enumerate(ops) for i, name in enumerate(op.results)}
