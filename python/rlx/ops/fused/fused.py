@@ -1,7 +1,7 @@
 """Fused ops: composite ops whose decomposition is their definition. Back ends may implement them as single ops.
 
 This file has products with their epilogues, and norms with the ops before or after them. Whole layers are in
-`fused_layers.py`.
+`fused_layers.py`. No fused op defines a cost: it is that of the decomposition, so that fusion adds no operations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Padding, TensorLike, Window
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Attributes, Card, Cost, OpSample, Shapes, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, OpSample, sample
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
@@ -51,11 +51,6 @@ class _Epilogue(Card):
 
     def finished(self, b: Builder, biased: Tensor, activation: str | None) -> Tensor:
         return biased if activation is None else b.activation(activation, biased)
-
-    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
-        product: Card = Matmul() if "stride" not in attributes else Conv()
-        own = product.cost(operands[:2], results, {k: v for k, v in attributes.items() if k != "activation"})
-        return Cost(own.flops + 11 * results[0].num_elements, moved_bytes(operands, results))
 
 
 class FusedMatmulBiasAct(_Epilogue, op="fused_matmul_bias_act"):
@@ -121,11 +116,6 @@ class FusedMatmulResidual(Card, op="fused_matmul_residual"):
     def decompose(self, b: Builder, x: Tensor, w: Tensor, residual: Tensor, bias: Tensor | None) -> Tensor:
         return project(b, x, w, bias) + residual
 
-    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
-        product = Matmul().cost(operands[:2], results, {})
-        given = [o for o in operands if o is not None]  # pyright: ignore[reportUnnecessaryComparison]
-        return Cost(product.flops + (len(given) - 2) * results[0].num_elements, moved_bytes(given, results))
-
     def samples(self) -> Iterable[OpSample]:
         yield sample((3, 4), (4, 5), (3, 5), (5,), dtypes=FLOATS)
         yield sample(("n", 2, 4), (4, 5), ("n", 2, 5), None, dtypes=("f32",))
@@ -142,9 +132,6 @@ class FusedAdaLayerNorm(Card, op="fused_ada_layer_norm"):
         width = (x.shape.dims[-1],)
         one, zero = (b.expand(b.constant(v, x.dtype), width) for v in (1, 0))
         return b.layer_norm(x, one, zero, eps=eps) * (scale + 1.0) + shift
-
-    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
-        return Cost(10 * operands[0].num_elements, moved_bytes(operands, results))
 
     def samples(self) -> Iterable[OpSample]:
         yield sample((2, 3, 8), (2, 1, 8), (2, 1, 8), dtypes=FLOATS)

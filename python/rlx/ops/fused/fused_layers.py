@@ -10,7 +10,7 @@ from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import TensorLike
 from rlx.ir.op.argument_groups import ArgumentGroup
-from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
+from rlx.ir.op.card import Attributes, Card, OpSample, SampleOperand, sample
 from rlx.ir.shape import DimLike, Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope, RopeLayout
@@ -93,15 +93,6 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         operands = (hidden, qkv_w, out_w, mask, qkv_b, out_b, cos, sin)
         attributes: Attributes = {"num_heads": num_heads, "head_dim": head_dim, "mask_kind": mask_kind}
         return b.emit("fused_attention_block", operands, **attributes)
-
-    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
-        hidden, qkv_w, out_w, mask = operands[:4]
-        heads = AttentionHeads(attributes["num_heads"], attributes["head_dim"])
-        third = hidden.with_dims((*hidden.dims[:2], heads.width))
-        settings = _attention(heads, attributes.get("mask_kind", "custom"))
-        flops = Attention().cost((third, third, third, mask), (third,), settings).flops
-        flops = flops + 2 * hidden.num_elements * qkv_w.dims[1] + 2 * third.num_elements * out_w.dims[1]
-        return Cost(flops, moved_bytes([o for o in operands if o is not None], results))  # pyright: ignore[reportUnnecessaryComparison]
 
     def samples(self) -> Iterable[OpSample]:
         def case(
@@ -230,14 +221,6 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
         operands = (hidden, qkv_w, out_w, *norms_and_weights, mask, qkv_b, out_b, up_b, down_b)
         attributes: Attributes = {"num_heads": num_heads, "head_dim": head_dim, "eps1": eps1, "eps2": eps2}
         return b.emit("fused_transformer_layer", operands, **attributes, activation=activation)
-
-    def cost(self, operands: Shapes, results: Shapes, attributes: Attributes) -> Cost:
-        hidden, qkv_w, out_w, _, _, up_w, _, _, _, mask = operands[:10]
-        attention = FusedAttentionBlock().cost((hidden, qkv_w, out_w, mask), results, attributes).flops
-        rows, (width, inner) = hidden.dims[0] * hidden.dims[1], up_w.dims
-        # Two products with two operations per weight, an activation, and two sums with their norms.
-        flops = attention + rows * inner * (4 * width + 11) + 18 * hidden.num_elements
-        return Cost(flops, moved_bytes([o for o in operands if o is not None], results))  # pyright: ignore[reportUnnecessaryComparison]
 
     def samples(self) -> Iterable[OpSample]:
         def case(
