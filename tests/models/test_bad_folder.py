@@ -190,7 +190,7 @@ def test_truncated_files(tmp_path: Path, kept: float) -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"length": 3}, "graph has no size 'length'; a bert has batch=1, sequence=128"),
+        ({"length": 3}, "graph has no size 'length'; a bert has batch=1, sequence=24"),
         ({"batches": 3}, "did you mean 'batch'"),
         ({"sequence": 0}, "'sequence' must be an integer of at least 1"),
         ({"sequence": 2.0}, "'sequence' must be an integer of at least 1"),
@@ -202,6 +202,13 @@ def test_sizes_that_are_none(tmp_path: Path, sizes: dict[str, Any], message: str
     with pytest.raises(Error) as caught:
         load(folder_of(tmp_path)).graph(**sizes)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "modernbert", "gpt2", "llama", "llama_sequence"])
+def test_the_default_length_is_at_most_the_number_of_positions(tmp_path: Path, name: str) -> None:
+    model = load(folder_of(tmp_path, name))
+    (ids,) = (a for a in model.graph().inputs if a.name == "input_ids")
+    assert ids.shape.dims == (1, model.sizes["sequence"]) == (1, min(128, model.config.max_length))
 
 
 def test_sizes_may_be_symbols(tmp_path: Path) -> None:

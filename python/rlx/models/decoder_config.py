@@ -213,6 +213,11 @@ class DecoderConfig:
         return self.chunk_size if is_chunked else None
 
     @property
+    def max_length(self) -> int:
+        """The largest number of tokens that have positions."""
+        return self.max_position_embeddings
+
+    @property
     def key_width(self) -> int:
         """The width of the keys of a token."""
         return self.num_key_value_heads * self.head_dim

@@ -111,6 +111,11 @@ class EncoderDecoderConfig:
         """The number of layers of the decoder."""
         return self.decoder.layers
 
+    @property
+    def max_length(self) -> int | None:
+        """The largest number of tokens of the encoder; None in models without a table of positions."""
+        return self.encoder.positions or None
+
 
 def read_token(fields: Fields, name: str) -> int | None:
     """Return a token of the configuration; None if it is absent.

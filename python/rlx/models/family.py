@@ -21,6 +21,11 @@ class Config(Protocol):
         """The number of layers."""
         ...
 
+    @property
+    def max_length(self) -> int | None:
+        """The largest number of tokens that have positions; None if there is no limit. Of two stacks, that of the encoder."""
+        ...
+
 
 class Encode(Protocol):
     """A function from token ids, mask `[B, S]` and optional token types to token representations `[B, S, E]`."""

@@ -67,6 +67,10 @@ class MambaConfig:
     head: bool = True
 
     @property
+    def max_length(self) -> None:
+        """None: states have no positions."""
+
+    @property
     def channels(self) -> int:
         """The number of channels of the convolution."""
         return self.intermediate_size + (2 * self.n_groups * self.state_size if self.num_heads else 0)

@@ -305,6 +305,7 @@ def _checked(
 ) -> PretrainedModel:
     """Return the model, after building a small graph and comparing its parameters with the tensors."""
     checkpoint.check_layers(config.num_hidden_layers)
+    family = _with_possible_lengths(family, config.max_length)
     _build(family, family.build, config, checkpoint, _smallest(family))
     if family.encoder is not None:
         _build(family, family.encoder, config, checkpoint, {**family.encoder_sizes, "sequence": 1})
@@ -322,6 +323,19 @@ def _checked(
         gguf_names,
         checkpoint,
     )
+
+
+def _with_possible_lengths(family: ModelFamily, longest: int | None) -> ModelFamily:
+    """Return a family whose default numbers of tokens do not exceed the number of a model's positions."""
+    if longest is None:
+        return family
+    sizes, encoder_sizes = (
+        MappingProxyType(
+            {n: min(v, longest) if n.endswith("sequence") and type(v) is int else v for n, v in given.items()}
+        )
+        for given in (family.sizes, family.encoder_sizes)
+    )
+    return replace(family, sizes=sizes, encoder_sizes=encoder_sizes)
 
 
 def _smallest(family: ModelFamily) -> dict[str, int | bool | str]:

@@ -38,6 +38,10 @@ class ViTConfig:
     layer_norm_eps: float = 1e-12
     qkv_bias: bool = True
 
+    @property
+    def max_length(self) -> None:
+        """None: images have no number of tokens."""
+
 
 def _sides(fields: Fields, name: str, default: int) -> tuple[int, int]:
     """Return height and width, from two numbers or one number for both."""
