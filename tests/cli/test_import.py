@@ -117,7 +117,13 @@ def test_exported_programs(command: Command, tmp_path: Path) -> None:
         ("net.pt", b"\x80\x02}q\x00.", "PyTorch pickle", "rlx.from_torch"),
         ("net.onnx", b"\x08\x07 no model", "ONNX", None),
         ("net.gguf", b"GGUF" + bytes(20), "GGUF", None),
-        ("empty", b"", "MLIR", None),
+        ("empty", b"", "unknown format", "ONNX (.onnx)"),
+        ("net.py", b"import rlx\n\nmodule = rlx.Graph('func.func')\n", "unknown format", "programs of torch.export"),
+        ("page.html", b"<!DOCTYPE html>\n<p>module</p>\n", "unknown format", "GGUF"),
+        ("notes.txt", b"A module of text.\n", "unknown format", "safetensors"),
+        ("data", bytes(range(1, 255)), "unknown format", "StableHLO"),
+        ("text", b"// a comment\n#map = 3\nfunc.func @f() {", "MLIR", None),
+        ("net.mlir", b"import rlx", "MLIR", None),
     ],
 )
 def test_files_that_are_not_imported(
@@ -127,6 +133,7 @@ def test_files_that_are_not_imported(
     found = summary(command, tmp_path / name, code=1)
     assert (found["format"], found["is_imported"]) == (kind, False)
     assert found["problem"]
+    assert kind == "MLIR" or "custom op" not in found["problem"]
     assert hint is None or hint in found["hint"]
 
 

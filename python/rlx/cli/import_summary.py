@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,20 @@ if TYPE_CHECKING:
 _PROTOBUF = b"\x08"  # the tag of the first field of an ONNX model
 _ZIP = b"PK\x03\x04"
 _ONNX = "python -m tf2onnx.convert"
+_MLIR = re.compile(
+    rb'^\s*(?:func\.func\b|func\s+@|module(?:\s*\{|\s+@|\s+attributes\b)|"builtin\.module"|"func\.func")', re.MULTILINE
+)
+_MLIR_ENDINGS = (".mlir", ".mlirbc", ".rlxa")
+_SEARCHED = 1 << 16  # bytes at the start of a file in which a module begins
+FORMATS = (
+    "ONNX (.onnx)",
+    "StableHLO and MLIR of RLX (text or bytecode)",
+    "programs of torch.export (.pt2)",
+    "GGUF",
+    "safetensors",
+    "folders of the Hugging Face hub",
+    "compiled programs of RLX (.rlxa)",
+)
 
 
 @dataclass
@@ -109,7 +124,15 @@ def summary_of(path: str, bind: Sequence[str] = (), function: str | None = None)
         return _model(path, "GGUF")
     if _is_weights(path):
         return _weights(path)
-    return _program(path, bind, function)
+    return _program(path, bind, function, looks_like_program=_looks_like_program(path, start, content))
+
+
+def _looks_like_program(path: str, start: bytes, content: Any) -> bool:
+    """Return whether a file may be a module of MLIR or a compiled program, so that the error of its reader is of use."""
+    from rlx.ir.text.isolated import is_bytecode
+
+    named = path.endswith(_MLIR_ENDINGS)
+    return named or is_bytecode(start[:4]) or start[:4] == _ZIP or _MLIR.search(content[:_SEARCHED]) is not None
 
 
 def _refusal(path: str, start: bytes, content: Any) -> ImportSummary | None:
@@ -209,8 +232,15 @@ def _declared(summary: ImportSummary, message: Any, bound: Mapping[str, str]) ->
     summary.call = f"rlx.from_onnx({summary.file!r}{options})"
 
 
-def _program(path: str, bind: Sequence[str], function: str | None) -> ImportSummary:
-    """Return the summary of a module of MLIR, or of a compiled program."""
+def _program(path: str, bind: Sequence[str], function: str | None, *, looks_like_program: bool) -> ImportSummary:
+    """Return the summary of a module of MLIR, or of a compiled program.
+
+    Args:
+        path: The file.
+        bind: The values of `--bind`.
+        function: The function of the module.
+        looks_like_program: Whether an error says what is wrong with a module. Otherwise the format is unknown.
+    """
     from rlx.cli.files import read_program
     from rlx.ir.graph.graph import Graph
 
@@ -225,6 +255,10 @@ def _program(path: str, bind: Sequence[str], function: str | None) -> ImportSumm
         summary.format, summary.is_imported = "compiled programs of RLX", True
         summary.details = {"functions": ", ".join(program.names)}
         summary.call = f"rlx.load({path!r})"
+    elif not looks_like_program and summary.hint is None:  # files of JAX have a hint
+        empty = os.path.getsize(path) == 0
+        problem = "the file is empty" if empty else "the format of the file is not known"
+        return _refused(path, "unknown format", problem, f"known formats: {', '.join(FORMATS)}")
     return summary
 
 
