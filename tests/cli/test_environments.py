@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.drawing import drawn
@@ -61,6 +62,33 @@ def test_a_result_that_cannot_be_written_is_an_error_of_the_user(call: str, outp
     done = shell(f"{{{call}}} {output}")
     assert done.returncode == 1
     assert re.fullmatch(rf"rlx(-opt)?: error: {said}(\n.*(hint|note): .*)?\n", done.stderr), done.stderr
+
+
+PRODUCT = """\
+func.func @f(%x: tensor<2x4xf32> {rlx.name = "x"}) -> tensor<2x3xf32> {
+  %w = rlx.constant() {value = dense<0.5> : tensor<4x3xf32>} : tensor<4x3xf32>
+  %0 = rlx.matmul(%x, %w) : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "inspect model.mlir --html=out",
+        "inspect model.mlir --memory --memory-svg=out",
+        "inspect model.mlir model.mlir --html=out",
+        "profile model.mlir --trace=out --repeat=1",
+        "quantize model.mlir --data=data.npz --sensitivity -o out",
+    ],
+)
+def test_files_are_written_though_the_reader_of_the_text_ends(call: str, tmp_path: Path) -> None:
+    (tmp_path / "model.mlir").write_text(PRODUCT)
+    np.savez(tmp_path / "data.npz", x=np.ones((1, 2, 4), np.float32))
+    done = shell(f"cd '{tmp_path}' && {{rlx.cli.main}} {call} | true")
+    assert "error" not in done.stderr, done.stderr
+    assert (tmp_path / "out").stat().st_size > 100, done.stderr
 
 
 @pytest.mark.parametrize("call", ["rlx.cli.opt", "rlx.cli.main inspect -", "rlx.cli.main run -"])

@@ -99,6 +99,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
+    """Write the requested files and print the stages. Files are first, because the reader of the text may end early."""
+    texts: list[str] = []
+    try:
+        _inspect_graph(graph, arguments, texts)
+    finally:  # stages before one that fails are printed as well
+        for text in texts:
+            say(text)
+
+
+def _inspect_graph(graph: Graph, arguments: argparse.Namespace, texts: list[str]) -> None:
+    """Write the requested files, and append the texts to print."""
     from rlx.ir.graph.listing import inspect_graph
     from rlx.ir.graph.listing_diff import inspect_diff
     from rlx.ir.op.signature import STAGES
@@ -115,15 +126,15 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     for stage in stages:
         report = inspect_graph(compilation.at(stage))
         if before is not None:
-            say(("" if arguments.stats else "\n") + inspect_diff(before, report).summary())
-        say(report.stats() if arguments.stats else str(report))
+            texts.append(("" if arguments.stats else "\n") + inspect_diff(before, report).summary())
+        texts.append(report.stats() if arguments.stats else str(report))
         before = report
     if report is not None and arguments.svg is not None:
         _draw(report, arguments.svg)
     if arguments.html is not None:
         _write_page(compilation, arguments)
     if arguments.memory or arguments.memory_svg is not None:
-        _show_memory(compilation.at("lir"), arguments)
+        _show_memory(compilation.at("lir"), arguments, texts)
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -157,9 +168,9 @@ def _compare(arguments: argparse.Namespace) -> None:
         files = arguments.file, second.file
     first, other = files
     report = ComparisonReport((first, f"{other} {arguments.second}" if arguments.second else other), *reports)
-    say(str(report))
-    if arguments.html is not None:
+    if arguments.html is not None:  # before the text, whose reader may end early
         write_atomically(arguments.html, report.html().encode())
+    say(str(report))
 
 
 def _second_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
@@ -208,14 +219,15 @@ def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None
     write_atomically(arguments.html, report.html().encode())
 
 
-def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
+def _show_memory(lir: Graph, arguments: argparse.Namespace, texts: list[str]) -> None:
+    """Draw the memory of a program into a file, and append its text, as they are requested."""
     from rlx.report.html import standalone
     from rlx.report.memory import memory_of_program
     from rlx.support.files import write_atomically
 
     report = memory_of_program(lir)
     if arguments.memory:
-        say("\n" + str(report), end="")
+        texts.append("\n" + str(report).removesuffix("\n"))
     if arguments.memory_svg:
         write_atomically(arguments.memory_svg, standalone(report.svg()).encode())
 

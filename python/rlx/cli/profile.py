@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = named_arrays(arguments.input, "--input", graph.arguments)
     with Steps(only_terminal=True)(f"measure {compilation.given.name}"):
         report = profile(compilation, inputs, params, runs=arguments.repeat, threads=arguments.threads)
-    say(str(report), end="")
-    if arguments.trace is not None:
+    if arguments.trace is not None:  # before the text, whose reader may end early
         write_atomically(arguments.trace, report.trace_text().encode())
+    say(str(report), end="")
     return 0

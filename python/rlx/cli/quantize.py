@@ -129,11 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_graph(arguments: argparse.Namespace) -> int:
-    from rlx.cli.files import read_graph, write_output
-    from rlx.passes.dtypes.quantization_scheme import QuantizationScheme
-    from rlx.quantization.quantize import quantize
-    from rlx.support.errors import Error
-    from rlx.support.options import option_help
+    from rlx.cli.files import read_graph
     from rlx.targets.options import CompileOptions
     from rlx.targets.stages import prepare_graph
     from rlx.weights import open as open_weights
@@ -146,15 +142,35 @@ def _run_graph(arguments: argparse.Namespace) -> int:
         stored = open_weights(arguments.params)
         params |= {a.name: stored[a.name].of_dtype(a.shape.dtype).numpy() for a in graph.params if a.name in stored}
     data = _batches(arguments.data, graph) if arguments.data is not None else []
-    if arguments.integer_only:
-        result, described = _integers(arguments, graph, data, params)
-        write_output(arguments.output, _text(result))
-        if arguments.output != "-":
-            say(f"{arguments.output}: {_summary(result)}, {described}")
-        return 0
+    texts: list[str] = []
+    try:
+        if arguments.integer_only:
+            _write_integers(arguments, graph, data, params, texts)
+        else:
+            _write_quantized(arguments, graph, data, params, texts)
+    finally:  # after the files, because the reader of the text may end early; also if the accuracy is not reached
+        for text in texts:
+            say(text, stream=sys.stderr if arguments.output == "-" else sys.stdout)
+    return 0
+
+
+def _write_quantized(
+    arguments: argparse.Namespace,
+    graph: Graph,
+    data: list[dict[str, np.ndarray]],
+    params: Mapping[str, Any],
+    texts: list[str],
+) -> None:
+    """Write the graph with quantised products, and append the texts to print."""
+    from rlx.cli.files import write_output
+    from rlx.passes.dtypes.quantization_scheme import QuantizationScheme
+    from rlx.quantization.quantize import quantize
+    from rlx.support.errors import Error
+    from rlx.support.options import option_help
+
     record = _record(arguments, graph, data, params)
     options: Any = {name: getattr(arguments, name) for name in option_help(QuantizationScheme)}
-    keep = [*arguments.keep, *_measured(arguments, graph, record, data, params, options)]
+    keep = [*arguments.keep, *_measured(arguments, graph, record, data, params, options, texts)]
     known = params if arguments.output_params is not None else {}
     result = quantize(graph, record, **options, keep=keep, params=known)
     if arguments.output_params is not None:
@@ -164,8 +180,24 @@ def _run_graph(arguments: argparse.Namespace) -> int:
         _write_params(arguments.output_params, result, params)
     write_output(arguments.output, _text(result))
     if arguments.output != "-":
-        say(f"{arguments.output}: {_summary(result)}, weights {arguments.weights}, activations {arguments.activations}")
-    return 0
+        scheme = f"weights {arguments.weights}, activations {arguments.activations}"
+        texts.append(f"{arguments.output}: {_summary(result)}, {scheme}")
+
+
+def _write_integers(
+    arguments: argparse.Namespace,
+    graph: Graph,
+    data: list[dict[str, np.ndarray]],
+    params: Mapping[str, Any],
+    texts: list[str],
+) -> None:
+    """Write the graph of integers, and append the texts to print."""
+    from rlx.cli.files import write_output
+
+    result, described = _integers(arguments, graph, data, params, texts)
+    write_output(arguments.output, _text(result))
+    if arguments.output != "-":
+        texts.append(f"{arguments.output}: {_summary(result)}, {described}")
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -218,9 +250,13 @@ def _check_integers(arguments: argparse.Namespace) -> None:
 
 
 def _integers(
-    arguments: argparse.Namespace, graph: Graph, data: list[dict[str, np.ndarray]], params: Mapping[str, Any]
+    arguments: argparse.Namespace,
+    graph: Graph,
+    data: list[dict[str, np.ndarray]],
+    params: Mapping[str, Any],
+    texts: list[str],
 ) -> tuple[Graph, str]:
-    """Return the integer-only graph, and a description of its weights."""
+    """Return the integer-only graph, and a description of its weights. Append the result of a search for bits."""
     from rlx.passes.integer.value_ranges import ValueRanges
     from rlx.quantization.bit_widths import search_bits
     from rlx.quantization.integer import integer_only, observe_ranges
@@ -240,7 +276,7 @@ def _integers(
     if arguments.max_bytes is not None or arguments.min_cosine is not None:
         budget: Any = {"max_bytes": arguments.max_bytes, "min_score": arguments.min_cosine}
         found = search_bits(graph, ranges, data, **budget, **options)
-        say(str(found))
+        texts.append(str(found))
         layers, described = dict(found.layers), f"{found.weight_bytes} bytes of weights"
     return integer_only(graph, ranges, bits=arguments.bits, layers=layers, mode=arguments.mode, **options), described
 
@@ -283,14 +319,15 @@ def _measured(
     data: list[dict[str, np.ndarray]],
     params: Mapping[str, Any],
     options: dict[str, Any],
+    texts: list[str],
 ) -> list[str]:
-    """Return the products that must stay in f32 for the requested accuracy. Print the loss of each product."""
+    """Return the products that must stay in f32 for the requested accuracy. Append a table of the loss of each product."""
     from rlx.quantization.sensitivity import quantization_sensitivity
 
     if not arguments.sensitivity and arguments.min_cosine is None:
         return []
     report = quantization_sensitivity(graph, record, data, params=params, **options)
-    say(str(report))
+    texts.append(str(report))
     return [] if arguments.min_cosine is None else report.keep(arguments.min_cosine)
 
 

@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
             say("interrupted: what was measured is kept; with --seconds=1 this command takes it", stream=sys.stderr)
         raise
     stream = sys.stderr if arguments.output == "-" else sys.stdout
-    say(str(program.tuning), stream=stream)
-    if arguments.output is not None:
+    if arguments.output is not None:  # before the text, whose reader may end early
         write_output(arguments.output, program.artifact.to_bytes())
+    say(str(program.tuning), stream=stream)
     return 0
 
 
