@@ -166,8 +166,44 @@ def test_without_a_remedy_sizes_and_constants_are_named(tmp_path: Path) -> None:
     )
     hint = hint_of(path)
     assert "sizes that are open: 'n'" in hint
-    assert "inputs that can be constants: 'flag' (bool)" in hint
-    assert "constants={'shape': …}" in hint
+    assert "inputs that can be constants: 'shape' (i64[2]), 'flag' (bool)" in hint
+    assert "constants={'shape': [2 values], 'flag': …}); commands take --bind=shape=N,N --bind=flag=N" in hint
+
+
+def vectors(path: Path) -> str:
+    """Write a network whose inputs have several values that must be known."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Tile", ["r", "reps"], ["y"])]
+    return saved(path, nodes, [("x", FLOAT, ["n", None]), ("shape", INT, [2]), ("reps", INT, [2])])
+
+
+def test_inputs_of_several_values_are_given_in_commands(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = vectors(tmp_path / "net.onnx")
+    hint = hint_of(path)
+    assert "inputs that can be constants: 'shape' (i64[2]), 'reps' (i64[2]); give constants by" in hint
+    assert "one value" not in hint
+    given = ["--bind=shape=0,8", "--bind=reps=2,1"]
+    assert main(["import", path, *given]) == 1
+    flags = shlex.split(capfd.readouterr().out.split("commands take ")[1].splitlines()[0])
+    assert flags[-2:] == given
+    assert main(["import", path, *flags]) == 0
+    call = capfd.readouterr().out.split("in Python: ")[1].strip()
+    graph = eval(call, {"rlx": rlx})
+    x = np.arange(16, dtype=np.float32).reshape(2, 8)
+    np.testing.assert_array_equal(rlx.evaluate(graph, {graph.inputs[0].name: x})[0], np.tile(x, (2, 1)))
+    for values in ("2", "2,1,1", "2,", "2,a"):
+        assert main(["inspect", path, f"--bind=reps={values}"]) == 1
+        message = f"--bind=reps={values}: 'reps' is an input of i64[2]; expected 2 values with commas between them"
+        assert message in capfd.readouterr().err
+
+
+def test_no_flags_are_printed_for_constants_that_commands_do_not_take(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Mul", ["x", "k"], ["z"]), helper.make_node("Concat", ["z", "h"], ["y"], axis=1)]
+    inputs: list[Info] = [("x", FLOAT, ["a", 3]), ("h", FLOAT, ["b", 2]), ("k", FLOAT, [3])]
+    path = saved(tmp_path / "net.onnx", nodes, inputs)
+    with pytest.raises(rlx.Error) as caught:
+        rlx.from_onnx(path, constants={"k": np.array([1, 2, 3], np.float32)})
+    hint = caught.value.hint or ""
+    assert "constants={'k': [1.0, 2.0, 3.0]}" in hint and "commands take" not in hint
 
 
 def test_models_without_open_sizes_have_no_such_hint(tmp_path: Path) -> None:

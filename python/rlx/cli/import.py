@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="the value of an open size, such as batch=2 or height=32*rows, or of an input of one integer",
+        help="the value of an open size, such as batch=2 or height=32*rows, or of an input of integers, such as shape=2,4",
     )
     parser.add_argument("--function", metavar="NAME", help="the function of a module (default: the first public one)")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
@@ -66,7 +66,8 @@ def _lines(summary: ImportSummary) -> Iterator[str]:
         names = ", ".join(summary.open_sizes)
         rows.append(["open sizes", f"{names} ({flags})" if summary.format in _WITH_FLAGS else names])
     for name, dtype in summary.constants.items():
-        rows.append(["possible constant", f"{name} ({dtype}): --bind={name}=VALUE, constants={{{name!r}: VALUE}}"])
+        value, values = ("N,N,…", "[N, N, …]") if "[" in dtype else ("VALUE", "VALUE")
+        rows.append(["possible constant", f"{name} ({dtype}): --bind={name}={value}, constants={{{name!r}: {values}}}"])
     yield from table(rows, indent="  ")
     for title, tensors in (("inputs", summary.inputs), ("outputs", summary.outputs)):
         if tensors:

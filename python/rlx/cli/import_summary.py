@@ -47,7 +47,7 @@ class ImportSummary:
         weight_bytes: Their size.
         ops: The number of ops of each kind in the graph.
         open_sizes: The names of sizes that are open, as `--bind` takes them.
-        constants: Inputs of one integer or bool, which can be constants, and their dtypes.
+        constants: Inputs of few integers or bools, which can be constants, and their dtypes.
         unused: The names of tensors that the graph does not use.
         problem: The message of the error, if it was not imported.
         hint: Its hint.
@@ -205,7 +205,7 @@ def _onnx_model(path: str, content: Any, bind: Sequence[str]) -> ImportSummary:
 
 def _declared(summary: ImportSummary, message: Any, bound: Mapping[str, str]) -> None:
     """Record the inputs of an ONNX model as it declares them, with its open sizes and possible constants."""
-    from rlx.importers.onnx.inputs import OpenSizes, scalar_inputs
+    from rlx.importers.onnx.inputs import OpenSizes, described_inputs, integer_inputs, split_bound
     from rlx.importers.onnx.reading import OnnxModel
     from rlx.ir.dtype import dtype as rlx_dtype
     from rlx.support.packages import import_package
@@ -220,15 +220,14 @@ def _declared(summary: ImportSummary, message: Any, bound: Mapping[str, str]) ->
         dtype = str(rlx_dtype(model.dtype(kind.elem_type, f"input '{declared.name}'")))
         shape = [d if type(d) is int else str(d) for d in dims]
         summary.inputs.append({"name": declared.name, "dtype": dtype, "shape": shape})
-    scalars = {name: dtype for name, (dtype, _) in scalar_inputs(model).items()}
+    possible = described_inputs(integer_inputs(model))
     summary.open_sizes = [name for name in sizes.open if name not in bound]
-    summary.constants = {name: dtype for name, dtype in scalars.items() if name not in bound}
-    given: dict[str, dict[str, Any]] = {"sizes": {}, "constants": {}}
-    for name, text in bound.items():
-        value = text[len(name) + 1 :]
-        number = int(value) if value.isdecimal() else value
-        given["constants" if name in scalars else "sizes"][name] = number
-    options = "".join(f", {kind}={values}" for kind, values in given.items() if values)
+    summary.constants = {name: dtype for name, dtype in possible.items() if name not in bound}
+    texts = {name: text[len(name) + 1 :] for name, text in bound.items()}
+    given = split_bound(model, {name: int(text) if text.isdecimal() else text for name, text in texts.items()})
+    options = "".join(
+        f", {kind}={values}" for kind, values in zip(("sizes", "constants"), given, strict=True) if values
+    )
     summary.call = f"rlx.from_onnx({summary.file!r}{options})"
 
 
@@ -239,7 +238,7 @@ def _program(path: str, bind: Sequence[str], function: str | None, *, looks_like
         path: The file.
         bind: The values of `--bind`.
         function: The function of the module.
-        looks_like_program: Whether an error says what is wrong with a module. Otherwise the format is unknown.
+        looks_like_program: Whether the file may be a module. The format of other files is unknown.
     """
     from rlx.cli.files import read_program
     from rlx.ir.graph.graph import Graph

@@ -21,6 +21,9 @@ from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.python_values import given_array
 from rlx.support.errors import Error, ParseError, ShapeError, UnsupportedError
 
+_MOST_INTEGERS = 8  # elements of an input that is listed as a possible constant, such as a shape
+_INTEGER = re.compile(r"-?\d{1,18}")
+
 
 class OpenSizes:
     """The open sizes of a model, by their names in it. Unnamed sizes of the input `x` are named `x_dim0`, ….
@@ -179,40 +182,51 @@ def _held(model: OnnxModel, sizes: OpenSizes, name: str, value: Any, declared: A
     return array
 
 
-def scalar_inputs(model: OnnxModel) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the inputs of one integer or bool, with dtype and shape."""
+def integer_inputs(model: OnnxModel, most: int | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the inputs of integers or bools without or with one axis, with dtype and shape. They can be constants.
+
+    Args:
+        model: The model.
+        most: The largest number of elements; None for 8. Longer inputs, and those of an open size, are data such as token ids.
+    """
     graph, types, result = model.message.graph, model.onnx.TensorProto, dict[str, tuple[str, tuple[int, ...]]]()
     stored = {t.name for t in graph.initializer}
     kinds = {types.INT64: "i64", types.INT32: "i32", types.BOOL: "bool"}
     for declared in graph.input:
         tensor = declared.type.tensor_type
         dims = tuple(d.dim_value for d in tensor.shape.dim)
-        if (
-            declared.name not in stored
-            and tensor.elem_type in kinds
-            and tensor.HasField("shape")
-            and dims in ((), (1,))
-        ):
+        is_short = dims == () or (len(dims) == 1 and 1 <= dims[0] <= (most or _MOST_INTEGERS))
+        if declared.name not in stored and tensor.elem_type in kinds and tensor.HasField("shape") and is_short:
             result[declared.name] = (kinds[tensor.elem_type], dims)
     return result
 
 
+def described_inputs(inputs: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, str]:
+    """Return the types of `integer_inputs` as text: `i64`, and `i64[2]` for two elements."""
+    return {name: kind if dims in ((), (1,)) else f"{kind}[{dims[0]}]" for name, (kind, dims) in inputs.items()}
+
+
 def split_bound(model: OnnxModel, bound: Mapping[str, int | str]) -> tuple[dict[str, int | str], dict[str, Any]]:
-    """Return the sizes and the constants among values by name: a name of an input of one integer or bool is a constant.
+    """Return the sizes and the constants among values by name: a name of `integer_inputs` is a constant.
+
+    Several values are separated by commas.
 
     Raises:
-        Error: The value of a constant is not an integer or a bool.
+        Error: The value of a constant is not an integer or a bool, or there are more or fewer values than elements.
     """
-    scalars, sizes, constants = scalar_inputs(model), dict[str, int | str](), dict[str, Any]()
+    inputs, sizes, constants = integer_inputs(model), dict[str, int | str](), dict[str, Any]()
     for name, value in bound.items():
-        if name not in scalars:
+        if name not in inputs:
             sizes[name] = value
             continue
-        dtype, shape = scalars[name]
-        named = {"true": True, "false": False} if dtype == "bool" else {}
-        known = named.get(str(value).lower(), value)
-        if isinstance(known, str) and not re.fullmatch(r"-?\d{1,18}", known):
-            raise Error(f"--bind={name}={value}: '{name}' is an input of {dtype}; expected its value")
-        number = bool(int(known)) if dtype == "bool" else int(known)
-        constants[name] = [number] if shape else number
+        dtype, dims = inputs[name]
+        named = {"true": 1, "false": 0} if dtype == "bool" else {}
+        texts = str(value).split(",")
+        if len(texts) != (dims or (1,))[0] or not all(t.lower() in named or _INTEGER.fullmatch(t) for t in texts):
+            expected = "its value" if dims in ((), (1,)) else f"{dims[0]} values with commas between them"
+            kind = described_inputs(inputs)[name]
+            raise Error(f"--bind={name}={value}: '{name}' is an input of {kind}; expected {expected}")
+        numbers = [int(named.get(text.lower(), text)) for text in texts]
+        values = [bool(n) for n in numbers] if dtype == "bool" else numbers
+        constants[name] = values if dims else values[0]
     return sizes, constants

@@ -8,10 +8,10 @@ from collections.abc import Container, Iterator, Mapping
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from rlx.importers.onnx.inputs import OpenSizes, define_inputs, scalar_inputs, split_bound
+from rlx.importers.onnx.inputs import OpenSizes, define_inputs, described_inputs, integer_inputs, split_bound
 from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
 from rlx.importers.onnx.remedies import LONGEST_IMPORT, Remedy, find_remedy
-from rlx.importers.onnx.rules import imports, structures
+from rlx.importers.onnx.rules import NEEDS_CONSTANTS, imports, structures
 from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.importers.table import importer
 from rlx.ir.calls import with_call_errors
@@ -87,7 +87,7 @@ def from_bytes(
         folder: The folder of external files; None if the model may not refer to any.
         sizes: As for `from_onnx`.
         constants: As for `from_onnx`.
-        is_bound: Whether the names of `sizes` may also be those of inputs of one integer or bool, which become constants.
+        is_bound: Whether the names of `sizes` may also be those of `integer_inputs`, which become constants.
     """
     for what, given in (("sizes", sizes), ("constants", constants)):
         if given is not None and not isinstance(given, Mapping):
@@ -138,33 +138,42 @@ def _graph_or_remedy(model: OnnxModel, sizes: OpenSizes, constants: dict[str, An
     except Error as problem:
         if not sizes.reached:  # an error in the arguments
             raise
-        scalars = {n: kind for n, (kind, _) in scalar_inputs(model).items() if n not in constants}
-        if not sizes.open and not scalars:
+        most = None if problem.hint == NEEDS_CONSTANTS else 1  # short inputs of other models may be data
+        possible = {n: t for n, t in integer_inputs(model, most).items() if n not in constants}
+        if not sizes.open and not possible:
             raise
         # An op that is not supported for all sizes may be supported for some.
         is_quick = time.thread_time() - start < LONGEST_IMPORT
         remedy = (
             find_remedy(model, lambda s, c: _graph(model, s, dict(c)), problem, sizes, constants) if is_quick else None
         )
-        raise problem.moved(hint=_hint(problem, sizes, scalars, remedy)) from None
+        raise problem.moved(hint=_hint(problem, sizes, possible, remedy)) from None
 
 
-def _hint(problem: Error, sizes: OpenSizes, scalars: Mapping[str, str], remedy: Remedy | None) -> str:
+def _hint(
+    problem: Error, sizes: OpenSizes, possible: Mapping[str, tuple[str, tuple[int, ...]]], remedy: Remedy | None
+) -> str:
     """Return the hint of an import that failed with open sizes, or with inputs that can be constants."""
     parts = []
     if sizes.open:
         parts.append(f"sizes that are open: {', '.join(map(repr, sizes.open))}")
-    if scalars:
-        parts.append(f"inputs that can be constants: {', '.join(f'{n!r} ({kind})' for n, kind in scalars.items())}")
+    if possible:
+        types = described_inputs(possible)
+        parts.append(f"inputs that can be constants: {', '.join(f'{n!r} ({kind})' for n, kind in types.items())}")
     if remedy is not None:
-        parts.append(f"for example, this succeeds: {remedy.call}; commands take {remedy.flags}")
+        parts.append(f"for example, this succeeds: {remedy.call}")
+        parts += [f"commands take {remedy.flags}"] if remedy.flags else []
         return "; ".join(parts)
-    if problem.hint is not None and not problem.hint.startswith("by name: "):
+    if problem.hint == NEEDS_CONSTANTS and possible:
+        pass  # the inputs are listed by name
+    elif problem.hint is not None and not problem.hint.startswith("by name: "):
         parts.append(problem.hint)
     elif sizes.open:
         parts.append("give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={…})")
-    if scalars:
-        parts.append(f"give constants by rlx.from_onnx(…, constants={{{next(iter(scalars))!r}: …}})")
+    if possible:
+        values = ", ".join(f"{n!r}: {f'[{dims[0]} values]' if dims else '…'}" for n, (_, dims) in possible.items())
+        flags = " ".join(f"--bind={n}={','.join(['N'] * (dims or (1,))[0])}" for n, (_, dims) in possible.items())
+        parts.append(f"give constants by rlx.from_onnx(…, constants={{{values}}}); commands take {flags}")
     return "; ".join(parts)
 
 

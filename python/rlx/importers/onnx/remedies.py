@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.importers.onnx.inputs import OpenSizes, scalar_inputs
+import numpy as np
+
+from rlx.importers.onnx.inputs import OpenSizes, integer_inputs
 from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
 from rlx.ir.dims import dim
 from rlx.support.errors import Error
@@ -38,21 +40,26 @@ class Remedy:
     Attributes:
         sizes: The sizes.
         constants: The constants.
+        bindable: The inputs whose values commands take.
     """
 
     sizes: Mapping[str, int | str]
     constants: Mapping[str, Any]
+    bindable: Collection[str] = ()
 
     @property
     def call(self) -> str:
         """The call of `from_onnx`."""
-        given = [f"{n}={dict(v)!r}" for n, v in (("sizes", self.sizes), ("constants", self.constants)) if v]
+        constants = {n: v.tolist() if isinstance(v, (np.ndarray, np.generic)) else v for n, v in self.constants.items()}
+        given = [f"{n}={dict(v)!r}" for n, v in (("sizes", self.sizes), ("constants", constants)) if v]
         return f"rlx.from_onnx(path, {', '.join(given)})"
 
     @property
     def flags(self) -> str:
-        """The flags of commands."""
-        flat = {n: v[0] if isinstance(v, list) else v for n, v in self.constants.items()}
+        """The flags of commands; empty if they do not take one of the constants."""
+        if not set(self.bindable).issuperset(self.constants):
+            return ""
+        flat = {n: ",".join(map(str, np.ravel(v).tolist())) for n, v in self.constants.items()}
         words = [f"{name}={value}" for part in (self.sizes, flat) for name, value in part.items()]
         return " ".join(f"--bind='{w}'" if re.search(r"[^\w=.,:/-]", w) else f"--bind={w}" for w in words)
 
@@ -75,7 +82,7 @@ def switches(model: OnnxModel) -> dict[str, list[Any]]:
     graph, result = model.message.graph, dict[str, list[Any]]()
     known = {t.name: t for t in graph.initializer}
     known |= {n.output[0]: a.t for n in graph.node if n.op_type == "Constant" for a in n.attribute if a.name == "value"}
-    for name, (kind, shape) in scalar_inputs(model).items():
+    for name, (kind, shape) in integer_inputs(model, most=1).items():
         values: list[Any] = [True, False] if kind == "bool" else []
         for node in graph.node:
             if node.op_type in _COMPARISONS and name in node.input:
@@ -166,7 +173,7 @@ class _RemedySearch:
             fewer = {n: v for n, v in held.items() if n != name}
             if not self.is_over and self.attempt(given, fewer) is None:
                 held = fewer
-        return Remedy(given, held)
+        return Remedy(given, held, tuple(integer_inputs(self.model)))
 
 
 def _is_later(after: _FailedImport, before: _FailedImport, candidate: Sizes) -> bool:

@@ -71,6 +71,10 @@ def integers(static: Static, position: int, what: str) -> tuple[int, ...] | None
     return None if array is None else tuple(int(n) for n in array.reshape(-1))
 
 
+# The hint for an operand that has to be known and is computed from inputs. An import that fails lists the inputs instead.
+NEEDS_CONSTANTS = "give the inputs that it depends on: rlx.from_onnx(…, constants={name: value})"
+
+
 class Unknown:
     """Placeholder for the elements of an operand that is present but not known."""
 
@@ -91,7 +95,7 @@ def elements(static: Sequence[object], position: int, what: str) -> np.ndarray |
     if isinstance(value, Unknown):
         raise UnsupportedError(
             f"whose {what} depends on the inputs cannot be imported",
-            hint=f"where it is an input with one value, give it: rlx.from_onnx(…, constants={{'{what}': …}})",
+            hint=NEEDS_CONSTANTS,
         )
     assert value is None or isinstance(value, np.ndarray)
     return value
