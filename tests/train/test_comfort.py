@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import rlx
-from rlx.train import SGD, AdamW, CSVLogger, TensorBoardLogger, TrainStep, fit
+from rlx.train import SGD, Adam, AdamW, CSVLogger, TensorBoardLogger, TrainStep, checkpoint, fit
 from tests.train import mlp
 
 
@@ -99,6 +100,34 @@ def test_moving_averages(tmp_path: Path) -> None:
     other = TrainStep(mlp.graph(), SGD(0.1), device="xla", ema=0.75)
     other.load(tmp_path / "a.safetensors")
     np.testing.assert_array_equal(other.ema_params()["w1"], averaged.ema_params()["w1"])
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_checkpoint_is_a_file_of_the_moving_averages(narrow: bool, tmp_path: Path) -> None:
+    """Its weights are those that `evaluate` uses, and training continues from it to the bit."""
+    path, kind = tmp_path / "a.safetensors", np.float16 if narrow else np.float32
+    dtype = np.dtype(kind).name.replace("loat", "")
+    g = rlx.Graph()
+    g.set_outputs({"loss": g.mean(g.square(g.cast(g.param("w", (3,), dtype) * g.input("x", (3,), dtype), "f32")))})
+    start, batch = {"w": np.array([1.0, -2.0, 3.0], kind)}, {"x": np.array([0.5, 1.0, 0.25], kind)}
+    first, second = (TrainStep(g, Adam(0.1), params=start, device="xla", ema=0.75) for _ in range(2))
+    first(batch)
+    first.save(path)
+    averages = first.ema_params()["w"]
+    assert not np.array_equal(averages, first.params()["w"])
+    np.testing.assert_array_equal(load_file(path)["w"], averages)
+    assert rlx.Session("xla").compile(g, params=path).run(batch)[0] == pytest.approx(first.evaluate([batch])["loss"])
+    second.load(path)
+    for name, value in first.snapshot().items():
+        np.testing.assert_array_equal(second.snapshot()[name], value, err_msg=name)
+
+    checkpoint.write(path, first.snapshot())  # the names of older files
+    second.load(path)
+    for name, value in first.snapshot().items():
+        np.testing.assert_array_equal(second.snapshot()[name], value, err_msg=name)
+    first.save(path)
+    with pytest.raises(rlx.Error, match=r"(?s)'train/current/w' has no place here.*and ema; .* as params="):
+        TrainStep(g, Adam(0.1), device="xla").load(path)
 
 
 def records(path: Path) -> list[bytes]:

@@ -189,6 +189,24 @@ def test_resuming_in_an_epoch_gives_the_same_history_and_parameters(tmp_path: Pa
     assert over.history == whole.history and over.step.num_updates == whole.step.num_updates
 
 
+def test_a_checkpoint_is_a_file_of_parameters(tmp_path: Path) -> None:
+    """`params=`, `Module.load` and `Session.compile` take the parameters that `predict` uses, best and averaged."""
+    path, frozen = tmp_path / "c.safetensors", {**LABELS, "optimizer": SGD(0.0)}
+    options: Any = {**LABELS, "optimizer": AdamW(0.3), "ema": 0.9, "validation": samples(7, 2), "keep_best": True}
+    first = fit(Network(), (X, Y), epochs=3, checkpoint=path, **options)
+    assert any(not np.array_equal(first.params[n], v) for n, v in first.step.params().items())
+    again = fit(Network(), (X, Y), params=path, **frozen)
+    for name, value in Network().load(path).items():
+        np.testing.assert_array_equal(value, first.params[name], err_msg=name)
+    for name, value in again.step.params().items():  # running means are not parameters, and have moved
+        np.testing.assert_array_equal(value, first.params[name], err_msg=name)
+    program = rlx.Session("xla").compile(first.graphs.prediction, params=path)
+    np.testing.assert_allclose(program.run({"x": X})[0], first.predict(X), rtol=1e-5, atol=1e-6)
+    with pytest.raises(rlx.Error, match=r"'norm\.weight' has no place here") as caught:
+        TwoInputs().load(path)
+    assert "adam" not in str(caught.value)
+
+
 def test_ctrl_c_keeps_history_and_state(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
 

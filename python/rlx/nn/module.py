@@ -30,6 +30,7 @@ from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, open_parameters, safetensors
 
 _NAMED = 10  # the number of names that a message lists
+_STEP = "train/step"  # a tensor of every checkpoint of `rlx.train`
 
 
 class Module(Answered):
@@ -118,7 +119,8 @@ class Module(Answered):
 
         Args:
             source: Arrays by name, for example a state dict of PyTorch; the path of a safetensors file, or the result
-                of `rlx.weights.open`; or an `rlx.train.TrainStep` of a graph that contains this module.
+                of `rlx.weights.open`; or an `rlx.train.TrainStep` of a graph that contains this module. A file may be
+                a checkpoint: its states of the optimiser are not used.
 
         Raises:
             Error: Names are missing or unknown, or shapes or dtypes differ; the message lists them.
@@ -137,8 +139,10 @@ class Module(Answered):
                     array = _checked(name, member, values, problems)
                     if array is not None:
                         result[name] = array
+        # States of a checkpoint have a slash in their names: `adam_m/weight`, `train/step`.
+        others = [n for n in values if "/" not in n] if _STEP in values else values
         problems += [
-            f"'{n}' has no place here{suggestion(n, known)}" for n in values if n not in known and not is_count(n)
+            f"'{n}' has no place here{suggestion(n, known)}" for n in others if n not in known and not is_count(n)
         ]
         _raise(problems, f"these are no parameters of {type(self).__name__}")
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from rlx.ir.interface import Argument
 from rlx.support.errors import Error
 from rlx.support.files import file_name
+from rlx.train.program import AVERAGE
 from rlx.weights import safetensors
 
 _KIND = {"format": "rlx.train", "version": "1"}
@@ -19,13 +20,41 @@ _KIND = {"format": "rlx.train", "version": "1"}
 _NAMED = 10
 
 
-def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
+# The prefix of the current value of a parameter in a file that has its moving average under its name.
+CURRENT = "train/current/"
+
+
+def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], averaged: Iterable[str] = ()) -> None:
     """Write tensors to a file. It replaces a file of the same name once it is complete and on the disk.
+
+    Args:
+        path: The file.
+        tensors: The parameters and states by name.
+        averaged: The parameters that have moving averages. The file has the averages under the names of the parameters,
+            because programs that use the file as weights must compute with these, and the parameters themselves as
+            `train/current/<name>`.
 
     Raises:
         Error: The file cannot be written.
     """
-    safetensors.write(path, tensors, _KIND)
+    stored = dict(tensors)
+    for name in averaged:
+        current, average = tensors[name], tensors[AVERAGE + name]
+        stored[name], stored[CURRENT + name] = average.astype(current.dtype), current
+        if average.dtype == current.dtype:  # else resuming needs the wider average as well
+            del stored[AVERAGE + name]
+    safetensors.write(path, stored, _KIND)
+
+
+def _with_current_values(tensors: Mapping[str, Any], averaged: Iterable[str]) -> dict[str, Any]:
+    """Return the tensors of a file by the names of parameters and states: the reverse of `write`."""
+    result = dict(tensors)
+    for name in averaged:
+        if CURRENT + name in tensors:  # older files have the current values under the names of the parameters
+            if name in tensors:
+                result.setdefault(AVERAGE + name, tensors[name])
+            result[name] = result.pop(CURRENT + name)
+    return result
 
 
 # The position of the training: the steps of `fit`, the epoch, and the batches of the epoch. The smallest validation
@@ -50,18 +79,21 @@ def log_of(tensor: np.ndarray | None) -> dict[str, Any]:
     return log if isinstance(log, dict) else {}
 
 
-def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
+def read(
+    path: str | os.PathLike[str], expected: Mapping[str, Argument], averaged: Iterable[str] = ()
+) -> dict[str, np.ndarray]:
     """Return the tensors of a checkpoint.
 
     Args:
         path: The file.
         expected: The arguments that it must have tensors for, by name. It may also have those of `fit`.
+        averaged: The parameters that have moving averages.
 
     Raises:
         Error: The file is missing or damaged, or does not fit. The message lists the tensors that do not fit.
     """
     name = file_name(path)
-    tensors = safetensors.read(name, "the checkpoint ")
+    tensors = _with_current_values(safetensors.read(name, "the checkpoint "), averaged)
     problems = [f"'{key}' ({a.shape}) is missing" for key, a in expected.items() if key not in tensors]
     problems += [f"'{key}' has no place here" for key in sorted(tensors.keys() - expected.keys() - {*_OF_FIT, LOG})]
     for key, (shape, kind) in _OF_FIT.items():
@@ -85,7 +117,8 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
         more_problems = f"\n  and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise Error(
             f"the checkpoint {name} does not fit:\n  " + "\n  ".join(problems[:_NAMED]) + more_problems,
-            hint="it has to be of the same graph, with the same kind of optimiser and the same precision and accumulate",
+            hint="it has to be of the same graph, with the same kind of optimiser and the same precision, accumulate and "
+            "ema; to begin with its parameters only, pass the file as params=",
         )
     # Copies: the next checkpoint may replace this file, which some systems forbid while it is mapped.
     return {key: np.array(weight) for key, weight in tensors.items()}

@@ -300,7 +300,7 @@ class TrainStep(Answered):
         """Write parameters and states to a safetensors file. Training continues from it with exactly the same numbers.
 
         The file appears once it is complete: it is written under another name, and then renamed. It can also be used as
-        a file of weights, `Session.compile(graph, params=path)`.
+        a file of weights, `Session.compile(graph, params=path)`: with `ema`, the weights are the moving averages.
 
         Raises:
             Error: A parameter is not set, or the file cannot be written.
@@ -312,7 +312,7 @@ class TrainStep(Answered):
             of_fit[checkpoint.VALIDATION] = np.array(self.validation, np.float64)
         if self.log:
             of_fit[checkpoint.LOG] = checkpoint.log_tensor(self.log)
-        checkpoint.write(path, self.snapshot() | of_fit)
+        checkpoint.write(path, self.snapshot() | of_fit, self._trained if self._averaged else ())
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return copies of all parameters and states, by name. `save` writes these, and `restore` accepts them.
@@ -336,7 +336,7 @@ class TrainStep(Answered):
                 unknown, or of a different shape or dtype. In this case, nothing is changed.
         """
         arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
-        tensors = checkpoint.read(path, arguments)
+        tensors = checkpoint.read(path, arguments, self._trained if self._averaged else ())
         steps, epoch, batches = tensors.pop(checkpoint.POSITION, np.zeros(3, np.int64)).tolist()
         least, waited = tensors.pop(checkpoint.VALIDATION, np.array([math.inf, 0])).tolist()
         log = checkpoint.log_of(tensors.pop(checkpoint.LOG, None))
