@@ -264,6 +264,33 @@ def test_regression_and_functions() -> None:
     assert found["worst"] == pytest.approx(np.abs(outputs - y).max(1).mean(), rel=1e-5)
 
 
+@pytest.mark.parametrize("has_axis", [True, False])
+def test_targets_of_one_output_may_lack_the_last_axis(has_axis: bool) -> None:
+    column = np.round(X[:, :1] * 4)
+    own, other = (column, column[:, 0]) if has_axis else (column[:, 0], column)
+    options: Any = {"loss": "mse", "batch_size": 8, "metrics": ["mae"], **QUIET}
+    found = fit(Network(1), (X, own), validation=(X, other.astype(np.int64)), **options)
+    outputs = found.predict(X)
+    expected = {"loss": np.mean((outputs - column) ** 2), "mae": np.abs(outputs - column).mean()}
+    for targets in (own, other, other.astype(np.int64)):
+        assert found.evaluate((X, targets)) == pytest.approx(expected, rel=1e-5)
+    assert found.evaluate([(X[:9], other[:9]), (X[9:], own[9:].reshape(other[9:].shape))]) == pytest.approx(expected)
+    assert found.history[-1]["val_loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    training = r"and that of the training data f32\[batch, 1\]" if has_axis else r"training data f32\[batch\]"
+    with pytest.raises(rlx.Error, match=rf"y of a batch is f32\[batch, 3\], .*{training}$"):
+        found.evaluate((X, X[:, :3]))
+    with pytest.raises(rlx.Error, match=rf"y of validation is f32\[batch, 3\], .*{training}$") as caught:
+        fit(Network(1), (X, own), validation=(X, X[:, :3]), **options)
+    assert not hasattr(caught.value, "trained")  # before the first step
+
+
+def test_targets_of_integers_stay_exact() -> None:
+    found = fit(Network(1), (X, Y), loss="mse", batch_size=8, **QUIET)
+    assert found.evaluate((X, Y.astype(np.float32))) == found.evaluate((X, Y))
+    with pytest.raises(rlx.Error, match=r"y of a batch is f32\[batch\], and that of the training data i32\[batch\]"):
+        found.evaluate((X, Y + 0.5))
+
+
 class TwoInputs(rlx.nn.Module):
     def __init__(self) -> None:
         self.layer = rlx.nn.Linear(FEATURES, 2)

@@ -104,6 +104,8 @@ def _fit_module(model: Module, data: Any, options: FitOptions) -> TrainedModel:
         if isinstance(part, ArrayData):
             for name in layout.targets:
                 step.check_labels(part.arrays[name], f"{name} of {what}")
+    if validation is not None:  # before the first epoch
+        step.graphs.with_targets_as_trained(validation.first(), "validation")
     loop_options: Any = options
     judge = judge_of(step, None if validation is None else validation, loop_options)
     begin(step, options)

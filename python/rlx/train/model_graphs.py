@@ -42,6 +42,41 @@ class ModelGraphs:
     task: Task
     ends_with_probabilities: bool = False
 
+    def with_targets_as_trained(self, batch: Mapping[str, np.ndarray], what: str = "a batch") -> Batch:
+        """Return a batch whose targets have the shapes and dtypes of those of the training.
+
+        A last axis of size 1 is added or removed, integers become floats, and floats with integer values integers.
+
+        Raises:
+            Error: The targets have other sizes or values.
+        """
+        shapes = {argument.name: argument.shape for argument in self.evaluation.inputs}
+        arrays = dict(batch)
+        for name in self.layout.targets:
+            if name in arrays:
+                arrays[name] = _as_trained(np.asarray(arrays[name]), shapes[name], f"{name} of {what}")
+        return arrays
+
+
+def _as_trained(array: np.ndarray, expected: Shape, what: str) -> np.ndarray:
+    """Return an array of targets in the shape and dtype of an input of a graph; see `with_targets_as_trained`."""
+    sizes, wanted = array.shape[1:], expected.dims[1:]
+    dtype = np.dtype(expected.dtype.numpy)
+    converted = array if array.dtype == dtype else _converted(array, dtype)
+    if converted is None or (sizes != wanted and sizes != (*wanted, 1) and wanted != (*sizes, 1)):
+        got = Shape((BATCH, *sizes), array.dtype)
+        raise Error(f"{what} is {got}, and that of the training data {expected}")
+    return converted if sizes == wanted else converted.reshape((len(array), *wanted))
+
+
+def _converted(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray | None:
+    """Return numbers in another dtype, if that is exact for integers."""
+    if dtype.kind == "i" or dtype.kind == "u":
+        with np.errstate(invalid="ignore"):
+            result = array.astype(dtype)
+        return result if np.array_equal(result, array) else None
+    return array.astype(dtype)
+
 
 def build_graphs(
     model: Module, layout: BatchLayout, first: Batch, loss: Loss, metrics: Mapping[str, Metric], seed: int

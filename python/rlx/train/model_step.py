@@ -141,7 +141,8 @@ class ModelStep(TrainStep):
     def evaluate(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         """Return the loss and the metrics over all samples of batches, in inference mode and without an update.
 
-        The parameters are the current ones, or their moving averages (`ema=`).
+        The parameters are the current ones, or their moving averages (`ema=`). Targets may have, or lack, a last axis
+        of size 1 that those of the training lack or have, and may be integers instead of floats.
 
         Raises:
             Error: There is no batch, or an array does not fit.
@@ -150,8 +151,9 @@ class ModelStep(TrainStep):
         set_values(program, self.graphs.evaluation, self.values())
         sums: dict[str, np.ndarray] = {}
         for batch in batches:
-            size = self._checked(batch)
-            own = self._summed(program.run_named(dict(batch)), size)
+            arrays = self.graphs.with_targets_as_trained(batch)
+            size = self._checked(arrays)
+            own = self._summed(program.run_named(arrays), size)
             sums = {name: sums[name] + value for name, value in own.items()} if sums else own
         if not sums:
             raise Error("no batch to evaluate")
