@@ -288,6 +288,7 @@ def test_files_of_a_design(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert {f"tinyconv{end}" for end in ends} <= found
     assert "60 MHZ" in (tmp_path / "rtl" / "tinyconv.lpf").read_text()
     readme = (tmp_path / "rtl" / "tinyconv.md").read_text()
+    assert "Multipliers are estimated for yosys 0.70" in readme
     assert "| `conv1` | conv 3x3" in readme and "preset `latency`" in readme and "model.mlir:" in readme
     verilog = (tmp_path / "rtl" / "tinyconv__conv1.sv").read_text()
     assert "module tinyconv__conv1(" in verilog and "rows_used" in verilog

