@@ -7,9 +7,11 @@ import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rlx
+from rlx.cli.main import main
 from rlx.cli.opt_flags import FLAGS
 from rlx.dialect import spec_gen
 
@@ -120,3 +122,20 @@ def test_the_slowest_tests_exist() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/slow-tests.md").read_text())
     assert len(named) >= 25
     assert [name for name in named if f"def {name[1]}" not in (ROOT / name[0]).read_text()] == []
+
+
+def test_a_trained_network_becomes_integers_on_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines from `fit` to files, the command after them, and the names of layers on the pages of C and FPGAs."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/quantisation.md").read_text()
+    (source,) = (source for _, source in blocks(page) if "trained.save(" in source)
+    exec(source, {"rlx": rlx, "np": np, "random": np.random.default_rng(0)})
+    (command,) = re.findall(r"^\$ rlx (quantize model.mlir --integer-only.*)$", page, re.M)
+    assert main(command.split()) == 0
+    for target, kind, pattern in (("cortexm", "c", r"`(step_1_x_0_\w+)`"), ("fpga", "verilog", r"`(x0_\w+)`")):
+        capsys.readouterr()
+        assert main(["compile", "q.mlir", f"--target={target}", f"--emit={kind}"]) == 0
+        (name,) = re.findall(pattern, (ROOT / "docs" / f"{target}.md").read_text())
+        assert re.search(rf"(\b|__){name}\b", capsys.readouterr().out)
