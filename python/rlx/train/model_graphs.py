@@ -60,7 +60,8 @@ class ModelGraphs:
 
 def _as_trained(array: np.ndarray, expected: Shape, what: str) -> np.ndarray:
     """Return an array of targets in the shape and dtype of an input of a graph; see `with_targets_as_trained`."""
-    sizes, wanted = array.shape[1:], expected.dims[1:]
+    sizes: tuple[int, ...] = array.shape[1:]
+    wanted: Any = expected.dims[1:]  # fixed, except for the samples
     dtype = np.dtype(expected.dtype.numpy)
     converted = array if array.dtype == dtype else _converted(array, dtype)
     if converted is None or (sizes != wanted and sizes != (*wanted, 1) and wanted != (*sizes, 1)):
