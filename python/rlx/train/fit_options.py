@@ -169,7 +169,7 @@ class FitOptions(TrainingOptions, LoopOptions):
         default=None,
         metadata=described(
             "For a module: its initial parameters, as `Module.params_from` takes them: arrays by name, PyTorch's state dict, "
-            "or a file. By default `model.init(seed)`."
+            "or a file of weights or a checkpoint, of which the parameters are used. By default `model.init(seed)`."
         ),
     )
     batch_size: int = field(
