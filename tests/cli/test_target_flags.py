@@ -11,6 +11,7 @@ from rlx.targets.registry import target_names, target_of
 
 VALUES = {
     **{"--preset": "latency", "--part": "ecp5-25k", "--freq": "50", "--parallel": "2", "--lanes": "2"},
+    **{"--axi": "stream", "--axi-width": "32"},
     **{"--ternary": "yes", "--shared-requant": "yes", "--clock-enable": "yes", "--stablehlo-version": "1.4.0"},
 }
 

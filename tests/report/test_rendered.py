@@ -80,7 +80,7 @@ def test_names_are_escaped_in_one_place() -> None:
         for path in package.rglob("*.py")
         if re.search(r"from html import .*escape|html\.escape\(|saxutils", path.read_text())
     ]
-    assert users == ["report/text.py"]
+    assert users == ["support/printable.py"]
 
 
 def test_the_checks_find_what_is_wrong(browser: Any) -> None:

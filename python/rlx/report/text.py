@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import textwrap
 from collections import Counter
-from html import escape
 
 from rlx.support.columns import table as table
+from rlx.support.printable import markup as markup
 from rlx.support.printable import printable
 
 
@@ -42,11 +42,6 @@ def middle_cut(text: str, longest: int) -> str:
     text = printable(text, keep="")
     head = (longest - 1) // 2
     return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
-
-
-def markup(text: str) -> str:
-    """Escape any text for HTML or SVG, including characters that XML forbids or that reverse the text order."""
-    return escape(printable(text))
 
 
 def wrap_text(text: str, *, indent: str, width: int = 100) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
@@ -22,3 +23,8 @@ def printable(text: str, keep: str = "\n\t") -> str:
 def printable_lines(lines: Iterable[str]) -> str:
     """Return printable text with one line for each entry, each ended by a line feed."""
     return "".join(f"{printable(line, keep='')}\n" for line in lines)
+
+
+def markup(text: str) -> str:
+    """Escape any text for HTML, SVG and XML, including characters that XML forbids or that reverse the text order."""
+    return escape(printable(text))

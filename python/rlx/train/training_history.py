@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, SupportsIndex, overload
 
+from rlx.ir.calls import Answered
 from rlx.support.errors import Error
 from rlx.support.packages import import_package
 from rlx.support.suggestions import suggestion
@@ -14,7 +15,7 @@ Entry = dict[str, Any]
 _POSITIONS = ("epoch", "step")
 
 
-class TrainingHistory(list[Entry]):
+class TrainingHistory(Answered, list[Entry]):
     """The entries of a training, in order: `{"step": 45, "loss": 0.31, …}`.
 
     `history[-1]` is the last entry, and `history["val_loss"]` the list of all values of a name. In notebooks, it is shown

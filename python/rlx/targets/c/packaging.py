@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape, quoteattr
-
-from rlx.support.printable import printable
+from rlx.support.printable import markup, printable
 from rlx.targets.c.lower.program import CSource
 from rlx.version import __version__
 
@@ -35,9 +33,9 @@ def pack_of(program: CSource) -> str:
     Its publisher sets vendor, URL and licence. Source: the schema PACK.xsd of Open-CMSIS-Pack, version 1.7.7.
     """
     files, name = program.files, program.name
-    title = quoteattr(f"The network {printable(program.title, keep='')}")
+    title = markup(f"The network {printable(program.title, keep='')}")
     version = _version()
-    described = escape(f"A network as C99, written by RLX. SHA-256 of the network: {program.sha256}")
+    described = markup(f"A network as C99, written by RLX. SHA-256 of the network: {program.sha256}")
     return f"""\
 <?xml version="1.0" encoding="UTF-8"?>
 <package schemaVersion="1.7.7" xmlns:xs="http://www.w3.org/2001/XMLSchema-instance" xs:noNamespaceSchemaLocation="PACK.xsd">
@@ -53,7 +51,7 @@ def pack_of(program: CSource) -> str:
   </taxonomy>
   <components>
     <component Cclass="Machine Learning" Cgroup="Network" Csub="{name}" Cversion="{version}">
-      <description>{escape(title[1:-1])}</description>
+      <description>{title}</description>
       <files>
         <file category="doc" name="{files.readme}"/>
         <file category="header" name="{files.header}"/>
