@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, SupportsIndex, overload
 
-from rlx.ir.calls import Answered
+from rlx.ir.calls import with_call_errors
 from rlx.support.errors import Error
 from rlx.support.packages import import_package
 from rlx.support.suggestions import suggestion
@@ -15,13 +15,14 @@ Entry = dict[str, Any]
 _POSITIONS = ("epoch", "step")
 
 
-class TrainingHistory(Answered, list[Entry]):
+class TrainingHistory(list[Entry]):
     """The entries of a training, in order: `{"step": 45, "loss": 0.31, …}`.
 
     `history[-1]` is the last entry, and `history["val_loss"]` the list of all values of a name. In notebooks, it is shown
     as curves.
     """
 
+    @with_call_errors
     def __init__(self, entries: Iterable[Entry] = ()):
         super().__init__(entries)
 
@@ -50,21 +51,25 @@ class TrainingHistory(Answered, list[Entry]):
         """The values of each name, as the attribute of Keras' `History`."""
         return {name: self[name] for name in self.names()}
 
+    @with_call_errors
     def names(self) -> list[str]:
         """Return the names of numbers, without `epoch` and `step`."""
         found = dict.fromkeys(n for entry in self for n, v in entry.items() if isinstance(v, Real))
         return [name for name in found if name not in _POSITIONS]
 
+    @with_call_errors
     def axis(self) -> str:
         """Return the name of the horizontal axis: `epoch` if each entry is one, else `step`."""
         return "epoch" if self and all("epoch" in entry for entry in self) else "step"
 
+    @with_call_errors
     def curve(self, name: str) -> tuple[list[float], list[float]]:
         """Return the positions and values of the entries that have a name."""
         axis = self.axis()
         pairs = [(float(e[axis]), float(e[name])) for e in self if name in e]
         return [x for x, _ in pairs], [y for _, y in pairs]
 
+    @with_call_errors
     def panels(self, names: Sequence[str] | None = None) -> dict[str, list[str]]:
         """Return the curves of each panel of a drawing: a name, and that name with `val_` before it.
 
@@ -83,6 +88,7 @@ class TrainingHistory(Answered, list[Entry]):
             panels.setdefault(name.removeprefix("val_"), []).append(name)
         return panels
 
+    @with_call_errors
     def plot(self, names: Sequence[str] | None = None, *, path: Any = None) -> Any:
         """Draw the curves with matplotlib.
 
@@ -126,6 +132,7 @@ class TrainingHistory(Answered, list[Entry]):
             save_figure(figure, path)
         return figure
 
+    @with_call_errors
     def svg(self) -> str:
         """Return the curves as an SVG document, which needs no other package.
 
