@@ -98,6 +98,11 @@ def is_elementwise(op: Any) -> bool:
     return all("parallel" in str(i) for i in op.attributes["iterator_types"])
 
 
+def is_fused_with_readers(op: Any) -> bool:
+    """Whether IREE may compute an op in the kernel that reads its result: elementwise ops, reshapes and transpositions."""
+    return op.name in (*RESHAPES, "linalg.transpose") or is_elementwise(op)
+
+
 def maker_of(value: Any) -> Any:
     """Return the op that defines a value, or None for a block argument."""
     return value.owner.operation if isinstance(value, mlir.ir.OpResult) else None

@@ -18,6 +18,7 @@ from rlx.targets.iree.passes.base import (
     every,
     in_memory,
     is_elementwise,
+    is_fused_with_readers,
     keep_in_memory,
     maker_of,
     replace_uses,
@@ -46,10 +47,10 @@ class Materialise(IreePass, name="rlx-iree-materialise"):
         ]
         for op in materialised:
             keep_in_memory(op.results[0])
+        order = {op: number for number, op in enumerate(every(module, lambda _: True))}
         for op in filter(_is_computed_in_tiles, loops):
-            results = [value for value in op.results if isinstance(value.type, mlir.ir.RankedTensorType)]
-            if are_read_at_two_positions(results):
-                for value in results:
+            if are_read_at_two_positions(op.results, order):
+                for value in op.results:
                     keep_in_memory(value)
         for op, value in reads:
             _read_from_memory(op, value)
@@ -145,7 +146,7 @@ def _elementwise_users(op: Any) -> set[Any]:
 
 
 def _keeps_tiles(op: Any) -> bool:
-    return op.name in (*RESHAPES, "linalg.transpose") or (is_elementwise(op) and not list(_extracts(op)))
+    return is_fused_with_readers(op) and not list(_extracts(op))
 
 
 # --- elements of slices, at computed positions --------------------------------------------------
