@@ -15,6 +15,7 @@ import rlx
 from rlx.targets.iree import executable, lent_memory
 from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.memory import ALIGNMENT, empty_aligned
+from rlx.targets.iree.names import LENT_KEY, LENT_WEIGHTS
 from rlx.weights.mapped import content_of
 
 # A program with threads is loaded again and again. Its weights note the thread that deletes them.
@@ -117,7 +118,7 @@ def test_weights_of_kernels_can_be_replaced_and_are_named_if_they_are_missing() 
         assert (program["one"].run({"x": x})[0] == 256 * value).all()
         assert (program["four"].run({"x": np.repeat(x, 4, 0)})[0] == 256 * value).all()
     loaded = IreeExecutable(program["one"].artifact.program, parameters={"w": np.zeros((384, 256), np.float32)})
-    assert loaded._lent_names() == ["w"]
+    assert loaded.note(LENT_WEIGHTS, LENT_KEY) == '["w"]'
     with pytest.raises(rlx.ExecutionError, match="the parameter 'w' is missing"):
         IreeExecutable(program["one"].artifact.program, parameters={"v": np.zeros(3, np.float32)})
 

@@ -17,20 +17,13 @@ from rlx.support.short import short_repr
 Merge = tuple[str, str]
 
 
-def _split(line: str) -> tuple[str, ...]:
-    if line[:1] != " ":
-        return tuple(line.split(" ", 1))
-    first, *second = line[1:].split(" ", 1)
-    return " " + first, *second
-
-
 def _merge_problem(lines: Sequence[str], ids: dict[str, int], where: str) -> Error | None:
     """Return the error for the first line that is not a merge of tokens of the vocabulary; None if all are."""
     for i, line in enumerate(lines):
-        pair = _split(line)
-        if len(pair) != 2 or not pair[1]:
+        pairs: list[Merge] | None = native().split_merges([line])
+        if pairs is None:
             return Error(f"{where}[{i}]: expected two tokens with a space between them, got {short_repr(line)}")
-        missing = next((token for token in (*pair, "".join(pair)) if token not in ids), None)
+        missing = next((token for token in (*pairs[0], "".join(pairs[0])) if token not in ids), None)
         if missing is not None:
             return Error(f"{where}[{i}] is {short_repr(line)}, but {short_repr(missing)} is not in the vocabulary")
     return None

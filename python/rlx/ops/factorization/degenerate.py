@@ -69,10 +69,14 @@ def divided_cotangent(
     """
     squares = [b.sum(b.square(v), axes=-2) for v in vectors]
     lengths = b.sqrt(sums_of(b, squares[0] if len(squares) == 1 else squares[0] + squares[1]))
-    is_unused = lengths + sums_of(b, b.abs(values)) == 0.0 if values is not None else None
-    is_known = b.abs(x) <= lengths * (4 * rounding(x)) if is_unused is None else is_unused
+    is_known = _is_invariant(b, x, lengths) if values is None else lengths + sums_of(b, b.abs(values)) == 0.0
     is_known = b.logical_or(is_known, b.eye(x.shape.dims[-1]) > 0.0)  # the diagonal of x is 0
     return b.where(close, b.where(is_known, 0.0, _NAN), x / b.where(close, 1.0, gaps))
+
+
+def _is_invariant(b: Builder, x: Tensor, lengths: Tensor) -> Tensor:
+    """Return which elements of `x` are zero up to rounding, for cotangents of vectors with these lengths."""
+    return b.abs(x) <= lengths * (4 * rounding(x))
 
 
 def antisymmetric(b: Builder, vectors: Tensor, cotangent: Tensor) -> Tensor:

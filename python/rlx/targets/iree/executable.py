@@ -73,7 +73,7 @@ class IreeExecutable:
         try:
             instance = _instance()
             self.module = _binding.VmModule.copy_buffer(instance, vmfb)
-            lent = set(self._lent_names())
+            lent = json.loads(self.note(LENT_WEIGHTS, LENT_KEY) or "[]")  # see `rlx-iree-lend-weights`
             index = _binding.ParameterIndex()
             for key, array in parameters.items():
                 if key not in lent:
@@ -87,7 +87,7 @@ class IreeExecutable:
             self.context = _binding.VmContext(instance, modules)
             self.subspan = transfer.make_subspan(self.module, self.context) if self.local else None
             if lent and self.subspan is not None:
-                self._lend(parameters, self.subspan)
+                self._lend(lent, parameters, self.subspan)
         except _FAILURES as error:
             raise _load_error(error, driver, parameters) from error
         # Files of weights have been read to check, convert or copy them: IREE reads in place only what is at a multiple of 64.
@@ -95,16 +95,10 @@ class IreeExecutable:
             release_pages(array)
         _executables.add(self)
 
-    def _lent_names(self) -> list[str]:
-        """The names of the weights that the module takes as buffers, in order: see `rlx-iree-lend-weights`."""
-        names = self.note(LENT_WEIGHTS, LENT_KEY)
-        return [] if names is None else json.loads(names)
-
-    def _lend(self, parameters: Mapping[str, np.ndarray], subspan: transfer.Subspan) -> None:
+    def _lend(self, names: Sequence[str], parameters: Mapping[str, np.ndarray], subspan: transfer.Subspan) -> None:
         """Pass the weights that the module takes as buffers."""
         from iree.runtime import VmVariantList
 
-        names = self._lent_names()
         if missing := [name for name in names if name not in parameters]:
             raise _missing_parameter(missing[0], parameters)
         # IREE does not keep the memory of a part of a buffer alive. These are deleted after the context, which is set first.

@@ -122,18 +122,9 @@ class Lender:
             buffer = self._copy(array)
             loans.watch(self, array, np.frombuffer(buffer.map(), np.uint8))
         else:
-            buffer = self._imported(start, array)
+            buffer = _imported(self._allocator, self._params, self._subspan, array)
             loans.lend(start, array, self._donated)
         return self._view(buffer, array)
-
-    def _imported(self, start: int, array: np.ndarray) -> Any:
-        """Return a buffer over the memory of an array, which begins at ``start``."""
-        offset = start % IMPORT_ALIGNMENT
-        if not offset or self._subspan is None:
-            return self._allocator.import_host_allocation(array, *self._params)
-        # The bytes before the array are in the same cache line, and so in the same page. Nothing reads them.
-        block = bytes_at(start - offset, offset + array.nbytes, array)
-        return self._subspan(self._allocator.import_host_allocation(block, *self._params), offset, array.nbytes)
 
     def judge(self, unchanged: bool) -> None:
         """Record whether the program left a copy unchanged."""
@@ -174,11 +165,20 @@ def lent_view(device: Any, subspan: Subspan, array: np.ndarray) -> Any:
     """Return a buffer view over the memory of weights. It does not keep them alive: the caller must."""
     from iree.runtime import HalBufferView
 
+    buffer = _imported(device.allocator, _host_memory(), subspan, array)
+    return HalBufferView(buffer, array.shape, element_type(array.dtype))
+
+
+def _imported(allocator: Any, params: tuple[int, int], subspan: Subspan | None, array: np.ndarray) -> Any:
+    """Return a buffer over the memory of an array."""
     start = address(array)
     offset = start % IMPORT_ALIGNMENT
+    if not offset and array.flags.writeable:  # IREE refuses arrays that are read-only
+        return allocator.import_host_allocation(array, *params)
+    # The bytes before the array are in the same cache line, and so in the same page. Nothing reads them.
     block = bytes_at(start - offset, offset + array.nbytes, array)
-    buffer = device.allocator.import_host_allocation(block, *_host_memory())
-    return HalBufferView(subspan(buffer, offset, array.nbytes), array.shape, element_type(array.dtype))
+    buffer = allocator.import_host_allocation(block, *params)
+    return subspan(buffer, offset, array.nbytes) if offset and subspan is not None else buffer
 
 
 Taker = Callable[[Any, "Loans | None"], np.ndarray]

@@ -20,7 +20,7 @@ from rlx.kernels.registry import find_kernel
 from rlx.passes.base import option
 from rlx.targets.iree.memory import COPY_LIMIT
 from rlx.targets.iree.names import LENT_KEY, LENT_WEIGHTS, PARAMETER_SCOPE
-from rlx.targets.iree.passes.base import IreePass, create
+from rlx.targets.iree.passes.base import IreePass, create, every
 from rlx.targets.iree.passes.execution_order import KERNEL_CALL
 
 _PARAMETER = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::'
@@ -77,13 +77,8 @@ def _is_parameter(op: Any) -> bool:
 def _loads(module: mlir.Module) -> dict[str, list[Any]]:
     """Return the ops that load each global, by its symbol."""
     result: dict[str, list[Any]] = {}
-
-    def visit(op: Any) -> Any:
-        if op.name == "util.global.load":
-            result.setdefault(op.attributes["global"].value, []).append(op)
-        return mlir.ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    for op in every(module, lambda op: op.name == "util.global.load"):
+        result.setdefault(op.attributes["global"].value, []).append(op)
     return result
 
 

@@ -47,11 +47,11 @@ class Materialise(IreePass, name="rlx-iree-materialise"):
         ]
         for op in materialised:
             keep_in_memory(op.results[0])
+        # The hash of an op depends on its operands: all ops are looked up before one is changed.
         order = {op: number for number, op in enumerate(every(module, lambda _: True))}
-        for op in filter(_is_computed_in_tiles, loops):
-            if are_read_at_two_positions(op.results, order):
-                for value in op.results:
-                    keep_in_memory(value)
+        tiled = [op for op in filter(_is_computed_in_tiles, loops) if are_read_at_two_positions(op.results, order)]
+        for value in [value for op in tiled for value in op.results]:
+            keep_in_memory(value)
         for op, value in reads:
             _read_from_memory(op, value)
 
