@@ -113,7 +113,7 @@ def test_a_manifest_that_lies_is_refused(cpu_programs: rlx.Program, tmp_path: Pa
     places = {**document["parameters"]["places"], "v": [0, [4]]}
     refused("the program has no such parameter", parameters={**document["parameters"], "places": places})
     refused("one of several entry points has no name|not the programs", entries=[{**first, "name": None}, second])
-    refused("format 5, this version reads 6", format=5)
+    refused("format 5, this version reads 7", format=5)
     assert Archive.from_bytes(path.read_bytes()).names == ("prefill", "decode")
 
 
