@@ -45,6 +45,9 @@ async def tensors_are_packets(dut: Any) -> None:
     dut.aresetn.value = 0
     ends = (dut.aclk, dut.aresetn)
     control = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi"), *ends, reset_active_level=False)
+    # cocotbext-axi makes the methods of these classes when it is imported, where type checkers do not see them.
+    sources: dict[str, Any]
+    sinks: dict[str, Any]
     sources, sinks = (
         {n: kind(AxiStreamBus.from_prefix(dut, f"{side}_axis_{n}"), *ends, reset_active_level=False) for n in names}
         for kind, side, names in ((AxiStreamSource, "s", INPUTS), (AxiStreamSink, "m", OUTPUTS))
