@@ -16,7 +16,6 @@ from rlx.targets.c import emulate, toolchain
 from rlx.targets.c.lower.files import files_of
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.selftest import self_test_of
-from rlx.targets.c.lower.vectors import vectors_of
 from rlx.targets.c.targets import Target
 
 _FLAGS = ("-O2",)
@@ -185,11 +184,10 @@ def _instructions(program: CSource, core: str, target: Target) -> list[str]:
     lines = [f"instructions of a call, predicted: {predicted_instructions(program, core):,}"]
     if not emulate.available():
         return [*lines, "instructions of a call, counted: needs the emulator, pip install 'rlx[cortexm]'"]
-    vectors = vectors_of(program)
     kind = "gcc" if toolchain.for_core(core)[0] == toolchain.ARM_GCC else "clang"
     image = emulate.build(program, core, _FLAGS, self_test_of(program), kind)
-    machine = emulate.EmulatedMachine(image, program, vectors.params)
-    run = machine.run(vectors.inputs[0])
+    machine = emulate.EmulatedMachine(image, program, program.vectors.params)
+    run = machine.run(program.vectors.inputs[0])
     result = machine.self_test()
     lines.append(f"instructions of a call, counted in the emulator: {run.instructions:,}")
     if core == "m4":

@@ -18,6 +18,7 @@ from rlx.ir.location import describe
 from rlx.ir.op import opview
 from rlx.ir.op.opview import name_of
 from rlx.ir.shape import Shape, shape_of
+from rlx.support.cached_property import cached_property
 from rlx.support.errors import UnsupportedError
 from rlx.support.printable import printable
 from rlx.targets.c.lower.grouping import OpGroup, constant_of, groups_of, is_view
@@ -28,6 +29,7 @@ from rlx.targets.c.lower.names import FileNames, identifier, layer_name, program
 from rlx.targets.c.lower.rules import SCRATCH, TABLE
 from rlx.targets.c.lower.tables import ConstantArray, record_table, table_of
 from rlx.targets.c.lower.values import stored_type
+from rlx.targets.c.lower.vectors import SelfTestVectors, vectors_of
 from rlx.targets.lowering.names import UniqueNames
 
 # Array offsets are `int32_t`.
@@ -265,11 +267,16 @@ class CSource:
         """The arguments of the graph, with their values."""
         return list(zip(self.graph.arguments, self.graph.function.entry_block.arguments, strict=True))
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The hash of the graph with its constants. It depends neither on source locations nor on the name of the graph."""
         text = _FUNCTION.sub("func.func @main(", self.graph.text(), count=1)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def vectors(self) -> SelfTestVectors:
+        """The test vectors. The first access runs the evaluator."""
+        return vectors_of(self.graph)
 
     @property
     def state_bytes(self) -> int:

@@ -9,7 +9,7 @@ from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.signature import count
 from rlx.targets.c.lower.tables import table_of
 from rlx.targets.c.lower.values import float_text, stored_type
-from rlx.targets.c.lower.vectors import TOLERANCE, SelfTestVectors, vectors_of
+from rlx.targets.c.lower.vectors import TOLERANCE, SelfTestVectors
 from rlx.targets.c.lower.writer import Writer
 from rlx.version import __version__
 
@@ -20,7 +20,7 @@ def self_test_of(program: CSource) -> str:
     Raises:
         Error: An evaluator fails.
     """
-    vectors, arguments = vectors_of(program), arguments_of(program)
+    vectors, arguments = program.vectors, arguments_of(program)
     of_kind = {kind: [a for a in arguments if a.kind == kind] for kind in ("input", "output", "param", "state")}
     w, upper = Writer(), program.name.upper()
     exact = "bit for bit" if vectors.exact else f"within {TOLERANCE} of the largest number, integers within 1"

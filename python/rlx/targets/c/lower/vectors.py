@@ -9,11 +9,11 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.graph.evaluate import evaluate_function
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
 from rlx.passes.checking.numerics import index_limit
-from rlx.targets.c.lower.program import CSource
 
 # The number of vectors, and the bytes of inputs and outputs beyond which there is only one.
 _COUNT, _MOST_BYTES = 3, 64 << 10
@@ -38,16 +38,15 @@ class SelfTestVectors:
     exact: bool
 
 
-def vectors_of(program: CSource) -> SelfTestVectors:
-    """Return test vectors. The same graph always has the same ones.
+def vectors_of(graph: Graph) -> SelfTestVectors:
+    """Return test vectors for a program's graph. The same graph always has the same ones.
 
     The inputs of every second call alternate between the ends of their dtype. The others are random.
 
     Raises:
         Error: An evaluator fails.
     """
-    graph = program.graph
-    values = {a.name: value for a, value in program.arguments}
+    values = {a.name: v for a, v in zip(graph.arguments, graph.function.entry_block.arguments, strict=True)}
     of_kind = {kind: [a for a in graph.arguments if a.kind == kind] for kind in ("input", "param", "state")}
     params = {a.name: _drawn(a, values[a.name], number, False) for number, a in enumerate(of_kind["param"], 1000)}
     states = {a.name: a.initial_array() for a in of_kind["state"]}
@@ -63,11 +62,11 @@ def vectors_of(program: CSource) -> SelfTestVectors:
         inputs.append(list(given.values()))
         outputs.append([r for r, o in zip(results, graph.results, strict=True) if o.updates is None])
         states |= {o.updates: r for r, o in zip(results, graph.results, strict=True) if o.updates is not None}
-    return SelfTestVectors(params, inputs, outputs, _is_exact(program))
+    return SelfTestVectors(params, inputs, outputs, _is_exact(graph))
 
 
-def _is_exact(program: CSource) -> bool:
-    ops = opview.operations(program.graph.function.entry_block)
+def _is_exact(graph: Graph) -> bool:
+    ops = opview.operations(graph.function.entry_block)
     values = [v for op in ops for v in (*op.operands, *op.results)]
     return not any(shape_of(v).dtype.is_inexact for v in values)
 
