@@ -235,7 +235,7 @@ def test_symbols_are_refused() -> None:
     g.set_outputs([g.input("x", ("n", 4), "i8") + 1])
     with pytest.raises(UnsupportedError, match="static sizes") as caught:
         rlx.Pipeline(target="cortexm").compile(g).artifact()
-    assert "--bind=n=" in str(caught.value)
+    assert "--bind=n=8, bind={'n': 8}" in str(caught.value)
 
 
 @pytest.mark.parametrize("flag", ["--ram=100", "--flash=100"])

@@ -6,7 +6,7 @@ import re
 
 from rlx.ir.op.opview import label_of
 from rlx.support.markdown import markdown, table
-from rlx.targets.c.lower.arguments import CArgument, arguments_of
+from rlx.targets.c.lower.arguments import CArgument, arguments_of, by_kind
 from rlx.targets.c.lower.header import range_text
 from rlx.targets.c.lower.program import CSource, KernelFunction
 from rlx.targets.c.lower.signature import c_array_type
@@ -51,7 +51,7 @@ def readme(program: CSource, target: Target) -> str:
 def _call(program: CSource, arguments: list[CArgument]) -> list[str]:
     """An example of a call, from and to real numbers."""
     name = program.name
-    of_kind = {kind: [a for a in arguments if a.kind == kind] for kind in ("input", "output", "param", "state")}
+    of_kind = by_kind(arguments)
     arrays = [*of_kind["input"], *of_kind["output"]]
     texts = ["&state", *(["&params"] if of_kind["param"] else []), *(a.name for a in arrays)]
     lines = [
@@ -59,21 +59,18 @@ def _call(program: CSource, arguments: list[CArgument]) -> list[str]:
         "",
         f"static {name}_state state; /* {program.arena_size + program.state_bytes} bytes */",
         *([f"static const {name}_params params = {{ … }};"] if of_kind["param"] else []),
-        *(
-            f"static {stored_type(a.dtype)} {a.name}[{f'{name}_{a.name}_SIZE'.upper()}]; /* {c_array_type(a.shape)} */"
-            for a in arrays
-        ),
-        *(f"static float {a.name}_numbers[{f'{name}_{a.name}_SIZE'.upper()}];" for a in arrays if a.scale is not None),
+        *(f"static {stored_type(a.dtype)} {a.name}[{a.macro}_SIZE]; /* {c_array_type(a.shape)} */" for a in arrays),
+        *(f"static float {a.name}_numbers[{a.macro}_SIZE];" for a in arrays if a.scale is not None),
         "",
         *([f"{name}_init(&state); /* once */"] if of_kind["state"] else []),
         *(
-            _loop(program, a, f"{a.name}[i] = {name}_quantize_{a.name}({a.name}_numbers[i]);")
+            _loop(a, f"{a.name}[i] = {name}_quantize_{a.name}({a.name}_numbers[i]);")
             for a in of_kind["input"]
             if a.rounds
         ),
         f"{name}_run({', '.join(texts)});",
         *(
-            _loop(program, a, f"{a.name}_numbers[i] = {name}_dequantize_{a.name}({a.name}[i]);")
+            _loop(a, f"{a.name}_numbers[i] = {name}_dequantize_{a.name}({a.name}[i]);")
             for a in of_kind["output"]
             if a.scale is not None
         ),
@@ -81,8 +78,8 @@ def _call(program: CSource, arguments: list[CArgument]) -> list[str]:
     return ["```c", *lines, "```", ""]
 
 
-def _loop(program: CSource, argument: CArgument, statement: str) -> str:
-    return f"for (int i = 0; i < {f'{program.name}_{argument.name}_SIZE'.upper()}; i++) {{ {statement} }}"
+def _loop(argument: CArgument, statement: str) -> str:
+    return f"for (int i = 0; i < {argument.macro}_SIZE; i++) {{ {statement} }}"
 
 
 def _arrays(program: CSource, arguments: list[CArgument]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,19 +12,19 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dtype import DType
 from rlx.ir.interface import Argument, Output
+from rlx.ir.op.opview import yielded
 from rlx.ir.op.quantization import quantization_of
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 from rlx.targets.c.lower.grouping import is_view
 from rlx.targets.c.lower.program import CSource
 
+_KINDS = ("input", "output", "param", "state")
 # Ops whose first operand has the layout batch, channels, spatial axes.
 _SPATIAL = frozenset({"rlx.q_conv2d", "rlx.conv", "rlx.pool"})
 _LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
 # Ops that compute each element from the element at the same index, so that the layout stays.
 _SAME_LAYOUT = frozenset({"rlx.binary", "rlx.activation", "rlx.requantize", "rlx.cast", "rlx.pad", "rlx.where"})
-
-
 _MOST_BITS = 16
 
 
@@ -35,6 +36,7 @@ class CArgument:
         entry: The argument or output of the graph.
         kind: `"input"`, `"output"`, `"param"` or `"state"`.
         name: The name in C.
+        macro: The beginning of the names of its macros, such as `NET_IMAGE` of `NET_IMAGE_SIZE`.
         scale: The scale of its integers, which represent `(value - zero_point)·scale`; None if they are plain numbers.
         zero_point: The zero point.
         layout: The names of the axes, such as `"NCHW"`; empty if they are not known.
@@ -43,6 +45,7 @@ class CArgument:
     entry: Argument | Output
     kind: str
     name: str
+    macro: str
     scale: float | None
     zero_point: int
     layout: str
@@ -79,30 +82,34 @@ def arguments_of(program: CSource) -> list[CArgument]:
     with mlir.entered():
         known = quantization_of(graph.function)
     found = [
-        _argument(a, a.kind, program.names[value], known.get(a.name), _layout(value)) for a, value in program.arguments
+        _argument(program, a, a.kind, program.names[value], known.get(a.name), _layout(value))
+        for a, value in program.arguments
     ]
-    operands = graph.function.entry_block.operations[len(graph.function.entry_block.operations) - 1].operands
     results = [
-        _argument(o, "output", name, known.get(o.name), _made_in_layout(value))
-        for o, name, value in zip(graph.results, program.outputs, operands, strict=True)
+        _argument(program, o, "output", name, known.get(o.name), _made_in_layout(value))
+        for o, name, value in zip(graph.results, program.outputs, yielded(graph.function.entry_block), strict=True)
         if o.updates is None
     ]
-    order = ("input", "output", "param", "state")
-    return sorted([*found, *results], key=lambda argument: order.index(argument.kind))
+    return sorted([*found, *results], key=lambda argument: _KINDS.index(argument.kind))
+
+
+def by_kind(arguments: Sequence[CArgument]) -> dict[str, list[CArgument]]:
+    """Return the arguments of each kind, in order."""
+    return {kind: [a for a in arguments if a.kind == kind] for kind in _KINDS}
 
 
 def _argument(
-    entry: Argument | Output, kind: str, name: str, known: tuple[float, int] | None, layout: str
+    program: CSource, entry: Argument | Output, kind: str, name: str, known: tuple[float, int] | None, layout: str
 ) -> CArgument:
-    dtype = entry.shape.dtype
+    dtype, macro = entry.shape.dtype, f"{program.name}_{name}".upper()
     if known is None or not dtype.is_integer:
-        return CArgument(entry, kind, name, None, 0, layout)
+        return CArgument(entry, kind, name, macro, None, 0, layout)
     scale, zero_point = float(np.float32(known[0])), known[1]
     if not (math.isfinite(scale) and scale > 0):
         raise UnsupportedError(f"the scale of '{entry.name}' is {known[0]}, which is not a positive number of f32")
     if not int(dtype.min) <= zero_point <= int(dtype.max):
         raise UnsupportedError(f"the zero point of '{entry.name}' is {zero_point}, which {dtype.name} does not have")
-    return CArgument(entry, kind, name, scale, zero_point, layout)
+    return CArgument(entry, kind, name, macro, scale, zero_point, layout)
 
 
 def _layout(value: Any) -> str:

@@ -159,7 +159,7 @@ class _ModelFile:
         values += [
             op.results[0] for op in views if len(op.results) and is_view(op) and constant_of(op.results[0]) is None
         ]
-        known = {p.names[v] for _, v in self.signature.arguments} | set(p.outputs)
+        known = {p.names[v] for _, v in p.arguments} | set(p.outputs)
         named = {p.names[v]: v for v in reversed(values) if p.names[v] in used - known}
         lines = [f"{self._pointer(v, name)} /* {c_array_type(shape_of(v))} */" for name, v in reversed(named.items())]
         return [*lines, ""] if lines else []
@@ -196,7 +196,7 @@ class _ModelFile:
 
     def _argument(self, value: Any) -> str:
         """The name of a graph argument in the code of `run`. A view has the name of its argument."""
-        kinds = {self.program.names[v]: a.kind for a, v in self.signature.arguments}
+        kinds = {self.program.names[v]: a.kind for a, v in self.program.arguments}
         name = self.program.names[value]
         return {"state": f"state->{name}", "param": f"params->{name}"}.get(kinds.get(name, ""), name)
 
@@ -220,7 +220,7 @@ class _ModelFile:
             is_there = p.memory.outputs.get(p.memory.live(value).storage) == i
             if result.updates is None and not is_there and prod(result.shape.static):
                 self._copy(w, name, self._source(value), result.shape)
-        by_name = {a.name: p.names[v] for a, v in self.signature.arguments}
+        by_name = {a.name: p.names[v] for a, v in p.arguments}
         for i, offset in p.memory.copies.items():
             if prod(rows[i][0].shape.static):
                 self._copy(w, self._place(offset), self._source(rows[i][2]), rows[i][0].shape)

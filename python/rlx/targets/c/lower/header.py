@@ -116,9 +116,8 @@ static inline int32_t {self.program.name}_nearest(float number, int32_t limit)
 
     def _array(self, argument: CArgument) -> None:
         w = self.writer
-        prefix = f"{self.program.name}_{argument.name}".upper()
-        dims = argument.shape.static
-        w.comment("\n".join(_description(self.program, argument)))
+        prefix, dims = argument.macro, argument.shape.static
+        w.comment("\n".join(_description(argument)))
         size = count(argument.shape)
         w.line(f"#define {prefix}_SIZE " + (f"({size})" if "*" in size else size))
         if dims:
@@ -127,11 +126,12 @@ static inline int32_t {self.program.name}_nearest(float number, int32_t limit)
             w.line(f"#define {prefix}_SCALE {float_text(argument.scale)}")
             w.line(f"#define {prefix}_ZERO_POINT ({argument.zero_point})")
             w.line()
-            self._conversions(argument, argument.scale, prefix)
+            self._conversions(argument)
         w.line()
 
-    def _conversions(self, argument: CArgument, scale: float, prefix: str) -> None:
+    def _conversions(self, argument: CArgument) -> None:
         w, name, kind = self.writer, self.program.name, stored_type(argument.dtype)
+        prefix = argument.macro
         if argument.rounds:
             low, high = int(argument.dtype.min), int(argument.dtype.max)
             limit = 1 << argument.dtype.bits
@@ -206,12 +206,12 @@ def range_text(argument: CArgument) -> str:
     return " to ".join(f"{number:.6g}" for number in argument.range)
 
 
-def _description(program: CSource, argument: CArgument) -> list[str]:
+def _description(argument: CArgument) -> list[str]:
     """The comment of an array."""
     layout = f", {argument.layout}" if argument.layout else ""
     head = f"{argument.entry.name}: {_KINDS[argument.kind]}, {c_array_type(argument.shape)}{layout}"
     if argument.scale is not None:
-        prefix = f"{program.name}_{argument.name}".upper()
+        prefix = argument.macro
         meaning = (
             f"A value stands for the number (value - {prefix}_ZERO_POINT) * {prefix}_SCALE: {range_text(argument)}."
         )

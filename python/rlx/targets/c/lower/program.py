@@ -18,6 +18,7 @@ from rlx.ir.location import describe
 from rlx.ir.op import opview
 from rlx.ir.op.opview import name_of
 from rlx.ir.shape import Shape, shape_of
+from rlx.passes.bind import bind_hint
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import UnsupportedError
 from rlx.support.printable import printable
@@ -91,8 +92,7 @@ class CSource:
 
     def __init__(self, graph: Graph, options: str = ""):
         if graph.symbols:
-            sizes = " ".join(f"--bind={s}=8" for s in sorted(graph.symbols))
-            raise UnsupportedError("programs in C have static sizes", hint=f"bind symbols: {sizes}, bind={{…}}")
+            raise UnsupportedError("programs in C have static sizes", hint=bind_hint(graph.symbols, 8))
         TABLE.check(graph.module)
         self.graph = graph
         self.name = program_name(graph.name)

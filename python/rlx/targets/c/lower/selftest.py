@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlx.targets.c.lower.arguments import CArgument, arguments_of
+from rlx.targets.c.lower.arguments import CArgument, arguments_of, by_kind
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.signature import count
 from rlx.targets.c.lower.tables import table_of
@@ -20,8 +20,7 @@ def self_test_of(program: CSource) -> str:
     Raises:
         Error: An evaluator fails.
     """
-    vectors, arguments = program.vectors, arguments_of(program)
-    of_kind = {kind: [a for a in arguments if a.kind == kind] for kind in ("input", "output", "param", "state")}
+    vectors, of_kind = program.vectors, by_kind(arguments_of(program))
     w, upper = Writer(), program.name.upper()
     exact = "bit for bit" if vectors.exact else f"within {TOLERANCE} of the largest number, integers within 1"
     w.comment(
@@ -31,7 +30,7 @@ def self_test_of(program: CSource) -> str:
         f"{upper}_TEST_MAIN is defined, this file has a main, whose status is 0 or 1."
     )
     w.line(f'#include "{program.files.header}"')
-    if any("NAN" in text or "INFINITY" in text for text in _texts(vectors)):
+    if not _is_finite(vectors):  # NAN and INFINITY are macros of this header
         w.line("#include <math.h>")
     w.line()
     for i, a in enumerate(of_kind["input"]):
@@ -53,9 +52,9 @@ def self_test_of(program: CSource) -> str:
     return str(w)
 
 
-def _texts(vectors: SelfTestVectors) -> list[str]:
+def _is_finite(vectors: SelfTestVectors) -> bool:
     arrays = [*vectors.params.values(), *(a for call in (*vectors.inputs, *vectors.outputs) for a in call)]
-    return ["NAN" for a in arrays if a.dtype.kind == "f" and not np.isfinite(a).all()]
+    return all(np.isfinite(a).all() for a in arrays if a.dtype.kind == "f")
 
 
 def _table(w: Writer, name: str, argument: CArgument, arrays: list[np.ndarray]) -> None:
@@ -92,7 +91,7 @@ def _body(w: Writer, program: CSource, vectors: SelfTestVectors, of_kind: dict[s
             if not a.entry.shape.num_elements:
                 continue
             differs = _differs(a, vectors, i)
-            with w.loop("i", f"{name}_{a.name}_SIZE".upper()), w.block(f"if ((failed == 0) && ({differs}))"):
+            with w.loop("i", f"{a.macro}_SIZE"), w.block(f"if ((failed == 0) && ({differs}))"):
                 w.line(f"failed = (100 * (call + 1)) + {i + 1};")
     w.line("return failed;")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
@@ -11,15 +10,13 @@ from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.values import stored_type
 
 
-def elements(shape: Shape) -> str:
-    """Return the number of elements as a product of the sizes, which is more readable than the number."""
-    dims = [str(d) for d in shape.static if d != 1]
-    return " * ".join(dims) or "1"
-
-
 def count(shape: Shape) -> str:
-    """Return the number of elements, but at least 1: arrays in C cannot be empty."""
-    return elements(shape) if prod(shape.static) else "1"
+    """Return the number of elements as a product of the sizes, which is more readable than the number.
+
+    It is at least 1, because arrays in C cannot be empty.
+    """
+    dims = [str(d) for d in shape.static if d != 1]
+    return " * ".join(dims) if dims and 0 not in shape.static else "1"
 
 
 def c_array_type(shape: Shape) -> str:
@@ -32,13 +29,11 @@ class CSignature:
 
     def __init__(self, program: CSource):
         graph = program.graph
-        entry = graph.function.entry_block
         self.program = program
-        self.arguments = list(zip(graph.arguments, entry.arguments, strict=True))
         self.outputs = [(o, name) for o, name in zip(graph.results, program.outputs, strict=True) if o.updates is None]
 
     def of_kind(self, kind: str) -> list[tuple[Argument, str]]:
-        return [(a, self.program.names[v]) for a, v in self.arguments if a.kind == kind]
+        return [(a, self.program.names[v]) for a, v in self.program.arguments if a.kind == kind]
 
     @property
     def prototype(self) -> str:
