@@ -295,6 +295,8 @@ def test_a_defect_is_one_line_unless_a_traceback_is_wanted(
     code, _, err = call(capsys, [str(file)])
     assert code == 1
     assert err.startswith("rlx-opt: internal error: ZeroDivisionError: oh\n")
+    monkeypatch.setenv("RLX_TRACEBACK", "0")
+    assert call(capsys, [str(file)])[0] == 1
     monkeypatch.setenv("RLX_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         opt.main([str(file)])

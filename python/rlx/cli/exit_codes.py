@@ -24,7 +24,7 @@ def exit_code(program: str, run: Callable[[Sequence[str]], int], argv: Sequence[
     try:
         return run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
-        if _wants_traceback():
+        if wants_traceback():
             raise
         return interrupted()
     except BrokenPipeError:
@@ -32,7 +32,7 @@ def exit_code(program: str, run: Callable[[Sequence[str]], int], argv: Sequence[
     except Exception as problem:
         from rlx.support.errors import Error
 
-        if _wants_traceback() or not isinstance(problem, (Error, OSError)):
+        if wants_traceback() or not isinstance(problem, (Error, OSError)):
             raise
         say(f"{program}: error: {problem}", stream=sys.stderr)
         return 1
@@ -40,5 +40,6 @@ def exit_code(program: str, run: Callable[[Sequence[str]], int], argv: Sequence[
         ignore_interrupts()
 
 
-def _wants_traceback() -> bool:
+def wants_traceback() -> bool:
+    """Return whether `RLX_TRACEBACK` requests tracebacks."""
     return os.environ.get("RLX_TRACEBACK", "") not in ("", "0")

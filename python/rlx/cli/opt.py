@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import sys
 import time
@@ -12,13 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
+from rlx.cli import heed_interrupts
 from rlx.cli.common import CliDiagnostic, FilePosition, from_error, from_mlir, place_of
+from rlx.cli.exit_codes import exit_code, wants_traceback
 from rlx.cli.extensions import load
 from rlx.cli.files import output_file, write_output
 from rlx.cli.opt_dialects import check_dialects, has_emitted_ops
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
-from rlx.cli.streams import prepare_streams, reader_has_gone, say, standard_input, write
+from rlx.cli.streams import say, standard_input, write
 from rlx.report.text import table
 from rlx.support.errors import Error
 from rlx.version import __version__
@@ -34,29 +34,26 @@ _MARKER = "// -----"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code: 0, or 1 after an error."""
-    prepare_streams()
+    """Run the command line and return the exit code: see `exit_code`."""
+    return exit_code(PROGRAM, _run_reporting_failures, argv)
+
+
+def _run_reporting_failures(argv: Sequence[str]) -> int:
+    """Run the command line. Print invalid command lines and internal errors, which `exit_code` does not handle."""
     try:
-        return _run(sys.argv[1:] if argv is None else argv)
+        return _run(argv)
     except CommandLineError as problem:
         for line in str(problem).split("\n"):
             say(f"{PROGRAM}: {line}", stream=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return interrupted()
-    except BrokenPipeError:
-        return reader_has_gone()
+    except (Error, OSError):
+        raise
     except Exception as problem:
-        if os.environ.get("RLX_TRACEBACK"):
+        if wants_traceback():
             raise
-        if isinstance(problem, (Error, OSError)):
-            say(f"{PROGRAM}: error: {problem}", stream=sys.stderr)
-            return 1
         say(f"{PROGRAM}: internal error: {type(problem).__name__}: {problem}", stream=sys.stderr)
         say(f"{PROGRAM}: RLX_TRACEBACK=1 shows where", stream=sys.stderr)
         return 1
-    finally:
-        ignore_interrupts()
 
 
 def _run(argv: Sequence[str]) -> int:

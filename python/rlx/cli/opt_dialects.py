@@ -30,10 +30,11 @@ def check_dialects(module: Any) -> None:
     def check(op: Any) -> Any:  # an exception here would not keep its type
         if op.name.partition(".")[0] not in _EMITTED and not context.is_registered_operation(op.name):
             unknown.append(op)
+            return mlir.ir.WalkResult.INTERRUPT
         return mlir.ir.WalkResult.ADVANCE
 
     if context.allow_unregistered_dialects:
         module.operation.walk(check)
-    for op in unknown[:1]:
+    if unknown:
         hint = "correct it, or allow ops of any dialect by --allow-unregistered-dialect"
-        raise Error(f"there is no op '{op.name}'", location=describe(op.location), hint=hint)
+        raise Error(f"there is no op '{unknown[0].name}'", location=describe(unknown[0].location), hint=hint)

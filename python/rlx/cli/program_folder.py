@@ -46,12 +46,12 @@ def _start_of(file: Path) -> bytes:
     try:
         with file.open("rb") as stream:
             return stream.read(_MOST_BYTES)
-    except OSError:  # there is no such file, or it cannot be replaced either, which is another error
+    except OSError:  # The file is missing, or it cannot be read. Writing reports other problems.
         return b""
 
 
 def _program_of(data: bytes) -> str | None:
-    """Return the name of the program that a file is of; None if the file does not have it."""
+    """Return the name of the program in the first comment of a file; None if there is none."""
     match = _PROGRAM.match(data)
     return (match[1] or match[2]).decode(errors="replace") if match else None
 
@@ -59,7 +59,7 @@ def _program_of(data: bytes) -> str | None:
 def warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
     """Warn about files in a folder that look like an older program: tools that process all sources would include them.
 
-    If all sources begin with the name of the program, only files that begin with it as well are of an older one.
+    If the names of all sources begin with the name of the program, only files with this prefix count.
     """
     sources = [name for name in files if Path(name).suffix in _SOURCES]
     kinds, stems = {Path(name).suffix for name in sources}, sorted((Path(name).stem for name in sources), key=len)

@@ -129,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_graph(arguments: argparse.Namespace) -> int:
-    from rlx.cli.files import read_graph
+    from rlx.cli.files import read_graph, write_output
     from rlx.targets.options import CompileOptions
     from rlx.targets.stages import prepare_graph
     from rlx.weights import open as open_weights
@@ -144,25 +144,28 @@ def _run_graph(arguments: argparse.Namespace) -> int:
     data = _batches(arguments.data, graph) if arguments.data is not None else []
     texts: list[str] = []
     try:
-        if arguments.integer_only:
-            _write_integers(arguments, graph, data, params, texts)
-        else:
-            _write_quantized(arguments, graph, data, params, texts)
+        quantized = _integers if arguments.integer_only else _quantized
+        result, described = quantized(arguments, graph, data, params, texts)
+        write_output(arguments.output, _text(result))
+        if arguments.output != "-":
+            texts.append(f"{arguments.output}: {_summary(result)}, {described}")
     finally:  # after the files, because the reader of the text may end early; also if the accuracy is not reached
         for text in texts:
             say(text, stream=sys.stderr if arguments.output == "-" else sys.stdout)
     return 0
 
 
-def _write_quantized(
+def _quantized(
     arguments: argparse.Namespace,
     graph: Graph,
     data: list[dict[str, np.ndarray]],
     params: Mapping[str, Any],
     texts: list[str],
-) -> None:
-    """Write the graph with quantised products, and append the texts to print."""
-    from rlx.cli.files import write_output
+) -> tuple[Graph, str]:
+    """Return the graph with quantised products, and a description of the scheme. Write requested parameters.
+
+    Append the texts to print.
+    """
     from rlx.passes.dtypes.quantization_scheme import QuantizationScheme
     from rlx.quantization.quantize import quantize
     from rlx.support.errors import Error
@@ -178,26 +181,7 @@ def _write_quantized(
         if missing:
             raise Error(f"--output-params: '{missing[0]}' is not in --params={arguments.params}")
         _write_params(arguments.output_params, result, params)
-    write_output(arguments.output, _text(result))
-    if arguments.output != "-":
-        scheme = f"weights {arguments.weights}, activations {arguments.activations}"
-        texts.append(f"{arguments.output}: {_summary(result)}, {scheme}")
-
-
-def _write_integers(
-    arguments: argparse.Namespace,
-    graph: Graph,
-    data: list[dict[str, np.ndarray]],
-    params: Mapping[str, Any],
-    texts: list[str],
-) -> None:
-    """Write the graph of integers, and append the texts to print."""
-    from rlx.cli.files import write_output
-
-    result, described = _integers(arguments, graph, data, params, texts)
-    write_output(arguments.output, _text(result))
-    if arguments.output != "-":
-        texts.append(f"{arguments.output}: {_summary(result)}, {described}")
+    return result, f"weights {arguments.weights}, activations {arguments.activations}"
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -374,7 +358,7 @@ def _cut(path: str, argument: Argument, array: np.ndarray) -> list[np.ndarray]:
 
 
 def _text(graph: Graph) -> bytes:
-    """The text of a graph. It has locations if ops have layers, which name functions in C and parts in reports."""
+    """Return the text of a graph, with locations if ops have layers: targets name functions and rows of reports by them."""
     from rlx.ir.location import layer_of
     from rlx.ir.op import opview
 

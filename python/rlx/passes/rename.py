@@ -15,10 +15,10 @@ from rlx.support.errors import PassError
 class Rename(Pass, name="rlx-rename", idempotent=True):
     """Give the public function of a module another name: `rlx-rename{to=stem}`.
 
-    Programs are called like their function: source code has it as a prefix.
+    A program has the name of its function, which is the prefix of names in source code.
     """
 
-    preserves_results = False  # there is no function of the old name to compare with
+    preserves_results = False  # a check finds functions by name, and the old name is gone
 
     to: str = option("main", "the new name")
 

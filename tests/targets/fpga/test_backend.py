@@ -292,7 +292,7 @@ def test_files_of_a_design(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert "| `conv1` | conv 3x3" in readme and "preset `latency`" in readme and "model.mlir:" in readme
     verilog = (tmp_path / "rtl" / "tinyconv__conv1.sv").read_text()
     assert "module tinyconv__conv1(" in verilog and "rows_used" in verilog
-    # Files of this design that are no longer written are kept, and are named. Those of other designs may be there.
+    # The command keeps old files of this design and names them in a warning. It ignores files of other designs.
     for name in ("tinyconv__conv9", "other__conv1"):
         (tmp_path / "rtl" / f"{name}.sv").write_text(f"module {name}(); endmodule")
     assert command.main([*words, f"--output={tmp_path / 'rtl'}"]) == 0
