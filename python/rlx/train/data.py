@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.arrays import as_array
+from rlx.ir.arrays import as_array, as_numbers
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error
 from rlx.support.guards import is_dict, is_sequence
@@ -63,16 +63,12 @@ class BatchLayout:
             Error: It has another form, is empty, or its arrays have different numbers of samples.
         """
         x, y = _parts(element, what, self) if self.target is not None else (element, None)
-        values = dict(zip(self.inputs, _listed(x), strict=False))
+        if is_dict(x) and len(x) == len(self.args) == 1:  # one input may have any name
+            x = next(iter(x.values()))
+        values = _named(x, {name: name for name in self.inputs}, "inputs", what)
         if self.target is not None:
-            values |= dict(zip(self.targets, _listed(y), strict=False))
-        if is_dict(x) and set(x) != set(self.kwargs):
-            raise Error(f"{what} has the inputs {', '.join(map(str, x))}; expected {', '.join(self.kwargs)}")
-        expected = (*self.inputs, *self.targets)
-        if len(values) != len(expected):
-            raise Error(f"{what} has {len(values)} arrays; expected {', '.join(expected)}")
-        if is_dict(x):
-            values |= x
+            names = self.target if is_dict(self.target) else {name: name for name in self.targets}
+            values |= _named(y, names, "targets", what)
         arrays = {n: _converted(v, f"{n} of {what}") for n, v in values.items()}
         for name in self.targets:
             if arrays[name].dtype == np.bool_:  # labels of two classes
@@ -98,6 +94,7 @@ def layout_of(model: Any, element: Any, what: str, *, target: bool = True) -> Ba
         names = tuple(map(str, x))
         unknown = [n for n in names if n not in positional and n not in keyword]
         if unknown and len(names) == 1 and positional:  # one input may have any name
+            names = positional[:1]
             return BatchLayout(names, (), _target(y, names) if target else None)
         if unknown:
             raise Error(
@@ -148,6 +145,29 @@ def _parts(element: Any, what: str, layout: BatchLayout | None) -> tuple[Any, An
     raise Error(f"{what} has {shown}; expected inputs and targets (x, y), or a dictionary", hint=f"data is {_FORMS}")
 
 
+def _named(value: Any, names: Mapping[str, str], kind: str, what: str) -> Batch:
+    """Return inputs or targets by their names in the layout.
+
+    Args:
+        value: An array, a sequence of arrays in the order of the names, or a dictionary.
+        names: The names, by the keys of a dictionary.
+        kind: `inputs` or `targets`, for messages.
+        what: The element, for messages.
+
+    Raises:
+        Error: Keys differ, or there is another number of arrays.
+    """
+    if is_dict(value):
+        arrays = {str(key): array for key, array in value.items()}
+        if arrays.keys() != names.keys():
+            raise Error(f"{what} has the {kind} {', '.join(arrays)}; expected {', '.join(names)}")
+        return {name: arrays[key] for key, name in names.items()}
+    listed = _listed(value)
+    if len(listed) != len(names):
+        raise Error(f"{what} has {len(listed)} {kind}; expected {', '.join(names)}")
+    return dict(zip(names.values(), listed, strict=True))
+
+
 def _listed(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         return list(value.values())
@@ -165,7 +185,7 @@ def _is_numbers(value: Any) -> bool:
 
 def _converted(value: Any, what: str) -> np.ndarray:
     """Return an array in a dtype that a model computes in: f32 for f64, i32 for i64."""
-    array = np.asarray(value) if is_sequence(value) else as_array(value, what)
+    array = as_numbers(value, what) if is_sequence(value) else as_array(value, what)
     if array.dtype == np.float64:
         array = array.astype(np.float32)
     elif (array.dtype.kind in "iu" and array.dtype.itemsize == 8) or array.dtype == np.uint32:

@@ -187,7 +187,8 @@ def check_layout(expected: BatchLayout, layout: BatchLayout, what: str) -> None:
     Raises:
         Error: It has other arrays.
     """
-    if layout != expected:
+    # The same arrays may be named in one and in order in the other.
+    if {*layout.inputs} != {*expected.inputs} or {*layout.targets} != {*expected.targets}:
         ours = ", ".join((*expected.inputs, *expected.targets))
         theirs = ", ".join((*layout.inputs, *layout.targets))
         raise Error(f"{what} has the arrays {theirs}; the training data has {ours}")
