@@ -320,16 +320,10 @@ def kernel(
 
     if type(stored_weights) is not bool:
         raise kernel_error(f"kernel: stored_weights is True or False, not {short_repr(stored_weights)}")
-    return lambda function: _register(spec, name, function, functions, stored_weights)
+    return lambda function: _register(spec, name, function, {**functions, "stored_weights": stored_weights})
 
 
-def _register(
-    spec: str,
-    name: str | None,
-    function: Callable[..., None],
-    functions: Mapping[str, Callable[..., Any]],
-    stored_weights: bool,
-) -> CpuKernel:
+def _register(spec: str, name: str | None, function: Callable[..., None], options: Mapping[str, Any]) -> CpuKernel:
     """Return the kernel of an op, and add it to those that are known."""
     if not inspect.isfunction(function):
         raise kernel_error(f"a kernel is a function, not {short_repr(function)}")
@@ -342,8 +336,7 @@ def _register(
     if known is not None and (known.op, _origin(known.function)) != (spec, _origin(function)):
         text = f"there is a kernel '{label}' already, of {known.op} at {known.place}"
         raise kernel_error(text, "name=… renames it", place)
-    others: dict[str, Any] = {**functions, "stored_weights": stored_weights}
-    made = CpuKernel(spec, label, function, **others, place=place, texts=())
+    made = CpuKernel(spec, label, function, **options, place=place, texts=())
     if not made.is_of_library:
         made = replace(made, texts=[*map(source_of, made.own_functions)])
     _kernels[label] = made

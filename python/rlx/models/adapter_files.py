@@ -14,6 +14,7 @@ import numpy as np
 from rlx.models.weight_views import transposed
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import read_json
+from rlx.support.guards import is_real
 from rlx.support.short import short_repr
 from rlx.weights import PackedBlocks, Weight, Weights
 from rlx.weights import open as open_weights
@@ -223,5 +224,4 @@ def _check_matrix(weight: Weight) -> None:
 
 
 def _is_finite(value: Any) -> bool:
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return is_number and bool(abs(value) <= LARGEST_SCALE)
+    return is_real(value) and bool(abs(value) <= LARGEST_SCALE)

@@ -7,8 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from rlx.models.adapter_files import LARGEST_SCALE, AdapterFile, read_adapter
 from rlx.models.decoder_config import DecoderConfig
 from rlx.models.gguf import GgufNames
@@ -19,11 +17,11 @@ from rlx.models.tensor_names import split_fused
 from rlx.models.weight_views import reordered, reshaped
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
+from rlx.support.guards import is_real
 from rlx.support.short import short_repr
 from rlx.weights import Weight
 
 _ROTATED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
-_NUMBERS = (int, float, np.integer, np.floating)
 
 
 def with_adapters(model: PretrainedModel, lora: Any) -> PretrainedModel:
@@ -56,7 +54,7 @@ def adapter_paths(lora: Any) -> list[tuple[str, float]]:
     """
     if isinstance(lora, Mapping):
         pairs: list[Any] = list(lora.items())
-    elif isinstance(lora, (list, tuple)) and not (len(lora) == 2 and isinstance(lora[1], _NUMBERS)):
+    elif isinstance(lora, (list, tuple)) and not (len(lora) == 2 and (is_real(lora[1]) or isinstance(lora[1], bool))):
         pairs = [entry if isinstance(entry, (list, tuple)) else (entry, 1.0) for entry in lora]
     else:
         pairs = [lora if isinstance(lora, tuple) else (lora, 1.0)]
@@ -73,7 +71,7 @@ def adapter_paths(lora: Any) -> list[tuple[str, float]]:
 
 def _number(factor: Any) -> float:
     """Return a factor as a float; NaN if it is not a number, or an integer that no float has."""
-    if isinstance(factor, bool) or not isinstance(factor, _NUMBERS):
+    if not is_real(factor):
         return math.nan
     try:
         return float(factor)

@@ -194,12 +194,20 @@ def encoder_family(
     return ModelFamily(model_type, config, build, SIZES, layers, prefixes, encode, states=states, heads=heads)
 
 
-def pooler_output(scope: ParameterPrefix, tokens: Tensor, *, is_required: bool = False) -> dict[str, Tensor]:
-    """Return the pooler output, a tanh layer on the first token, if the checkpoint has that layer or it is required."""
-    if not is_required and not scope.has("pooler.dense.weight"):
-        return {}
-    batch, _, width = tokens.shape.dims
-    e: Any = width
-    first = scope.g.reshape(scope.g.narrow(tokens, 1, 0, 1), (batch, e))
+def first_token(scope: ParameterPrefix, states: Tensor) -> Tensor:
+    """Return the state of the first token, `[B, E]`."""
+    batch, _, width = states.shape.dims
+    return scope.g.reshape(scope.g.narrow(states, 1, 0, 1), (batch, width))
+
+
+def pooled(scope: ParameterPrefix, states: Tensor) -> Tensor:
+    """Return the result of the pooler, a tanh layer on the first token, `[B, E]`."""
+    width: Any = states.shape.dims[2]
+    first = first_token(scope, states)
     with scope.g.named("pooler"):
-        return {"pooler_output": scope.g.tanh(scope.linear(first, "pooler.dense", e))}
+        return scope.g.tanh(scope.linear(first, "pooler.dense", width))
+
+
+def pooler_output(scope: ParameterPrefix, states: Tensor) -> dict[str, Tensor]:
+    """Return the output of the pooler by its name, if the checkpoint has that layer."""
+    return {"pooler_output": pooled(scope, states)} if scope.has("pooler.dense.weight") else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix, TokenEmbedding
-from rlx.models.encoder import EncoderConfig, pooler_output
+from rlx.models.encoder import EncoderConfig, first_token, pooled
 from rlx.models.family import TaskHead
 from rlx.models.fields import ACTIVATIONS
 
@@ -22,12 +22,6 @@ _MASKED, _SEQUENCE, _TOKEN, _ANSWER = (
     "ForTokenClassification",
     "ForQuestionAnswering",
 )
-
-
-def first_token(scope: ParameterPrefix, states: Tensor) -> Tensor:
-    """Return the state of the first token, `[B, E]`."""
-    batch, _, width = states.shape.dims
-    return scope.g.reshape(scope.g.narrow(states, 1, 0, 1), (batch, width))
 
 
 def labelled(scope: ParameterPrefix, layer: str, states: Tensor, bias: bool = True) -> dict[str, Tensor]:
@@ -74,95 +68,94 @@ def vocabulary_logits(
     return logits if name is None else logits + scope.param(name, (size,))
 
 
-def _words(scope: ParameterPrefix, config: EncoderConfig) -> TokenEmbedding:
-    return scope.tokens("embeddings.word_embeddings", config.vocab_size, config.hidden_size)
-
-
-def _predictions(
-    scope: ParameterPrefix,
-    config: EncoderConfig,
-    states: Tensor,
-    layers: tuple[str, str],
+def _masked_head(
+    dense: str,
+    norm: str,
     decoder: str,
     biases: tuple[str, ...],
     activation: str | None = None,
     eps: float | None = None,
-) -> Tensor:
-    """Return the logits of masked tokens: a dense layer and its norm, and products with the vocabulary."""
-    g, e = scope.g, config.hidden_size
-    x = g.activation(ACTIVATIONS[activation or config.hidden_act], scope.linear(states, layers[0], e))
-    x = g.layer_norm(x, *scope.norm(layers[1], e), eps=config.layer_norm_eps if eps is None else eps)
-    return vocabulary_logits(scope, _words(scope, config), x, decoder, biases)
+) -> TaskHead:
+    """Return a head with logits of masked tokens: a dense layer and its norm, and products with the vocabulary.
+
+    Args:
+        dense: The name of the dense layer.
+        norm: The name of the norm.
+        decoder: The name of the matrix of the logits: see `vocabulary_logits`.
+        biases: The possible names of their bias.
+        activation: The activation of the dense layer; None for that of the encoder.
+        eps: The epsilon of the norm; None for that of the encoder.
+    """
+
+    def build(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
+        g, e = scope.g, config.hidden_size
+        x = g.activation(ACTIVATIONS[activation or config.hidden_act], scope.linear(states, dense, e))
+        x = g.layer_norm(x, *scope.norm(norm, e), eps=config.layer_norm_eps if eps is None else eps)
+        tokens = scope.tokens("embeddings.word_embeddings", config.vocab_size, e)
+        return {"logits": vocabulary_logits(scope, tokens, x, decoder, biases)}
+
+    return TaskHead(build, (dense, norm))
 
 
-_BERT = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")
-_BERT_DECODER = ("cls.predictions.decoder", ("cls.predictions.bias", "cls.predictions.decoder.bias"))
+def _first_token_head(dense: str, activation: str, layer: str) -> TaskHead:
+    """Return a head with logits for each text, `[B, labels]`: a dense layer on the first token, and a linear layer."""
+
+    def build(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
+        x = scope.linear(first_token(scope, states), dense, config.hidden_size)
+        return labelled(scope, layer, scope.g.activation(activation, x))
+
+    return TaskHead(build, (dense, layer), layer)
+
+
 _NEXT = "cls.seq_relationship"
-
-
-def _bert_masked(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
-    return {"logits": _predictions(scope, config, states, _BERT, *_BERT_DECODER)}
+_BERT_MASKED = _masked_head(
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    "cls.predictions.decoder",
+    ("cls.predictions.bias", "cls.predictions.decoder.bias"),
+)
 
 
 def _bert_sequence(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
-    return labelled(scope, "classifier", pooler_output(scope, states, is_required=True)["pooler_output"])
+    return labelled(scope, "classifier", pooled(scope, states))
 
 
 def _bert_next(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
-    pooled = pooler_output(scope, states, is_required=True)["pooler_output"]
-    return {"logits": scope.linear(pooled, _NEXT, 2)}
+    return {"logits": scope.linear(pooled(scope, states), _NEXT, 2)}
 
 
 def _bert_training(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
-    predictions, next_sentence = _bert_masked(scope, config, states), _bert_next(scope, config, states)
+    predictions, next_sentence = _BERT_MASKED.build(scope, config, states), _bert_next(scope, config, states)
     return {"prediction_logits": predictions["logits"], "seq_relationship_logits": next_sentence["logits"]}
 
 
 BERT_HEADS: Mapping[str, TaskHead] = {
-    _MASKED: TaskHead(_bert_masked, _BERT),
-    "ForPreTraining": TaskHead(_bert_training, (*_BERT, _NEXT), has_pooler=True),
+    _MASKED: _BERT_MASKED,
+    "ForPreTraining": TaskHead(_bert_training, (*_BERT_MASKED.layers, _NEXT), has_pooler=True),
     "ForNextSentencePrediction": TaskHead(_bert_next, (_NEXT,), has_pooler=True),
     _SEQUENCE: TaskHead(_bert_sequence, ("classifier",), "classifier", has_pooler=True),
     _TOKEN: token_head("classifier"),
     _ANSWER: ANSWER_HEAD,
 }
 
-_ROBERTA = ("lm_head.dense", "lm_head.layer_norm")
-_ROBERTA_DECODER = ("lm_head.decoder", ("lm_head.bias", "lm_head.decoder.bias"))
-
-
-def _roberta_masked(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
-    return {"logits": _predictions(scope, config, states, _ROBERTA, *_ROBERTA_DECODER, activation="gelu")}
-
-
-def _roberta_sequence(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
-    x = scope.g.tanh(scope.linear(first_token(scope, states), "classifier.dense", config.hidden_size))
-    return labelled(scope, "classifier.out_proj", x)
-
-
 ROBERTA_HEADS: Mapping[str, TaskHead] = {
-    _MASKED: TaskHead(_roberta_masked, _ROBERTA),
-    _SEQUENCE: TaskHead(_roberta_sequence, ("classifier.dense", "classifier.out_proj"), "classifier.out_proj"),
+    _MASKED: _masked_head(
+        "lm_head.dense",
+        "lm_head.layer_norm",
+        "lm_head.decoder",
+        ("lm_head.bias", "lm_head.decoder.bias"),
+        activation="gelu",
+    ),
+    _SEQUENCE: _first_token_head("classifier.dense", "tanh", "classifier.out_proj"),
     _TOKEN: token_head("classifier"),
     _ANSWER: ANSWER_HEAD,
 }
 
-_DISTILBERT = ("vocab_transform", "vocab_layer_norm")
-
-
-def _distilbert_masked(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
-    decoder = ("vocab_projector", ("vocab_projector.bias",))
-    return {"logits": _predictions(scope, config, states, _DISTILBERT, *decoder, eps=1e-12)}
-
-
-def _distilbert_sequence(scope: ParameterPrefix, config: EncoderConfig, states: Tensor) -> dict[str, Tensor]:
-    x = scope.g.relu(scope.linear(first_token(scope, states), "pre_classifier", config.hidden_size))
-    return labelled(scope, "classifier", x)
-
-
 DISTILBERT_HEADS: Mapping[str, TaskHead] = {
-    _MASKED: TaskHead(_distilbert_masked, _DISTILBERT),
-    _SEQUENCE: TaskHead(_distilbert_sequence, ("pre_classifier", "classifier"), "classifier"),
+    _MASKED: _masked_head(
+        "vocab_transform", "vocab_layer_norm", "vocab_projector", ("vocab_projector.bias",), eps=1e-12
+    ),
+    _SEQUENCE: _first_token_head("pre_classifier", "relu", "classifier"),
     _TOKEN: token_head("classifier"),
     _ANSWER: ANSWER_HEAD,
 }

@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from rlx.ir.graph.builder import Tensor
+from rlx.ir.op.attributes import suggestion
 from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.fields import Fields
+from rlx.support.errors import Error
 from rlx.weights import Weight
 
 
@@ -92,3 +94,33 @@ class ModelFamily:
     encoder: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]] | None = None
     encoder_sizes: Mapping[str, int | bool | str] = field(default_factory=lambda: MappingProxyType({}))
     prediction_head: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]] | None = field(default=None)
+
+
+def checked_sizes(
+    model_type: str, defaults: Mapping[str, int | bool | str], sizes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the sizes of a graph: those of the caller, and defaults for others.
+
+    Args:
+        model_type: The name of the family, for messages.
+        defaults: The sizes that the graph has, with defaults.
+        sizes: Those of the caller.
+
+    Raises:
+        Error: A size is unknown, or its value is not valid.
+    """
+    for name, value in sizes.items():
+        if name not in defaults:
+            known = ", ".join(f"{n}={v}" for n, v in defaults.items())
+            raise Error(f"graph has no size '{name}'{suggestion(name, defaults)}; a {model_type} has {known}")
+        default = defaults[name]
+        if isinstance(default, (bool, str)):
+            if type(value) is not type(default):
+                expected = "True or False" if isinstance(default, bool) else f"a name such as {default!r}"
+                raise Error(f"graph: '{name}' must be {expected}, got {value!r:.60}")
+        elif not isinstance(value, str) and (type(value) is not int or value < min(default, 1)):
+            least = min(default, 1)
+            raise Error(
+                f"graph: '{name}' must be an integer of at least {least} or the name of a symbol, got {value!r:.60}"
+            )
+    return {**defaults, **sizes}

@@ -41,7 +41,7 @@ def choose_head(fields: Fields, family: ModelFamily, tensors: ModelTensors, head
         return _known(family, head)
     found = [name for name, own in family.heads.items() if _has_all(tensors, own)]
     name = class_of(fields)
-    kind = None if name is None else _kind(name)
+    kind = None if name is None else _kind(family, name)
     if name is None or kind is None:
         return _fitting(fields, family, tensors, found, name)
     if kind == "Model":
@@ -52,8 +52,8 @@ def choose_head(fields: Fields, family: ModelFamily, tensors: ModelTensors, head
                 f"rlx.models.load(path, head={found[0]!r}) loads the head"
             )
         return None
-    if family.default_head in (kind, head_of_class(name)):
-        return family.default_head
+    if kind == family.default_head:
+        return kind
     if kind not in family.heads:
         raise UnsupportedError(
             f"{fields.file} names {name}, whose head '{kind}' is not supported for a {family.model_type}; "
@@ -89,12 +89,14 @@ def head_of_class(name: str) -> str | None:
     return None if match is None or match[1] == "Model" else match[1]
 
 
-def _kind(name: str) -> str | None:
+def _kind(family: ModelFamily, name: str) -> str | None:
     """Return the end of the name of a class, which is that of its head; `"Model"` for none, None for other names."""
     match = _CLASS.fullmatch(name)
     if match is None:
         return None
     kind = match[1]
+    if kind == family.default_head:  # ForConditionalGeneration of an encoder–decoder model
+        return kind
     if kind.endswith("HeadsModel"):
         return "DoubleHeadsModel"
     if kind == "MTModel":  # MarianMTModel
@@ -103,9 +105,7 @@ def _kind(name: str) -> str | None:
 
 
 def _known(family: ModelFamily, head: object) -> str:
-    kind = (_kind(head) or head) if isinstance(head, str) else head
-    if isinstance(head, str) and family.default_head is not None and family.default_head == head_of_class(head):
-        return family.default_head
+    kind = (_kind(family, head) or head) if isinstance(head, str) else head
     if not isinstance(kind, str) or kind not in _names(family):
         known = ", ".join(repr(name) for name in _names(family))
         raise Error(
@@ -133,7 +133,8 @@ def _fitting(
     """Return the head whose tensors are in a file that names no known class."""
     if family.default_head and (tensors.find("lm_head.weight") is not None or not found):
         return family.default_head
-    whole = [n for n in found if not any(_is_part(family.heads[n], family.heads[other]) for other in found)]
+    layers = {n: set(family.heads[n].layers) for n in found}
+    whole = [n for n, own in layers.items() if not any(own < other for other in layers.values())]
     if len(whole) > 1:
         given = (
             "names no class in 'architectures'" if name is None else f"names the class {name!r:.80}, which is not known"
@@ -144,10 +145,6 @@ def _fitting(
             hint=f"rlx.models.load(path, head=…) with one of {', '.join(map(repr, whole))}, or None for the base model",
         )
     return whole[0] if whole else None
-
-
-def _is_part(head: TaskHead, other: TaskHead) -> bool:
-    return set(head.layers) < set(other.layers)
 
 
 def _warn(message: str) -> None:

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Literal, overload
 
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.attributes import suggestion
 from rlx.models import (
     bart,
     bert,
@@ -35,7 +34,7 @@ from rlx.models import (
     vit,
 )
 from rlx.models.checkpoint import ModelTensors, ParameterPrefix
-from rlx.models.family import ModelFamily
+from rlx.models.family import ModelFamily, checked_sizes
 from rlx.models.fields import Fields
 from rlx.models.gguf import GgufNames, read_gguf
 from rlx.models.heads import AUTO, FALLBACK, choose_head, class_of, family_with_head, read_labels
@@ -96,7 +95,8 @@ class PretrainedModel:
         Raises:
             Error: A size is unknown, is not a valid size, or is larger than the number of the model's positions.
         """
-        return _build(self.family, self.family.build, self.config, self._checkpoint, _checked_sizes(self.family, sizes))
+        checked = checked_sizes(self.model_type, self.family.sizes, sizes)
+        return _build(self.family, self.family.build, self.config, self._checkpoint, checked)
 
     def encoder_graph(self, **sizes: Any) -> Graph:
         """Return a graph of the encoder of an encoder–decoder model, with its weights. `graph` is the decoder.
@@ -114,7 +114,7 @@ class PretrainedModel:
         build = self.family.encoder
         if build is None:
             raise UnsupportedError(f"a {self.model_type} has no separate encoder", hint="graph() is the whole model")
-        checked = _checked_sizes(self.family, sizes, self.family.encoder_sizes)
+        checked = checked_sizes(self.model_type, self.family.encoder_sizes, sizes)
         return _build(self.family, build, self.config, self._checkpoint, checked)
 
     def prediction_graph(self, **sizes: Any) -> Graph:
@@ -133,7 +133,9 @@ class PretrainedModel:
                 f"{own.name} has no head that predicts further tokens: tensors '{PREFIX}*', or 'blk.N.nextn.*' in a GGUF file"
             )
         checkpoint = own.with_updates(own.updates)
-        graph = _build(self.family, build, self.config, checkpoint, _checked_sizes(self.family, sizes))
+        graph = _build(
+            self.family, build, self.config, checkpoint, checked_sizes(self.model_type, self.family.sizes, sizes)
+        )
         checkpoint.check_taken()
         return graph
 
@@ -371,24 +373,3 @@ def _build(family: ModelFamily, build: Any, config: Any, checkpoint: ModelTensor
     scope = ParameterPrefix(graph, checkpoint, activations=activations or "f32", reads_in_place=activations is not None)
     graph.set_outputs(build(scope, config, sizes))
     return graph
-
-
-def _checked_sizes(
-    family: ModelFamily, sizes: Mapping[str, Any], defaults: Mapping[str, int | bool | str] | None = None
-) -> dict[str, Any]:
-    defaults = family.sizes if defaults is None else defaults
-    for name, value in sizes.items():
-        if name not in defaults:
-            known = ", ".join(f"{n}={v}" for n, v in defaults.items())
-            raise Error(f"graph has no size '{name}'{suggestion(name, defaults)}; a {family.model_type} has {known}")
-        default = defaults[name]
-        if isinstance(default, (bool, str)):
-            if type(value) is not type(default):
-                expected = "True or False" if isinstance(default, bool) else f"a name such as {default!r}"
-                raise Error(f"graph: '{name}' must be {expected}, got {value!r:.60}")
-        elif not isinstance(value, str) and (type(value) is not int or value < min(default, 1)):
-            least = min(default, 1)
-            raise Error(
-                f"graph: '{name}' must be an integer of at least {least} or the name of a symbol, got {value!r:.60}"
-            )
-    return {**defaults, **sizes}

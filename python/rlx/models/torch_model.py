@@ -12,7 +12,7 @@ from typing import Any
 
 from rlx.importers.torch.model import from_torch
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.attributes import suggestion
+from rlx.models.family import checked_sizes
 from rlx.models.fields import Fields
 from rlx.models.heads import AUTO, class_of, head_of_class
 from rlx.support.errors import Error, UnsupportedError
@@ -63,24 +63,13 @@ class TorchModel:
             Error: A size is unknown or not valid, or PyTorch cannot export the module for it.
             UnsupportedError: Operators of the module cannot be imported.
         """
-        for name, value in sizes.items():
-            if name not in self.sizes:
-                known = ", ".join(f"{n}={v}" for n, v in self.sizes.items())
-                raise Error(
-                    f"graph has no size '{name}'{suggestion(name, self.sizes)}; a {self.model_type} has {known}"
-                )
-            if not isinstance(value, str) and (type(value) is not int or value < 1):
-                raise Error(
-                    f"graph: '{name}' must be an integer of at least 1 or the name of a symbol, got {value!r:.60}"
-                )
-        values = {**self.sizes, **sizes}
-        torch = import_package("torch", _WHAT)
-        arguments = {n: _example(torch, n, dims, values) for n, dims in input_dims(self.module).items()}
+        values = checked_sizes(self.model_type, self.sizes, sizes)
+        torch, inputs = import_package("torch", _WHAT), input_dims(self.module)
+        arguments = {n: _example(torch, n, dims, values) for n, dims in inputs.items()}
+        symbols = {n: self._symbol(torch, n, v) for n, v in values.items() if isinstance(v, str)}
         shapes: Any = None
-        if any(isinstance(value, str) for value in values.values()):
-            symbols = {n: self._symbol(torch, n, v) for n, v in values.items() if isinstance(v, str)}
-            dims = input_dims(self.module)
-            shapes = {n: {i: symbols[d] for i, d in enumerate(dims[n]) if d in symbols} for n in arguments}
+        if symbols:
+            shapes = {n: {i: symbols[d] for i, d in enumerate(dims) if d in symbols} for n, dims in inputs.items()}
         if "use_cache" in _parameters(self.module):
             arguments["use_cache"] = False
             shapes = None if shapes is None else shapes | {"use_cache": None}
@@ -91,8 +80,8 @@ class TorchModel:
         except Error as problem:
             if shapes is None:
                 raise
-            names = ", ".join(n for n, v in values.items() if isinstance(v, str))
-            raise Error(problem.message, hint=f"give an integer for {names}", location=problem.location) from problem
+            hint = f"give an integer for {', '.join(symbols)}"
+            raise Error(problem.message, hint=hint, location=problem.location) from problem
 
     def _symbol(self, torch: Any, name: str, symbol: str) -> Any:
         """Return the open size. PyTorch requires the largest number of positions, if the model has such a number."""

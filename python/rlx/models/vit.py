@@ -8,8 +8,8 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import ParameterPrefix
-from rlx.models.encoder import pooler_output
-from rlx.models.encoder_heads import first_token, labelled
+from rlx.models.encoder import first_token, pooler_output
+from rlx.models.encoder_heads import labelled
 from rlx.models.family import ModelFamily, TaskHead
 from rlx.models.fields import ACTIVATIONS, Fields
 from rlx.support.errors import Error
@@ -99,10 +99,9 @@ def _layer(scope: ParameterPrefix, config: ViTConfig, x: Tensor) -> Tensor:
 
 
 def _states(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Build the graph without the pooler.
+    """Build the graph without the pooler. The output is `last_hidden_state` `[batch, 1 + patches, hidden_size]`.
 
-    The input is `pixel_values` `[batch, channels, height, width]`, normalised as by the model's own preprocessor. The
-    outputs are those of text encoders, or `logits` `[batch, classes]` if the checkpoint has a classifier.
+    The input is `pixel_values` `[batch, channels, height, width]`, normalised as by the model's own preprocessor.
     """
     g, e = scope.g, config.hidden_size
     pixels = g.input("pixel_values", (sizes["batch"], config.num_channels, *config.image_size))
@@ -115,6 +114,7 @@ def _states(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any])
 
 
 def _build(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Build the graph. The outputs are those of text encoders."""
     outputs = _states(scope, config, sizes)
     return outputs | pooler_output(scope, outputs["last_hidden_state"])
 

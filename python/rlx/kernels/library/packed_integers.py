@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rlx.ir.dtype import f32, i8, i16, i32, u8
 from rlx.ir.shape import Shape
 from rlx.kernels.buffer import Buffer, Lanes, Size, ceil_div, greatest
-from rlx.kernels.case import Axes, KernelCase
+from rlx.kernels.case import KernelCase
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.functions import transposed
 from rlx.kernels.kernel import Kernel, KernelRegister, joined_in_pairs
@@ -21,6 +21,7 @@ from rlx.kernels.library.packed import takes_few_rows
 from rlx.kernels.library.packed_formats import PackedBytes, PackedFormat, as_unsigned
 from rlx.kernels.library.packed_layouts import find_format, format_of
 from rlx.kernels.library.packed_rounding import as_integers, rounding
+from rlx.kernels.library.products import axes_of_packed
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.schemes import Scheme, find_scheme
@@ -79,20 +80,13 @@ def _workspace(case: KernelCase) -> list[Shape]:
     return [Shape((_STRIPS, _ROWS, case.tensors[0].dims[-1]), i32)]
 
 
-def _axes(case: KernelCase) -> list[Axes]:
-    """The axes of the rows, that of the columns, and those of the terms and of their bytes."""
-    rank = case.tensors[0].rank
-    rows = [[(0, axis), (2, axis)] for axis in range(rank - 1)]
-    return [*rows, [(1, 0), (2, rank - 1)], [(0, rank - 1)], [(1, 1)]]
-
-
 @kernel(
     "dequant_matmul",
     name="packed_integer_matmul",
     takes=_takes,
     pays=_pays,
     workspace=_workspace,
-    open_axes=_axes,
+    open_axes=axes_of_packed,
     stored_weights=True,
 )
 def packed_integer_matmul(

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from rlx.ir.dtype import f32
 from rlx.kernels.buffer import Buffer, Lanes, Size
-from rlx.kernels.case import Axes, KernelCase
+from rlx.kernels.case import KernelCase
 from rlx.kernels.functions import transposed
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.library.packed_floats import find_float_format, takes_few_rows_of_floats
 from rlx.kernels.library.packed_formats import PackedBytes
 from rlx.kernels.library.packed_layouts import find_format, format_of
 from rlx.kernels.library.packed_rounding import rounding
-from rlx.kernels.library.products import LastPanel, MatrixBlocks, Panels, run_panels, tile
+from rlx.kernels.library.products import LastPanel, MatrixBlocks, Panels, axes_of_packed, run_panels, tile
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 from rlx.ops.quantization.packed import LIMITS
@@ -73,15 +73,13 @@ def _takes(case: KernelCase) -> bool:
     return is_known and case.attributes["activations"] != "i8" and find_format(scheme) is not None
 
 
-def _axes(case: KernelCase) -> list[Axes]:
-    """The axes of the rows, that of the columns, and those of the terms and of their bytes."""
-    rank = case.tensors[0].rank
-    rows = [[(0, axis), (2, axis)] for axis in range(rank - 1)]
-    return [*rows, [(1, 0), (2, rank - 1)], [(0, rank - 1)], [(1, 1)]]
-
-
 @kernel(
-    "dequant_matmul", name="packed_matmul", takes=_takes, plan=LastPanel.of_rows, open_axes=_axes, stored_weights=True
+    "dequant_matmul",
+    name="packed_matmul",
+    takes=_takes,
+    plan=LastPanel.of_rows,
+    open_axes=axes_of_packed,
+    stored_weights=True,
 )
 def packed_matmul(
     k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, scheme: str, activations: str, plan: LastPanel

@@ -101,6 +101,17 @@ class LastPanel:
         return LastPanel(-(-rest // lanes), rest % lanes > 0)
 
 
+def axes_of_transposed(case: KernelCase) -> list[Axes]:
+    """Return the axes of the rows, and that of the columns, in a product with a transposed matrix."""
+    rank = case.tensors[0].rank
+    return [*([(0, axis), (2, axis)] for axis in range(rank - 1)), [(1, 0), (2, rank - 1)]]
+
+
+def axes_of_packed(case: KernelCase) -> list[Axes]:
+    """Return the axes of the rows, that of the columns, and those of the terms and of their bytes."""
+    return [*axes_of_transposed(case), [(0, case.tensors[0].rank - 1)], [(1, 1)]]
+
+
 def _axes_of_product(case: KernelCase) -> list[Axes]:
     """The axes of the rows and columns, and those of the terms if there are no partial sums."""
     x, matrix, result = case.tensors[0].rank, case.tensors[1], len(case.tensors)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from rlx.ir.dtype import f32
 from rlx.kernels.buffer import Buffer, Lanes, Size
-from rlx.kernels.case import Axes, KernelCase
+from rlx.kernels.case import KernelCase
 from rlx.kernels.functions import transposed
 from rlx.kernels.kernel import Kernel, joined_in_pairs
 from rlx.kernels.library.few_rows import axes_of_columns, has_few_rows, ranges_of_columns
 from rlx.kernels.library.narrow_floats import Floats, floats
-from rlx.kernels.library.products import LastPanel, MatrixBlocks, Panels, run_panels, tile
+from rlx.kernels.library.products import LastPanel, MatrixBlocks, Panels, axes_of_transposed, run_panels, tile
 from rlx.kernels.registry import kernel
 from rlx.kernels.values import Value
 
@@ -65,17 +65,12 @@ def _multiply(k: Kernel, buffers: tuple[Buffer, Floats, Buffer], n: Value, of: r
         result[r, n] = joined_in_pairs([total.value for total in of_row], k.join("add")).sum()
 
 
-def _axes_of_panels(case: KernelCase) -> list[Axes]:
-    rank = case.tensors[0].rank
-    return [*([(0, axis), (2, axis)] for axis in range(rank - 1)), [(1, 0), (2, rank - 1)]]
-
-
 @kernel(
     "matmul_transposed",
     name="transposed_matmul",
     takes=_has_many_rows,
     plan=LastPanel.of_rows,
-    open_axes=_axes_of_panels,
+    open_axes=axes_of_transposed,
     stored_weights=True,
 )
 def transposed_matmul(k: Kernel, x: Buffer, w: Buffer, y: Buffer, *, plan: LastPanel) -> None:
