@@ -74,3 +74,11 @@ def test_the_cpu_is_checked(folder: Path, capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("RLX_CPU_LEVEL", "riscv64")
     assert main([str(folder / "single.rlxa"), "--input=x=1x4xf32=1"]) == 1
     assert "this machine is riscv64 (RLX_CPU_LEVEL is riscv64)" in capsys.readouterr().err
+
+
+def test_the_program_is_not_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = folder / "single.rlxa"
+    before = program.read_bytes()
+    assert main([str(program), "--input=x=1x4xf32=1", f"--save=y={program}"]) == 1
+    assert "is also an input" in capsys.readouterr().err
+    assert program.read_bytes() == before

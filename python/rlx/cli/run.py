@@ -19,14 +19,14 @@ from rlx.cli.run_arrays import (
     add_run_arguments,
     check_repeat,
     compiled_call,
+    entry_of,
+    no_entry_points,
     run_stored,
     run_with_arrays,
 )
 
 if TYPE_CHECKING:
     from rlx.ir.graph.graph import Graph
-    from rlx.targets.artifacts.archive import Archive
-    from rlx.targets.artifacts.entry import StoredEntry
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,28 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.ir.graph.graph import Graph
 
     check_repeat(arguments)
-    program = _entry(read_program(arguments.file, arguments.function, arguments.verify, arguments.bind), arguments)
+    program = read_program(arguments.file, arguments.function, arguments.verify, arguments.bind)
     if isinstance(program, Graph):
+        if arguments.entry is not None:
+            raise no_entry_points(arguments)
         call = partial(_graph_call, program, arguments)
         return run_with_arrays(program.arguments, program.outputs, call, arguments, weights=program.weights)
+    entry = entry_of(program, arguments)
     _check_options(arguments)
-    return run_stored(program, arguments)
-
-
-def _entry(program: Graph | Archive, arguments: argparse.Namespace) -> Graph | StoredEntry:
-    """Return the parts of a file that are to be run.
-
-    Raises:
-        Error: It has several entry points and none is named, does not have the named entry point, or has no entry
-            points.
-    """
-    from rlx.ir.graph.graph import Graph
-    from rlx.support.errors import Error
-
-    is_graph = isinstance(program, Graph)
-    if arguments.entry is not None and (is_graph or not program.names):
-        raise Error(f"{arguments.file} has no entry points by name; leave out --entry={arguments.entry}")
-    return program if is_graph else program.entry(arguments.entry)
+    return run_stored(entry, arguments)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

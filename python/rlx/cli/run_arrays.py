@@ -20,6 +20,8 @@ from rlx.cli.streams import say, standard_output
 if TYPE_CHECKING:
     from rlx.ir.interface import Argument, Output
     from rlx.runtime.program import Program
+    from rlx.support.errors import Error
+    from rlx.targets.artifacts.archive import Archive
     from rlx.targets.artifacts.entry import StoredEntry
 
 Arrays = dict[str, np.ndarray]
@@ -117,6 +119,24 @@ def run_with_arrays(
     for line in call.remarks():
         say(line)
     return 0
+
+
+def entry_of(archive: Archive, arguments: argparse.Namespace) -> StoredEntry:
+    """Return the entry point of a file of programs that the command line names, or the only one.
+
+    Raises:
+        Error: There are several and none is named, or the named one does not exist.
+    """
+    if arguments.entry is not None and not archive.names:
+        raise no_entry_points(arguments)
+    return archive.entry(arguments.entry)
+
+
+def no_entry_points(arguments: argparse.Namespace) -> Error:
+    """Return the error for `--entry` with a file that has no entry points by name."""
+    from rlx.support.errors import Error
+
+    return Error(f"{arguments.file} has no entry points by name; leave out --entry={arguments.entry}")
 
 
 def run_stored(entry: StoredEntry, arguments: argparse.Namespace) -> int:

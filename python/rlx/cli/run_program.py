@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rlx.cli import heed_interrupts
 from rlx.cli.exit_codes import exit_code
 from rlx.cli.parser import Parser
-from rlx.cli.run_arrays import add_run_arguments, check_repeat, run_stored
+from rlx.cli.run_arrays import add_run_arguments, check_repeat, entry_of, run_stored
 from rlx.cli.streams import flush
 from rlx.version import __version__
 
@@ -37,15 +37,12 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _run_file(arguments: argparse.Namespace) -> int:
-    from rlx.support.errors import Error
     from rlx.support.files import inputs_protected
     from rlx.targets.artifacts.archive import Archive
 
-    archive = Archive.load(arguments.file, expected_sha256=arguments.verify)
-    if arguments.entry is not None and not archive.names:
-        raise Error(f"{arguments.file} has no entry points by name; leave out --entry={arguments.entry}")
     with inputs_protected():
-        code = run_stored(archive.entry(arguments.entry), arguments)
+        archive = Archive.load(arguments.file, expected_sha256=arguments.verify)
+        code = run_stored(entry_of(archive, arguments), arguments)
     flush()
     return code
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from rlx.report.graph_html import graph_body
 from rlx.report.history import diff_html
 from rlx.report.memory_svg import HALF_PAGE_WIDTH
 from rlx.report.profile import ProfileReport
-from rlx.report.provenance import provenance
+from rlx.report.provenance import provenance, target_text
 from rlx.report.roofline import OpWork, number
 from rlx.report.text import bytes_text, markup, middle_cut, seconds_text, table
 from rlx.support.cached_property import cached_property
@@ -86,13 +86,16 @@ class ComparisonReport:
     def op_rows(self) -> list[tuple[str, ...]]:
         """Return for each kind of op in the last stages: its number in both, and if measured, its time in both."""
         counts = [Counter(op.label for op in report.last.ops) for report in (self.first, self.second)]
-        seconds = [_seconds_by_label(profile) for profile in self.profiles or ()]
+        seconds = [
+            _sums((profile.listing.ops[i].label, time) for i, time in profile.op_seconds.items())
+            for profile in self.profiles or ()
+        ]
         rows: list[tuple[float, tuple[str, ...]]] = []
         for label in {**counts[0], **counts[1]}:
             cells = _row(label, counts[0][label], counts[1][label], _count)
             weight = float(max(counts[0][label], counts[1][label]))
             if seconds:
-                a, b = (of_label.get(label, 0.0) for of_label in seconds)
+                a, b = (of_label[label] for of_label in seconds)
                 cells, weight = (*cells, *_row("", a, b, seconds_text)[1:]), max(a, b)
             rows.append((weight, cells))
         return [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
@@ -101,18 +104,13 @@ class ComparisonReport:
         """Return the time of each kernel in both, by its computation; empty without measurements."""
         if self.profiles is None:
             return []
-        times: list[dict[str, float]] = []
-        for profile in self.profiles:
-            of_profile: dict[str, float] = {}
-            for kernel in profile.kernels:
-                of_profile[kernel.title] = of_profile.get(kernel.title, 0.0) + kernel.seconds
-            times.append(of_profile)
-        titles = sorted({**times[0], **times[1]}, key=lambda t: -max(times[0].get(t, 0.0), times[1].get(t, 0.0)))
-        return [_row(t, times[0].get(t, 0.0), times[1].get(t, 0.0), seconds_text) for t in titles]
+        a, b = (_sums((kernel.title, kernel.seconds) for kernel in profile.kernels) for profile in self.profiles)
+        titles = sorted({**a, **b}, key=lambda title: -max(a[title], b[title]))
+        return [_row(title, a[title], b[title], seconds_text) for title in titles]
 
     def summary(self) -> str:
         """Return the comparison on one line."""
-        changed = f"{self.diff.removed} ops went, {self.diff.added} came"
+        changed = self.diff.counts()
         if self.profiles is None:
             return f"{self.names[0]} and {self.names[1]}: {changed}"
         a, b = self.profiles
@@ -131,8 +129,8 @@ class ComparisonReport:
         """Return the page, which needs no other file."""
         first, second = (middle_cut(name, _LONGEST) for name in self.names)
         facts = [f"first: {self.names[0]}", f"second: {self.names[1]}", *provenance(self.second.compilation)]
-        other = list(provenance(self.first.compilation))[-1]
-        facts += [f"{other} (of the first)"] if other != facts[-1] else []
+        other = target_text(self.first.compilation)
+        facts += [f"{other} (of the first)"] if other != target_text(self.second.compilation) else []
         return html.page(f"{first} and {second}", self.sections(), facts)
 
     def sections(self) -> Iterator[tuple[str, str]]:
@@ -161,7 +159,7 @@ class ComparisonReport:
     def _changes(self) -> str:
         if not self.diff.hunks():
             return html.paragraph("Both have the same ops.")
-        counts = html.paragraph(f"{self.diff.removed} ops went, {self.diff.added} came: {self.diff.changes()}")
+        counts = html.paragraph(f"{self.diff.counts()}: {self.diff.changes()}")
         return counts + diff_html(self.diff, "changed ops")
 
     def _side_by_side(self, body: Callable[[CompileReport, str], str]) -> str:
@@ -190,12 +188,12 @@ def _without_lines(listing: GraphReport) -> GraphReport:
     return replace(listing, ops=tuple(replace(op, location=None) for op in listing.ops))
 
 
-def _seconds_by_label(profile: ProfileReport) -> Mapping[str, float]:
-    seconds: dict[str, float] = {}
-    for i, time in profile.op_seconds.items():
-        label = profile.listing.ops[i].label
-        seconds[label] = seconds.get(label, 0.0) + time
-    return seconds
+def _sums(entries: Iterable[tuple[str, float]]) -> Mapping[str, float]:
+    """Return the sum of the numbers of each name; 0 for other names."""
+    sums: dict[str, float] = defaultdict(float)
+    for name, value in entries:
+        sums[name] += value
+    return sums
 
 
 def _row(name: str, first: Amount, second: Amount, text: Callable[[Amount], str]) -> Row:

@@ -85,7 +85,7 @@ class CompileHistory:
 def _change(record: PassRecord) -> str:
     """Return the changes of a pass, as HTML."""
     diff = record.diff()
-    count = f"{diff.removed} ops went, {diff.added} came" if diff.hunks() else "attributes of the module"
+    count = diff.counts() if diff.hunks() else "attributes of the module"
     summary = f"{record.name}: {count}"
     return html.details(summary, diff_html(diff, summary))
 

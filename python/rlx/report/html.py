@@ -104,24 +104,17 @@ def table(
     shown = rows[:most] if most else rows
 
     def kind(i: int, cell: str) -> str:
-        name = "number" if i in right else "long" if len(cell) > _SHORT else "short"
-        return f' class="{name}"'
+        return "number" if i in right else "long" if len(cell) > _SHORT else "short"
 
     def line(cells: Sequence[str], tag: str) -> str:
-        kinds = (kind(i, cell) for i, cell in enumerate(cells))
-        return f"<tr>{''.join(f'<{tag}{k}>{markup(c)}</{tag}>' for k, c in zip(kinds, cells, strict=True))}</tr>"
+        elements = (f'<{tag} class="{kind(i, cell)}">{markup(cell)}</{tag}>' for i, cell in enumerate(cells))
+        return f"<tr>{''.join(elements)}</tr>"
 
-    kind_of_table = ' class="wrapped"' if wrapped else ""
+    start = '<table class="wrapped">' if wrapped else "<table>"
     body = "".join(line(cells, "td") for cells in shown)
+    whole = f"{start}<thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>"
     more = f'<p class="muted">and {len(rows) - len(shown)} more</p>' if len(rows) > len(shown) else ""
-    return (
-        scroll(
-            f"<table{kind_of_table}><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>",
-            "table",
-            tall=False,
-        )
-        + more
-    )
+    return scroll(whole, "table", tall=False) + more
 
 
 def scroll(body: str, what: str, *, tall: bool = True) -> str:

@@ -56,8 +56,8 @@ class MemoryReport(MemoryPlan):
         Args:
             width: The width of the drawing in pixels, where the page has room for it.
         """
-        drawings = (drawing(self, each) for each in (width, NARROW_PAGE_WIDTH))
-        parts = [html.figure(next(drawings), "memory over time", narrow=next(drawings))]
+        wide, narrow = (drawing(self, each) for each in (width, NARROW_PAGE_WIDTH))
+        parts = [html.figure(wide, "memory over time", narrow)]
         if self.peak_live_bytes:
             rows = [
                 (

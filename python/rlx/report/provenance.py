@@ -26,7 +26,12 @@ def provenance(compilation: Compilation) -> Iterator[str]:
     """
     yield f"RLX {__version__}, {_date()}"
     yield f"machine: {machine_text()}"
-    yield f"target: {compilation.target.name} ({compilation.target.arch}); options: {options_text(compilation)}"
+    yield target_text(compilation)
+
+
+def target_text(compilation: Compilation) -> str:
+    """Return the target and the options of a compilation."""
+    return f"target: {compilation.target.name} ({compilation.target.arch}); options: {options_text(compilation)}"
 
 
 def machine_text() -> str:

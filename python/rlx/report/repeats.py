@@ -37,21 +37,16 @@ class Repeat:
         return self.start + self.length * self.times
 
 
-def repeats(units: Sequence[RepeatedUnit], *, groups: bool = False) -> list[Repeat]:
-    """Return disjoint repeats in program order. The largest one is found first, then those before and after it.
-
-    Args:
-        units: The units, in program order.
-        groups: Whether a segment may be a single unit, because units are groups of ops.
-    """
+def repeats(units: Sequence[RepeatedUnit]) -> list[Repeat]:
+    """Return disjoint repeats of units in program order. The largest one is found first, then those before and after it."""
     numbers: dict[Hashable, int] = {}
     kinds = np.array([numbers.setdefault(unit.kind, len(numbers)) for unit in units], np.int64)
-    return _between(units, kinds, 0, len(units), 1 if groups else _SHORTEST)
+    return _between(units, kinds, 0, len(units))
 
 
-def _between(units: Sequence[RepeatedUnit], kinds: np.ndarray, start: int, end: int, shortest: int) -> list[Repeat]:
+def _between(units: Sequence[RepeatedUnit], kinds: np.ndarray, start: int, end: int) -> list[Repeat]:
     best = None
-    for length in range(shortest, (end - start) // FEWEST + 1):
+    for length in range(_SHORTEST, (end - start) // FEWEST + 1):
         if best is not None and best.length * best.times > end - start - length:
             break  # longer segments cover hardly more
         for first, count in _runs(kinds[start : end - length] == kinds[start + length : end]):
@@ -61,8 +56,7 @@ def _between(units: Sequence[RepeatedUnit], kinds: np.ndarray, start: int, end: 
                 best = found
     if best is None:
         return []
-    before = _between(units, kinds, start, best.start, shortest)
-    return [*before, best, *_between(units, kinds, best.end, end, shortest)]
+    return [*_between(units, kinds, start, best.start), best, *_between(units, kinds, best.end, end)]
 
 
 def _runs(equal: np.ndarray) -> list[tuple[int, int]]:

@@ -45,23 +45,26 @@ class CallInputs:
         Raises:
             Error: A value comes without a name and there is not exactly one input, or an input is passed twice.
         """
-        names = [a.name for a in self.arguments]
         if inputs is None:
             return named
-        if isinstance(inputs, Mapping):
-            given: Mapping[str, Any] = inputs
-        elif named and "inputs" in names:  # the name of the method's parameter is also one of an input
-            given = {"inputs": inputs}
-        elif len(names) == 1:
-            is_list = isinstance(inputs, list | tuple) and len(inputs) == 1 and _is_array(inputs[0])
-            given = {names[0]: inputs[0] if is_list else inputs}
-        else:
-            raise _unnamed(inputs, names, what)
+        given = inputs if isinstance(inputs, Mapping) else self._single(inputs, named, what)
+        if not named:
+            return given
         if twice := [name for name in given if name in named]:
             raise Error(f"{what}: input '{twice[0]!s:.60}' is passed twice")
-        return {**given, **named} if named else given
+        return {**given, **named}
 
-    def arrays(self, inputs: Mapping[str, Any] | None, *, for_device: bool = False) -> list[Any]:
+    def _single(self, value: Any, named: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return a value without a name by the name of its input: see `by_name`."""
+        names = [a.name for a in self.arguments]
+        if named and "inputs" in names:  # the name of the method's parameter is also one of an input
+            return {"inputs": value}
+        if len(names) != 1:
+            raise _unnamed(value, names, what)
+        is_list = isinstance(value, list | tuple) and len(value) == 1 and _is_array(value[0])
+        return {names[0]: value[0] if is_list else value}
+
+    def arrays(self, inputs: Mapping[str, Any], *, for_device: bool = False) -> list[Any]:
         """Return the arrays of a call, in order, checked. Donated device arrays lose their memory.
 
         Args:
@@ -72,8 +75,6 @@ class CallInputs:
             Error: An input is missing, unknown, or of the wrong shape or dtype, a donated one is passed twice, or the
                 function does not take the sizes. Then none has been donated.
         """
-        if inputs is None:
-            inputs = {}
         arrays: list[Any] = []
         on_device: dict[int, DeviceArray] | None = None
         for name, dtype, shape, argument in self._checks:

@@ -157,7 +157,7 @@ class EntryPoint:
             return StoredEntry.of(artifacts[()])
         return StoredEntry.of_buckets(self.signature, self.buckets, artifacts)
 
-    def padded(self, inputs: Mapping[str, Any] | None, *, lasting: bool = False) -> PaddedCall:
+    def padded(self, inputs: Mapping[str, Any], *, lasting: bool = False) -> PaddedCall:
         """Return a call of the function for the bucket of the inputs.
 
         Args:
@@ -198,7 +198,7 @@ def _check_bucket_sizes(
     functions[chosen].inputs.check_sizes(sizes)
 
 
-def lasting_arrays(inputs: CallInputs, values: Mapping[str, Any] | None, arrays: Sequence[Any]) -> list[Any]:
+def lasting_arrays(inputs: CallInputs, values: Mapping[str, Any], arrays: Sequence[Any]) -> list[Any]:
     """Return the arrays of a call for later: copies, except of those that are donated or on a device.
 
     Args:
@@ -207,7 +207,7 @@ def lasting_arrays(inputs: CallInputs, values: Mapping[str, Any] | None, arrays:
         arrays: The arrays that `inputs.arrays` returned for them.
     """
     return [
-        array if a.donate or type((values or {})[a.name]) is DeviceArray else keep(array)
+        array if a.donate or type(values[a.name]) is DeviceArray else keep(array)
         for a, array in zip(inputs.arguments, arrays, strict=True)
     ]
 

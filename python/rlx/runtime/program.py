@@ -238,7 +238,7 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
 
     __call__ = run
 
-    def _padded(self, what: str, inputs: Mapping[str, Any] | None, *, lasting: bool = False) -> PaddedCall:
+    def _padded(self, what: str, inputs: Mapping[str, Any], *, lasting: bool = False) -> PaddedCall:
         """Return the call of the bucket of some inputs: see `EntryPoint.padded`."""
         entry = self._one(what)
         self._data.check_weights(next(iter(entry.functions.values())))  # before inputs are donated

@@ -78,6 +78,10 @@ class ListingDiff:
         """The number of added or changed ops."""
         return sum(line.sign == "+" for line in self.lines)
 
+    def counts(self) -> str:
+        """Return the numbers of removed and added ops in words."""
+        return f"{self.removed} ops went, {self.added} came"
+
     def hunks(self, context: int = CONTEXT) -> list[DiffLine]:
         """Return the changed lines with `context` lines around them. Each gap is one line with the sign `…`."""
         changed = [i for i, line in enumerate(self.lines) if line.sign != " "]

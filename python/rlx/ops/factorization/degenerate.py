@@ -24,11 +24,6 @@ def rounding(x: Tensor) -> float:
     return 4 * size * float(computed) + 2 * float(np.finfo(x.dtype.numpy).eps)
 
 
-def largest(b: Builder, values: Tensor) -> Tensor:
-    """Return the largest magnitude of values `[…, N]`, as `[…, 1, 1]`."""
-    return b.expand_dims(b.max(b.abs(values), axes=-1, keep_dims=True), -1)
-
-
 def gaps_of(b: Builder, values: Tensor) -> Tensor:
     """Return `values[j] - values[i]`, `[…, N, N]`."""
     return b.expand_dims(values, -2) - b.expand_dims(values, -1)
@@ -40,14 +35,22 @@ def sums_of(b: Builder, values: Tensor) -> Tensor:
 
 
 def are_close(b: Builder, gaps: Tensor, values: Tensor) -> Tensor:
-    """Return which gaps `[…, N, N]` are zero up to rounding. The diagonal counts as such."""
-    return b.abs(gaps) <= largest(b, values) * rounding(values)
+    """Return which gaps are zero up to rounding: those of values `[…, N]`, `[…, N, N]`, or the values, `[…, 1, N]`.
+
+    The diagonal counts as such.
+    """
+    largest = b.expand_dims(b.max(b.abs(values), axes=-1, keep_dims=True), -1)
+    return b.abs(gaps) <= largest * rounding(values)
+
+
+def quotient(b: Builder, x: Tensor, gaps: Tensor, close: Tensor, is_known: Tensor) -> Tensor:
+    """Return `x/gaps`; where gaps are close to zero, it is 0 if the quotient is known to be 0, else NaN."""
+    return b.where(close, b.where(is_known, 0.0, _NAN), x / b.where(close, 1.0, gaps))
 
 
 def divided(b: Builder, x: Tensor, gaps: Tensor, close: Tensor) -> Tensor:
     """Return `x/gaps`; where gaps are close to zero, it is 0 if `x` is 0, else NaN."""
-    unknown = b.where(x == 0.0, 0.0, _NAN)
-    return b.where(close, unknown, x / b.where(close, 1.0, gaps))
+    return quotient(b, x, gaps, close, x == 0.0)
 
 
 def divided_cotangent(
@@ -69,13 +72,13 @@ def divided_cotangent(
     """
     squares = [b.sum(b.square(v), axes=-2) for v in vectors]
     lengths = b.sqrt(sums_of(b, squares[0] if len(squares) == 1 else squares[0] + squares[1]))
-    is_known = _is_invariant(b, x, lengths) if values is None else lengths + sums_of(b, b.abs(values)) == 0.0
+    is_known = are_zero(b, x, lengths) if values is None else lengths + sums_of(b, b.abs(values)) == 0.0
     is_known = b.logical_or(is_known, b.eye(x.shape.dims[-1]) > 0.0)  # the diagonal of x is 0
-    return b.where(close, b.where(is_known, 0.0, _NAN), x / b.where(close, 1.0, gaps))
+    return quotient(b, x, gaps, close, is_known)
 
 
-def _is_invariant(b: Builder, x: Tensor, lengths: Tensor) -> Tensor:
-    """Return which elements of `x` are zero up to rounding, for cotangents of vectors with these lengths."""
+def are_zero(b: Builder, x: Tensor, lengths: Tensor) -> Tensor:
+    """Return which elements of `x` are zero up to rounding, if they were computed from vectors with these lengths."""
     return b.abs(x) <= lengths * (4 * rounding(x))
 
 

@@ -88,7 +88,7 @@ class Eigh(Factorization, op="eigh"):
         if d_vectors is not None:
             gaps, turn = gaps_of(b, values), antisymmetric(b, vectors, d_vectors)
             turn = 0.5 * divided_cotangent(b, turn, gaps, are_close(b, gaps, values), [d_vectors], d_values)
-            inner = turn if inner is None else inner + turn
+            inner = rules.total(b, [inner, turn])
         assert inner is not None
         whole = b.matmul(vectors, b.matmul(inner, swap_last_axes(b, vectors)))
         return (b.tril(whole) + b.tril(swap_last_axes(b, whole), -1),)

@@ -18,11 +18,11 @@ from rlx.ops.factorization import jacobi
 from rlx.ops.factorization.degenerate import (
     antisymmetric,
     are_close,
+    are_zero,
     divided,
     divided_cotangent,
     gaps_of,
-    largest,
-    rounding,
+    quotient,
     sums_of,
 )
 from rlx.ops.factorization.matrices import Factorization, as_floats, columns_of, order_of, signs
@@ -106,7 +106,7 @@ class Svd(Factorization, op="svd"):
             gaps, sums = gaps_of(b, s), sums_of(b, s)
             turn = divided_cotangent(b, both, gaps, are_close(b, gaps, s), given, ds)
             turn = turn + divided_cotangent(b, apart, sums, are_close(b, sums, s), given, ds)
-            inner = 0.5 * turn if inner is None else inner + 0.5 * turn
+            inner = rules.total(b, [inner, 0.5 * turn])
         assert inner is not None
         result = b.matmul(u, b.matmul(inner, vt))
         if du is not None and u.shape.dims[-2] != s.shape.dims[-1]:
@@ -138,10 +138,8 @@ def _outside(b: Builder, vectors: Tensor, x: Tensor, s: Tensor) -> Tensor:
     """
     part = x - b.matmul(vectors, b.matmul(swap_last_axes(b, vectors), x))
     row = b.expand_dims(s, -2)
-    is_zero = row <= largest(b, s) * rounding(s)
     lengths = b.sqrt(b.sum(b.square(x), axes=-2, keep_dims=True))
-    unknown = b.where(b.abs(part) <= lengths * (4 * rounding(s)), 0.0, float("nan"))
-    return b.where(is_zero, unknown, part / b.where(is_zero, 1.0, row))
+    return quotient(b, part, row, are_close(b, row, s), are_zero(b, part, lengths))
 
 
 def _of_tall(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
