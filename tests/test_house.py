@@ -40,6 +40,8 @@ ORDER = (
         "importers",
         "passes",
         "transforms",
+        "linalg",
+        "sparse",
         "plan",
         "kernels",
         "targets.lowering",

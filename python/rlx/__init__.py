@@ -84,6 +84,8 @@ _HOMES = {
 _MODULES = (
     "ops",
     "array_api",
+    "linalg",
+    "sparse",
     "blocks",
     "weights",
     "nn",

@@ -4,6 +4,7 @@ from rlx import array_api as array_api
 from rlx import blocks as blocks
 from rlx import deploy as deploy
 from rlx import importers as importers
+from rlx import linalg as linalg
 from rlx import llm as llm
 from rlx import mlir as mlir
 from rlx import models as models
@@ -12,6 +13,7 @@ from rlx import ops as ops
 from rlx import passes as passes
 from rlx import plan as plan
 from rlx import serve as serve
+from rlx import sparse as sparse
 from rlx import train as train
 from rlx import weights as weights
 from rlx.blocks.graph_module import GraphModule as GraphModule
