@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -75,3 +76,56 @@ def test_named_arrays_of_later_batches_may_have_another_order() -> None:
 def test_errors_name_the_arrays(model: Any, data: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         list(data_of(data, model, "data", 8)[0](0))
+
+
+def values_of(data: Any, epochs: int, begin: int = 0, **options: Any) -> list[list[float]]:
+    """Return the first value of each batch, by epoch."""
+    batches, _ = data_of(data, OneInput(), "data", 2, **options)
+    return [[float(batch["x"][0, 0]) for batch in batches(epoch)] for epoch in range(begin, epochs)]
+
+
+def batches_of(count: int) -> list[Any]:
+    return [(np.full((2, 5), i, np.float32), np.zeros(2, np.int32)) for i in range(count)]
+
+
+class Unsized:
+    """An iterable without `len`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(batches_of(5))
+
+
+@pytest.mark.parametrize("begin", [0, 1, 3])
+@pytest.mark.parametrize("steps", [1, 3, 5, 7, 12])
+def test_an_epoch_of_given_steps_continues_the_data(steps: int, begin: int) -> None:
+    """Also where a training is resumed, whose first epoch is not epoch 0."""
+    expected = [[float(i % 5) for i in range(e * steps, (e + 1) * steps)] for e in range(begin, 6)]
+    arrays = tuple(np.concatenate(parts) for parts in zip(*batches_of(5), strict=True))
+    for data in (batches_of(5), Unsized(), arrays):
+        assert values_of(data, 6, begin, steps_per_epoch=steps) == expected
+    shuffled = values_of(arrays, 5, shuffle=True)
+    continued = values_of(arrays, 6, begin, shuffle=True, steps_per_epoch=steps)
+    whole = [value for epoch in values_of(arrays, 6 * steps, shuffle=True) for value in epoch]
+    assert shuffled[0] != shuffled[1] and [v for e in continued for v in e] == whole[begin * steps : 6 * steps]
+
+
+def test_fewer_batches_than_the_steps_of_an_epoch_are_an_error() -> None:
+    options: Any = {"loss": "cross_entropy", "progress": False, "device": "xla", "steps_per_epoch": 3, "epochs": 2}
+    for count, epoch, found in ((2, 1, 2), (3, 2, 0), (5, 2, 2)):
+        message = rf"data is an iterator, which ended after {count} batches: epoch {epoch} has {found} of 3 batches"
+        with pytest.raises(rlx.Error, match=message + r" \(steps_per_epoch=3\)"):
+            fit(OneInput(), iter(batches_of(count)), **options)
+    message = r"the function of data returned 2 batches for epoch 2; expected 3 \(steps_per_epoch=3\)"
+    with pytest.raises(rlx.Error, match=message) as raised:
+        fit(OneInput(), lambda epoch: batches_of(3 - epoch), **options)
+    assert raised.value.trained.history[0]["step"] == 3  # type: ignore[attr-defined]
+    assert fit(OneInput(), (X, Y), batch_size=8, **options).history[-1]["step"] == 6
+
+    class Exhausted:
+        batches = iter(batches_of(2))
+
+        def __iter__(self) -> Iterator[Any]:
+            return self.batches
+
+    with pytest.raises(rlx.Error, match="data has no batch when it is read again"):
+        fit(OneInput(), Exhausted(), **options)

@@ -2,218 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
 
-from rlx.ir.arrays import as_array, as_numbers
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error
-from rlx.support.guards import is_dict, is_sequence
+from rlx.support.guards import is_sequence
 from rlx.support.short import short_repr
-from rlx.train.loop import epoch_of
-
-Batch = dict[str, np.ndarray]
-# Keys of a mapping that are targets, not inputs of the model.
-TARGET_NAMES = ("y", "label", "labels", "target", "targets")
-_FORMS = (
-    "a tuple of arrays (x, y); a dictionary of arrays; or an iterable of such batches, for example a list, a DataLoader "
-    "of PyTorch or a function that returns the batches of an epoch"
-)
-
-
-@dataclass(frozen=True)
-class BatchLayout:
-    """The names of the arrays of a batch, and their places in the calls of the model and the loss.
-
-    Attributes:
-        args: Names of the positional arguments of `forward`.
-        kwargs: Names of its keyword arguments.
-        target: The name of the targets; a tuple or dictionary of names if there are several; None without targets.
-    """
-
-    args: tuple[str, ...]
-    kwargs: tuple[str, ...]
-    target: Any
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the arguments of `forward`."""
-        return (*self.args, *self.kwargs)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """Names of the targets."""
-        if isinstance(self.target, dict):
-            return tuple(self.target.values())
-        return self.target if isinstance(self.target, tuple) else () if self.target is None else (self.target,)
-
-    def batch(self, element: Any, what: str) -> Batch:
-        """Return the arrays of an element of the data by name.
-
-        Args:
-            element: A pair or mapping of the kind that the layout was made from.
-            what: The element, for messages: `batch 3`.
-
-        Raises:
-            Error: It has another form, is empty, or its arrays have different numbers of samples.
-        """
-        x, y = _parts(element, what, self) if self.target is not None else (element, None)
-        if is_dict(x) and len(x) == len(self.args) == 1:  # one input may have any name
-            x = next(iter(x.values()))
-        values = _named(x, {name: name for name in self.inputs}, "inputs", what)
-        if self.target is not None:
-            names = self.target if is_dict(self.target) else {name: name for name in self.targets}
-            values |= _named(y, names, "targets", what)
-        arrays = {n: _converted(v, f"{n} of {what}") for n, v in values.items()}
-        for name in self.targets:
-            if arrays[name].dtype == np.bool_:  # labels of two classes
-                arrays[name] = arrays[name].astype(np.int32)
-        return checked(arrays, what)
-
-
-def layout_of(model: Any, element: Any, what: str, *, target: bool = True) -> BatchLayout:
-    """Return the layout of data for a module.
-
-    Args:
-        model: The module. The names are those of the parameters of its `forward`.
-        element: The data or a batch: a pair of inputs and targets or a mapping; only inputs without `target`.
-        what: The element, for messages.
-        target: Whether it contains targets.
-
-    Raises:
-        Error: The form is wrong, or names do not fit `forward`.
-    """
-    positional, keyword = _parameters(model)
-    x, y = _parts(element, what, None) if target else (element, None)
-    if is_dict(x):
-        names = tuple(map(str, x))
-        unknown = [n for n in names if n not in positional and n not in keyword]
-        if unknown and len(names) == 1 and positional:  # one input may have any name
-            names = positional[:1]
-            return BatchLayout(names, (), _target(y, names) if target else None)
-        if unknown:
-            raise Error(
-                f"{what} has '{unknown[0]}', which is not a parameter of {type(model).__name__}.forward",
-                hint=f"its parameters are {', '.join([*positional, *keyword]) or 'none'}; targets are named 'y' or 'label'",
-            )
-        return BatchLayout((), names, _target(y, names) if target else None)
-    count = len(_listed(x))
-    names = (*positional, *(f"x{i}" for i in range(len(positional), count)))[:count]
-    return BatchLayout(names, (), _target(y, names) if target else None)
-
-
-def _parameters(model: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the positional and of the keyword-only parameters of `forward`."""
-    parameters = inspect.signature(model.forward).parameters.values()
-    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return tuple(positional), tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-
-
-def _target(y: Any, taken: tuple[str, ...]) -> Any:
-    def free(name: str) -> str:
-        return f"target_{name}" if name in taken else name
-
-    if is_dict(y):
-        return {str(key): free(str(key)) for key in y}
-    if is_sequence(y) and not _is_numbers(y):
-        return tuple(free(f"y{i}") for i in range(len(y)))
-    return free("y")
-
-
-def _parts(element: Any, what: str, layout: BatchLayout | None) -> tuple[Any, Any]:
-    """Return the inputs and the targets of an element."""
-    if isinstance(element, Mapping):
-        if layout is not None and layout.kwargs and set(element) == set(layout.kwargs):
-            names: list[Any] = []
-        else:
-            names = [n for n in element if n in TARGET_NAMES]
-        if len(names) != 1:
-            problem = "no targets" if not names else f"several targets: {', '.join(names)}"
-            raise Error(f"{what} has {problem}; it has {', '.join(map(str, element))}", hint=f"give {_FORMS}")
-        return {n: v for n, v in element.items() if n != names[0]}, element[names[0]]
-    if is_sequence(element) and len(element) == 2:
-        return element[0], element[1]
-    if is_sequence(element) and len(element) == 3:
-        hint = "weigh the samples in a loss function: the weights may be part of the targets, (x, (y, weights))"
-        raise Error(f"{what} has 3 entries; expected inputs and targets (x, y)", hint=hint)
-    shown = f"{len(element)} entries" if is_sequence(element) else short_repr(element)
-    raise Error(f"{what} has {shown}; expected inputs and targets (x, y), or a dictionary", hint=f"data is {_FORMS}")
-
-
-def _named(value: Any, names: Mapping[str, str], kind: str, what: str) -> Batch:
-    """Return inputs or targets by their names in the layout.
-
-    Args:
-        value: An array, a sequence of arrays in the order of the names, or a dictionary.
-        names: The names, by the keys of a dictionary.
-        kind: `inputs` or `targets`, for messages.
-        what: The element, for messages.
-
-    Raises:
-        Error: Keys differ, or there is another number of arrays.
-    """
-    if is_dict(value):
-        arrays = {str(key): array for key, array in value.items()}
-        if arrays.keys() != names.keys():
-            raise Error(f"{what} has the {kind} {', '.join(arrays)}; expected {', '.join(names)}")
-        return {name: arrays[key] for key, name in names.items()}
-    listed = _listed(value)
-    if len(listed) != len(names):
-        raise Error(f"{what} has {len(listed)} {kind}; expected {', '.join(names)}")
-    return dict(zip(names.values(), listed, strict=True))
-
-
-def _listed(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return list(value) if is_sequence(value) and not _is_numbers(value) else [value]
-
-
-def _is_numbers(value: Any) -> bool:
-    """Whether a list contains numbers, so that it is an array."""
-    while is_sequence(value):
-        if not value:
-            return True
-        value = value[0]
-    return isinstance(value, (bool, int, float, np.generic))
-
-
-def _converted(value: Any, what: str) -> np.ndarray:
-    """Return an array in a dtype that a model computes in: f32 for f64, i32 for i64."""
-    array = as_numbers(value, what) if is_sequence(value) else as_array(value, what)
-    if array.dtype == np.float64:
-        array = array.astype(np.float32)
-    elif (array.dtype.kind in "iu" and array.dtype.itemsize == 8) or array.dtype == np.uint32:
-        limit = np.iinfo(np.int32)
-        if array.size and not (limit.min <= int(array.min()) and int(array.max()) <= limit.max):
-            raise Error(f"{what} has integers that do not fit i32: {array.min()} to {array.max()}")
-        array = array.astype(np.int32)
-    if array.dtype.kind not in "biuf" and array.dtype.kind != "V":
-        raise Error(f"{what} is an array of {array.dtype}; expected numbers")
-    return array
-
-
-def checked(batch: Batch, what: str) -> Batch:
-    """Return a batch whose arrays have the same number of samples, at least one.
-
-    Raises:
-        Error: They do not.
-    """
-    sizes = {name: array.shape[0] if array.ndim else None for name, array in batch.items()}
-    (first, size), *others = sizes.items()
-    for name, other in ((first, size), *others):
-        if other is None:
-            raise Error(f"{name} of {what} is a number; expected an array whose first axis is that of the samples")
-        if other != size:
-            raise Error(f"{what}: {first} has {size} samples, and {name} has {other}")
-    if size == 0:
-        raise Error(f"{what} is empty: {first} is {list(batch[first].shape)}")
-    return batch
+from rlx.train.batch_layout import FORMS, Batch, BatchLayout, layout_of
+from rlx.train.loop import epoch_of, num_batches
 
 
 class ArrayData:
@@ -225,21 +25,43 @@ class ArrayData:
         shuffle: Whether each epoch has another order, which depends on `seed` and the number of the epoch alone.
         seed: The seed.
         drop_last: Whether a smaller last batch is left out.
+        steps_per_epoch: The number of batches of an epoch, if it is not one pass over the samples. The next epoch continues the
+            pass, and a pass that ends is followed by another one.
     """
 
     def __init__(
-        self, arrays: Batch, batch_size: int, *, shuffle: bool = False, seed: int = 0, drop_last: bool = False
+        self,
+        arrays: Batch,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        steps_per_epoch: int | None = None,
     ):
-        self.arrays, self.seed, self.shuffle = arrays, seed, shuffle
+        self.arrays, self.seed, self.shuffle, self._limit = arrays, seed, shuffle, steps_per_epoch
         self.samples = len(next(iter(arrays.values())))
         self.batch_size = min(batch_size, self.samples)
         self.used = self.samples // self.batch_size * self.batch_size if drop_last else self.samples
 
-    def __len__(self) -> int:
+    @property
+    def _length(self) -> int:
+        """The number of batches of a pass."""
         return -(-self.used // self.batch_size)
 
+    def __len__(self) -> int:
+        return self._length if self._limit is None else self._limit
+
     def __call__(self, epoch: int) -> Iterator[Batch]:
-        """Yield the batches of an epoch."""
+        """Return the batches of an epoch."""
+        if self._limit is None:
+            return self._pass(epoch)
+        number, skipped = divmod(epoch * self._limit, self._length)
+        passes = chain.from_iterable(self._pass(n) for n in count(number))
+        return islice(passes, skipped, skipped + self._limit)
+
+    def _pass(self, epoch: int) -> Iterator[Batch]:
+        """Yield all batches once."""
         order = np.random.default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
         for start in range(0, self.used, self.batch_size):
             chosen: Any = slice(start, min(start + self.batch_size, self.used))
@@ -259,7 +81,8 @@ class IterableData:
         source: The batches.
         model: The module, whose `forward` names the inputs.
         what: The argument, for messages: `data`.
-        steps_per_epoch: The number of batches of an epoch. The next epoch then continues an iterator.
+        steps_per_epoch: The number of batches of an epoch. The next epoch then continues an iterator or an iterable. An
+            iterable that ends is read again.
 
     Attributes:
         layout: The names of the arrays.
@@ -273,11 +96,11 @@ class IterableData:
         started = None if self._is_function else iter(epoch_of(source, 0, what))
         self.is_iterator = started is source
         self._open: Iterator[Any] | None = None  # batches that the next epoch continues
-        self._has_ended = False
+        self._read = 0  # the batches that an iterator has returned
         iterator = started if started is not None else iter(epoch_of(source, 0, what))
         element = next(iterator, None)
         if element is None:
-            raise Error(f"{what} is empty: it has no batch", hint=f"give {_FORMS}")
+            raise Error(f"{what} is empty: it has no batch", hint=f"give {FORMS}")
         self._begun: Iterator[Any] | None = chain([element], iterator)
         self.layout = layout_of(model, element, f"the first batch of {what}")
         self._first = self.layout.batch(element, f"the first batch of {what}")
@@ -289,12 +112,11 @@ class IterableData:
         Raises:
             TypeError: It is not known.
         """
+        if self._limit is not None:
+            return self._limit
         if isinstance(self._source, Sized):
-            length = len(self._source)
-            return length if self._limit is None else min(length, self._limit)
-        if self._limit is None:
-            raise TypeError("the number of batches is not known")
-        return self._limit
+            return len(self._source)
+        raise TypeError("the number of batches is not known")
 
     def first(self) -> Batch:
         """Return the first batch. It is also the first of the first epoch."""
@@ -304,31 +126,72 @@ class IterableData:
         """Yield the batches of an epoch.
 
         Raises:
-            Error: An iterator has ended, or a batch differs from the first one in more than the number of samples.
+            Error: There are fewer batches than `steps_per_epoch`, an iterator has ended, or a batch differs from the first one
+                in more than the number of samples.
         """
-        iterator = self._iterator(epoch)
-        number = 0
-        for element in iterator if self._limit is None else islice(iterator, self._limit):
+        limit, number = self._limit, 0
+        for element in islice(self._iterator(epoch), limit):
             number += 1
+            self._read += 1
             yield self._checked(self.layout.batch(element, f"batch {number} of {self._what}"), number)
-        if self.is_iterator and (self._limit is None or number < self._limit):
-            self._has_ended = True
+        if limit is not None and number < limit:
+            self._refuse_short(epoch, number, limit)
+
+    def _refuse_short(self, epoch: int, number: int, limit: int) -> None:
+        if self.is_iterator:
+            raise Error(
+                f"{self._what} is an iterator, which ended after {self._read} batches: epoch {epoch + 1} has {number} of "
+                f"{limit} batches (steps_per_epoch={limit})",
+                hint="steps_per_epoch times epochs batches are needed: make the iterator longer or steps_per_epoch smaller, "
+                "or give data that can be read again, such as a list or a DataLoader",
+            )
+        raise Error(
+            f"the function of {self._what} returned {number} batches for epoch {epoch + 1}; expected {limit} "
+            f"(steps_per_epoch={limit})",
+            hint="without steps_per_epoch, an epoch has all batches that the function returns",
+        )
 
     def _iterator(self, epoch: int) -> Iterator[Any]:
         begun, self._begun = self._begun, None
-        if self.is_iterator:
-            if self._has_ended or (self._limit is None and begun is None):
-                raise Error(
-                    f"epoch {epoch + 1} has no batch: {self._what} is an iterator, which ends for good",
-                    hint="give a list, a DataLoader, or a function that returns the batches of an epoch; "
-                    "or steps_per_epoch=, to take that number of batches of one iterator in each epoch",
-                )
-            self._open = self._open or begun
-            assert self._open is not None
+        if self.is_iterator and self._limit is None and begun is None:
+            raise Error(
+                f"epoch {epoch + 1} has no batch: {self._what} is an iterator, which ends for good",
+                hint="give a list, a DataLoader, or a function that returns the batches of an epoch; "
+                "or steps_per_epoch=, to take that number of batches of one iterator in each epoch",
+            )
+        if self.is_iterator or (self._limit is not None and not self._is_function):
+            if self._open is None:
+                assert begun is not None
+                self._open = begun if self.is_iterator else self._passes(begun, epoch * (self._limit or 0))
             return self._open
         if begun is not None and (epoch == 0 or not self._is_function):
             return begun
         return iter(epoch_of(self._source, epoch, self._what))
+
+    def _passes(self, begun: Iterator[Any], skipped: int) -> Iterator[Any]:
+        """Yield the batches of an iterable, which is read again at its end, without the first `skipped` ones.
+
+        A training that is resumed skips the batches of the earlier epochs.
+        """
+        length = num_batches(self._source)
+        if length:  # whole passes need not be read
+            skipped %= length
+
+        def elements() -> Iterator[Any]:
+            iterator = begun
+            while True:
+                is_empty = True
+                for element in iterator:
+                    is_empty = False
+                    yield element
+                if is_empty:
+                    raise Error(
+                        f"{self._what} has no batch when it is read again",
+                        hint="its __iter__ must return a new iterator in each call",
+                    )
+                iterator = iter(epoch_of(self._source, 0, self._what))
+
+        return islice(elements(), skipped, None)
 
     def _checked(self, batch: Batch, number: int) -> Batch:
         for name, array in batch.items():
@@ -353,29 +216,28 @@ def data_of(given: Any, model: Any, what: str, batch_size: int, **options: Any) 
         model: The module.
         what: The argument, for messages.
         batch_size: The number of samples of a batch, for arrays.
-        options: Options of `ArrayData`; and `steps_per_epoch`, for iterables.
+        options: Options of `ArrayData`. Iterables use only `steps_per_epoch`.
 
     Raises:
         Error: The data is empty or has another form.
     """
-    limit = options.pop("steps_per_epoch", None)
     if isinstance(given, (tuple, Mapping)):
         if isinstance(given, tuple) and not given:
-            raise Error(f"{what} is empty", hint=f"give {_FORMS}")
+            raise Error(f"{what} is empty", hint=f"give {FORMS}")
         layout = layout_of(model, given, what)
         return ArrayData(layout.batch(given, what), batch_size, **options), layout
     if hasattr(given, "__array__") and not isinstance(given, Iterator):
-        raise Error(f"{what} is one array; expected inputs and targets", hint=f"give {_FORMS}")
+        raise Error(f"{what} is one array; expected inputs and targets", hint=f"give {FORMS}")
     if is_sequence(given) and len(given) == 2 and all(hasattr(part, "__array__") for part in given):
         raise Error(f"{what} is a list of two arrays; expected a tuple (x, y), or a list of batches", hint="(x, y)")
     if not isinstance(given, Iterable) and not callable(given):
         if hasattr(given, "__getitem__") and isinstance(given, Sized):
             hint = f"torch.utils.data.DataLoader({what}, batch_size={batch_size})"
             raise Error(f"{what} is a {type(given).__name__} of samples; expected batches", hint=hint)
-        raise Error(f"{what} is {type(given).__name__}; expected {_FORMS}")
+        raise Error(f"{what} is {type(given).__name__}; expected {FORMS}")
     if isinstance(given, (str, bytes)):
-        raise Error(f"{what} is {short_repr(given)}; expected {_FORMS}")
-    data = IterableData(given, model, what, limit)
+        raise Error(f"{what} is {short_repr(given)}; expected {FORMS}")
+    data = IterableData(given, model, what, options.get("steps_per_epoch"))
     return data, data.layout
 
 

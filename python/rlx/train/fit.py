@@ -19,7 +19,8 @@ from rlx.support.errors import Error
 from rlx.support.options import takes_options
 from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
-from rlx.train.data import ArrayData, BatchLayout, Data, IterableData, data_of, split
+from rlx.train.batch_layout import BatchLayout
+from rlx.train.data import ArrayData, Data, IterableData, data_of, split
 from rlx.train.epoch_log import EpochLog
 from rlx.train.fit_options import FIT_NAMES, LOOP_NAMES, FitKeywords, FitOptions, LoopOptions
 from rlx.train.loop import Batches, FitLoop, begin, fit_step, judge_of
@@ -134,8 +135,8 @@ def _epochs(options: FitOptions) -> int | None:
 
 def training_data(model: Module, data: Any, options: FitOptions) -> tuple[Data, Data | None, BatchLayout]:
     """Return the batches for training and for validation, and their layout."""
-    own: dict[str, Any] = {"shuffle": options.shuffle, "seed": options.seed, "drop_last": options.drop_last}
-    train, layout = data_of(data, model, "data", options.batch_size, steps_per_epoch=options.steps_per_epoch, **own)
+    own: dict[str, Any] = {name: getattr(options, name) for name in ("shuffle", "seed", "drop_last", "steps_per_epoch")}
+    train, layout = data_of(data, model, "data", options.batch_size, **own)
     given = options.validation
     if given is None:
         return train, None, layout

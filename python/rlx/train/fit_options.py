@@ -186,7 +186,11 @@ class FitOptions(TrainingOptions, LoopOptions):
     )
     steps_per_epoch: int | None = field(
         default=None,
-        metadata=described("For iterables: the number of batches of an epoch. The next epoch continues an iterator."),
+        metadata=described(
+            "The number of batches of an epoch; by default an epoch is one pass over the data. The next epoch continues where "
+            "the epoch before stopped, and data that ends is read again. An iterator that ends early is an error, as is a "
+            "function that returns fewer batches."
+        ),
     )
     seed: int = field(
         default=0,

@@ -14,7 +14,7 @@ from rlx.ir.shape import Shape
 from rlx.nn.module import Module
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_dict, is_sequence
-from rlx.train.data import Batch, BatchLayout
+from rlx.train.batch_layout import Batch, BatchLayout
 from rlx.train.losses import Loss, Task
 from rlx.train.metrics import Metric
 

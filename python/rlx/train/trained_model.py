@@ -16,8 +16,9 @@ from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.packages import import_package
 from rlx.support.printable import printable
+from rlx.train.batch_layout import BatchLayout, layout_of
 from rlx.train.confusion import ConfusionMatrix
-from rlx.train.data import ArrayData, BatchLayout, data_of, layout_of
+from rlx.train.data import ArrayData, data_of
 from rlx.train.model_graphs import ModelGraphs
 from rlx.train.model_step import ModelStep, set_values
 from rlx.train.training_history import TrainingHistory
