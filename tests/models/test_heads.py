@@ -219,8 +219,26 @@ def test_labels(tmp_path: Path) -> None:
     for wrong in ({"0": "a"}, {"1": "a", "2": "b", "3": "c"}, ["a", "b", "c"], {"0": "a", "1": "b", "x": "c"}):
         with pytest.raises(rlx.Error, match=r"'id2label' must be an object with the keys 0 to 2: .* has 3 rows"):
             load(folder_of(tmp_path, "bert_sequence", id2label=wrong))
+    message = r"config\.json: 'id2label' must be .*: 'classifier\.weight' has 3 rows, and the field has 4 keys, got"
+    with pytest.raises(rlx.Error, match=message):
+        load(folder_of(tmp_path, "bert_sequence", id2label={str(i): "a" for i in range(4)}))
     with pytest.raises(rlx.Error, match="'id2label' must be an object whose values are strings"):
         load(folder_of(tmp_path, "bert_sequence", id2label={"0": "a", "1": None, "2": []}))
+
+
+@pytest.mark.parametrize("name", ["bert_sequence", "llama_sequence"])
+def test_the_number_of_labels_is_that_of_the_weights(name: str, tmp_path: Path) -> None:
+    layer = "classifier" if name.startswith("bert") else "score"
+    own = {"num_labels": 3, "id2label": Ellipsis, "label2id": Ellipsis}
+    assert len(load(folder_of(tmp_path, name, **own)).id2label) == 3
+    for wrong in (2, 4, 5000):
+        message = rf"config\.json: 'num_labels' must be 3, the number of rows of '{layer}\.weight', got {wrong}"
+        with pytest.raises(rlx.Error, match=message):
+            load(folder_of(tmp_path, name, **{**own, "num_labels": wrong}))
+    for bad in (0, -3, 3.0, "3", True, [3]):
+        with pytest.raises(rlx.Error, match=r"config\.json: 'num_labels' must be a positive integer, got"):
+            load(folder_of(tmp_path, name, **{**own, "num_labels": bad}))
+    assert load(folder_of(tmp_path, name, num_labels=7), head=None).head is None
 
 
 def test_classifying_decoders_without_padding(tmp_path: Path) -> None:

@@ -170,17 +170,21 @@ def read_labels(fields: Fields, tensors: ModelTensors, head: TaskHead | None) ->
     """Return the names of the labels by number, as in `id2label`; without that field, `LABEL_0`, `LABEL_1`, ….
 
     Raises:
-        Error: The field does not have a name for each row of the last layer of the head.
+        Error: The field does not have a name for each row of the last layer of the head, or `num_labels` is another number.
     """
     weight = None if head is None or head.labels is None else tensors.find(f"{head.labels}.weight")
     if weight is None or head is None:
         return {}
     count = weight.shape[0] if weight.shape else 0
+    if fields.has("num_labels") and fields.size("num_labels") != count:
+        raise fields.refusal("num_labels", f"{count}, the number of rows of '{weight.name}'")
     names = fields.data.get("id2label")
     if names is None:
         return {i: f"LABEL_{i}" for i in range(count)}
     if not isinstance(names, dict) or sorted(names) != sorted(map(str, range(count))):
-        raise fields.refusal("id2label", f"an object with the keys 0 to {count - 1}: '{weight.name}' has {count} rows")
+        keys = f", and the field has {len(names)} keys" if isinstance(names, dict) else ""
+        expected = f"an object with the keys 0 to {count - 1}: '{weight.name}' has {count} rows{keys}"
+        raise fields.refusal("id2label", expected)
     if not all(isinstance(name, str) for name in names.values()):
         raise fields.refusal("id2label", "an object whose values are strings")
     return {i: names[str(i)] for i in range(count)}
