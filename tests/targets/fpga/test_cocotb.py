@@ -21,8 +21,11 @@ pytestmark = [
     needs_package("llvmlite", "fpga"),
     pytest.mark.skipif(find_spec("cocotb") is None, reason="cocotb is not installed: pip install 'rlx[dev]'"),
 ]
-# The oldest Verilator that cocotb 2 can be compiled with.
+# The oldest Verilator that cocotb 2 can be compiled with, and the last version of cocotb that supports older ones.
 _OLDEST = (5, 36)
+_OLDER_COCOTB = "cocotb==1.9.2"
+# cocotb 1.9 chooses the file of results itself if pytest's variable is set.
+_UNSET = ("PYTHONPATH", "COCOTB_TEST_MODULES", "PYTEST_CURRENT_TEST")
 
 
 def verilator_version() -> tuple[int, ...]:
@@ -35,13 +38,36 @@ def verilator_version() -> tuple[int, ...]:
     return () if found is None else tuple(map(int, found.groups()))
 
 
-def bench(folder: Path, name: str, simulator: str) -> subprocess.CompletedProcess[str]:
-    """Run a testbench, or skip the test if the simulator is missing or too old."""
+@pytest.fixture(scope="module")
+def older_cocotb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with cocotb 1.9, from the package index that pip is configured for."""
+    if shutil.which("verilator") is None:
+        pytest.skip("verilator is not installed")
+    folder = tmp_path_factory.mktemp("cocotb")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--retries=0", "--timeout=20"]
+    command += ["--disable-pip-version-check", f"--target={folder}", _OLDER_COCOTB]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        pytest.skip(f"pip cannot install {_OLDER_COCOTB}: {done.stderr.strip()[-300:]}")
+    return folder
+
+
+def bench(folder: Path, name: str, simulator: str, packages: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a testbench, or skip the test if the simulator is missing or too old.
+
+    Args:
+        folder: The folder of the design.
+        name: The name of the design.
+        simulator: `icarus` or `verilator`.
+        packages: A folder with another version of cocotb.
+    """
     if simulator == "icarus" and shutil.which("iverilog") is None:
         pytest.skip("iverilog is not installed")
-    if simulator == "verilator" and verilator_version() < _OLDEST:
+    if simulator == "verilator" and packages is None and verilator_version() < _OLDEST:
         pytest.skip(f"cocotb 2 needs Verilator 5.036, found {'.'.join(map(str, verilator_version())) or 'none'}")
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COCOTB_TEST_MODULES")}
+    environment = {k: v for k, v in os.environ.items() if k not in _UNSET}
+    if packages is not None:
+        environment["PYTHONPATH"] = str(packages)
     command = [sys.executable, f"{name}_cocotb.py"]
     return subprocess.run(
         command, cwd=folder, env={**environment, "SIM": simulator}, capture_output=True, text=True, timeout=600
@@ -57,6 +83,24 @@ def test_designs_pass(flags: tuple[str, ...], tests: int, simulator: str, tmp_pa
     written(fast_graph(), tmp_path, *flags)
     done = bench(tmp_path, "fast", simulator)
     assert done.returncode == 0 and f"TESTS={tests} PASS={tests}" in done.stdout, done.stdout[-3000:] + done.stderr
+
+
+@pytest.mark.parametrize("simulator", ["verilator", "icarus"])
+def test_designs_pass_with_the_older_cocotb(simulator: str, older_cocotb: Path, tmp_path: Path) -> None:
+    """The Verilator of Debian 12 is supported by cocotb 1.9."""
+    written(fast_graph(), tmp_path, "--axi=lite", "--axi-width=64")
+    done = bench(tmp_path, "fast", simulator, older_cocotb)
+    assert done.returncode == 0 and "TESTS=4 PASS=4" in done.stdout, done.stdout[-3000:] + done.stderr
+    assert "cocotb v1.9" in done.stdout
+
+
+def test_the_older_cocotb_finds_mistakes(older_cocotb: Path, tmp_path: Path) -> None:
+    written(small_network("net"), tmp_path)
+    file = tmp_path / "net_tb_y.mem"
+    first, *others = file.read_text().splitlines()
+    file.write_text("\n".join([f"{int(first, 16) ^ 1:x}", *others, ""]))
+    done = bench(tmp_path, "net", "verilator", older_cocotb)
+    assert done.returncode != 0 and "y_valid: beat 0" in done.stdout, done.stdout[-3000:]
 
 
 def has_axi_models() -> bool:

@@ -1,4 +1,7 @@
-"""The cocotb testbench of a design: a program in Python that runs it in Icarus, Verilator and other simulators."""
+"""The cocotb testbench of a design: a program in Python that runs it in Icarus, Verilator and other simulators.
+
+The program runs with cocotb 1.9, which supports Verilator from 5.006 (that of Debian 12), and with cocotb 2, which needs 5.036.
+"""
 
 from __future__ import annotations
 
@@ -160,8 +163,11 @@ async def with_slow_outputs(dut):
 
 
 if __name__ == "__main__":
-    from cocotb_tools.check_results import get_results
-    from cocotb_tools.runner import get_runner
+    if cocotb.__version__.startswith("1."):
+        from cocotb.runner import get_results, get_runner
+    else:
+        from cocotb_tools.check_results import get_results
+        from cocotb_tools.runner import get_runner
 
     simulator = os.environ.get("SIM", "icarus")
     runner = get_runner(simulator)

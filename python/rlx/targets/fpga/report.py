@@ -97,7 +97,8 @@ def _tools(top: str, part: FpgaPart, outer: str) -> list[str]:
         f"sh {top}.sh",
         "```",
         "",
-        "The programs in Python need cocotb 2 (`pip install cocotb`), and with it Verilator 5.036 or later.",
+        "The programs in Python need cocotb (`pip install cocotb`). cocotb 2 needs Verilator 5.036 or later. For older ones,",
+        "such as the 5.006 of Debian 12, use `pip install cocotb==1.9.2`.",
         "",
         *table(
             ("file", "builds"),
