@@ -279,11 +279,35 @@ class ReverseRegion:
         """Copy the ops of the region. Returns the tensors that it yields."""
         return scopes.inlined(self.engine.builder, self.block, arguments, self.scope)
 
-    def keeping(self, arguments: Sequence[Tensor], values: Sequence[mlir.Value]) -> tuple[list[Tensor], list[Tensor]]:
-        """Copy the ops as `plain` does. Also returns the tensors for some values of the block."""
+    def forward(
+        self, arguments: Sequence[Tensor], wanted: Sequence[bool], values: Sequence[mlir.Value] = ()
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Copy the ops for the forward pass.
+
+        A function with a `vjp` of its own becomes the function that its rule for reverse mode returns: forward mode of the
+        gradient differentiates that function, as the `vjp` may have no adjoint.
+
+        Args:
+            arguments: The tensors for the region's arguments.
+            wanted: Whether the cotangent of each argument is wanted.
+            values: Values of the block.
+
+        Returns:
+            The tensors that the region yields, and those for `values`.
+        """
         inner = self._inner(arguments, None)
-        results = scopes.copy_block(self.engine.builder, self.block, inner)
+        if _has_own_vjp(self.block):
+            results = self._chosen(arguments, wanted, self.captures).run(self.block, inner)
+        else:
+            results = scopes.copy_block(self.engine.builder, self.block, inner)
         return results, [inner[v] for v in values]
+
+    def _chosen(self, arguments: Sequence[Tensor], wanted: Sequence[bool], captures: Sequence[Tensor]) -> ReverseMode:
+        """Return an engine for the cotangents of wanted arguments and captures."""
+        engine = ReverseMode(self.engine.builder, self.engine.note)
+        engine.choose([a for a, is_wanted in zip(arguments, wanted, strict=True) if is_wanted])
+        engine.choose([c for c, is_wanted in zip(captures, self.wanted, strict=True) if is_wanted])
+        return engine
 
     def adjoint(
         self, fixed: Sequence[Tensor], shapes: Sequence[Shape], cotangents: Sequence[Tensor]
@@ -353,10 +377,8 @@ class ReverseRegion:
             captures.
         """
         inner = self._inner(arguments, captures)
-        engine = ReverseMode(self.engine.builder, self.engine.note)
-        engine.choose([a for a, is_wanted in zip(arguments, wanted, strict=True) if is_wanted])
         captured = self.captures if captures is None else captures
-        engine.choose([c for c, is_wanted in zip(captured, self.wanted, strict=True) if is_wanted])
+        engine = self._chosen(arguments, wanted, captured)
         results = engine.run(self.block, inner, known)
 
         def pull(cotangents: Sequence[Tensor | None]) -> tuple[list[Tensor | None], list[Tensor | None]]:
@@ -364,6 +386,19 @@ class ReverseRegion:
             return [engine.taken(a) for a in arguments], [engine.taken(c) for c in captured]
 
         return results, pull
+
+
+def _has_own_vjp(block: mlir.Block) -> bool:
+    """Whether a block or a region of its ops has a function with a `vjp` and without a `jvp`."""
+    for op in scopes.ops_of(block):
+        blocks = [b for region in op.regions for b in region.blocks]
+        if op.name == "rlx.custom_fn":
+            _, backward, rule = map(opview.block_of, op.regions)
+            if backward is not None and rule is None:
+                return True
+        if any(map(_has_own_vjp, blocks)):
+            return True
+    return False
 
 
 def adjoint(

@@ -72,7 +72,7 @@ class Checkpoint(Card, op="checkpoint"):
         self, b: Builder, operands: Tensors, wanted: Flags, *, regions: Sequence[ReverseRegion]
     ) -> rules.ResultsAndPullback:
         (body,) = regions
-        results = recomputed(b, lambda: body.plain([]))
+        results = recomputed(b, lambda: body.forward([], [])[0])
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
             """Compute the ops again once the cotangents exist, then go back through them."""

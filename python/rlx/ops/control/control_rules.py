@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _IN_REVERSE = (
-    "in forward mode it may scale, add and move them; grad, and jvp, hvp and hessian of a gradient, take any vjp"
+    "give the function a jvp as well; or differentiate it in reverse mode: grad, and jvp, hvp and hessian of a gradient, "
+    "take any vjp"
 )
 
 
@@ -67,7 +68,7 @@ class IfRules(Card):
         self, b: Builder, operands: Tensors, wanted: Flags, *, regions: Sequence[ReverseRegion]
     ) -> rules.ResultsAndPullback:
         (condition,) = operands
-        results = b.emit("if", operands, regions=[b.region(lambda body=body: body.plain([]), ()) for body in regions])
+        results = b.emit("if", operands, regions=[b.region(lambda r=r: r.forward([], [])[0], ()) for r in regions])
         outside, wanted_captures = regions[0].captures, regions[0].wanted
 
         def branch(body: ReverseRegion, cotangents: Sequence[Tensor | None]) -> list[Tensor]:

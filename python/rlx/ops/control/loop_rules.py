@@ -242,7 +242,7 @@ class ScanRules(Card):
         kept = _worth_keeping(body.block)
 
         def forward(carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-            results, values = body.keeping([*carries, *xs], kept)
+            results, values = body.forward([*carries, *xs], [*carried, *sliced], kept)
             return results[:num_carries], [*results[num_carries:], *carries, *values]
 
         carries, xs = inputs[:num_carries], inputs[num_carries:]
