@@ -63,7 +63,12 @@ class Program:
 
 
 def compile_graphs(
-    graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False, kernels: str = "off"
+    graphs: Sequence[Graph],
+    *,
+    level: str | None = None,
+    last_rungs: bool = False,
+    kernels: str = "off",
+    device: Target | None = None,
 ) -> list[Program]:
     """Legalise, lower and compile graphs as one module. If this fails, the failing graphs are left out.
 
@@ -72,27 +77,46 @@ def compile_graphs(
         level: The CPU to compile for, an architecture of the target `cpu`; by default that of this machine.
         last_rungs: Whether to try the other rungs for graphs that fail at the compiler's first rung, as for users.
         kernels: The choice of kernels, as in `Session.compile`; none by default, so that lowerings are judged.
+        device: Another target than the CPU, whose first driver runs the programs.
     """
     programs = [Program(graph) for graph in graphs]
-    _compile(programs, level or "host", last_rungs, CompileOptions(kernels=kernels))
+    _compile(programs, _Choice(level or "host", last_rungs, CompileOptions(kernels=kernels), device))
     return programs
 
 
-def _compile(programs: list[Program], level: str, last_rungs: bool, options: CompileOptions) -> None:
+@dataclass(frozen=True)
+class _Choice:
+    """The arguments of `compile_graphs` except the graphs."""
+
+    level: str
+    last_rungs: bool
+    options: CompileOptions
+    device: Target | None
+
+    def target(self, count: int) -> Target:
+        """The target for a module with this number of graphs."""
+        if self.device is not None:
+            return replace(self.device, ladder=self.device.ladder[:1])
+        return cpu(self.level, 3 if self.last_rungs and count == 1 else 1)
+
+
+def _compile(programs: list[Program], choice: _Choice) -> None:
     if not programs:
         return
     module = merged([p.graph for p in programs])
     _locate(module)
     try:
-        target_ = cpu(level, 3 if last_rungs and len(programs) == 1 else 1)
-        run_on_module(module, with_kernels(target_, options))
+        target_ = choice.target(len(programs))
+        run_on_module(module, with_kernels(target_, choice.options))
         lowered = clone_module(module)
         lower(lowered, _lending(target_.lowering(target_.level)))
         compiled = compile_module(module_text(lowered), target_, timeout_s=TIMEOUT_S)
-        check_linked(compiled.vmfb)
-        assert compiled.cpu is not None
-        lacks = compiled.cpu.lacks()
-        executable = IreeExecutable(compiled.vmfb) if lacks is None else None
+        lacks = None
+        if choice.device is None:
+            check_linked(compiled.vmfb)
+            assert compiled.cpu is not None
+            lacks = compiled.cpu.lacks()
+        executable = IreeExecutable(compiled.vmfb, driver=target_.drivers[0]) if lacks is None else None
     except Exception as problem:  # any exception is caused by one of the graphs
         if len(programs) == 1:
             programs[0].problem = _told(problem)
@@ -100,7 +124,7 @@ def _compile(programs: list[Program], level: str, last_rungs: bool, options: Com
         blamed = {int(i) for i in re.findall(r"\bf(\d+):\d+", _told(problem))} or set(range(len(programs) // 2))
         groups = [[p for i, p in enumerate(programs) if (i in blamed) == guilty] for guilty in (True, False)]
         for group in groups if all(groups) else [[p] for p in programs]:
-            _compile(group, level, last_rungs, options)
+            _compile(group, choice)
         return
     for i, (program, function) in enumerate(zip(programs, functions(module), strict=True)):
         program.module, program.function, program.lacks = module, function, lacks

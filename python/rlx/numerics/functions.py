@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from rlx import mlir
 from rlx.numerics import error_function, hyperbolic, logarithms, trigonometry
 from rlx.numerics.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
-from rlx.numerics.powers import power
+from rlx.numerics.powers import exp_pair, power
 from rlx.numerics.scalars import Scalars
 from rlx.numerics.series import horner
 from rlx.numerics.words import with_sign_of
@@ -25,16 +26,25 @@ _TANH_P = (-0.16134119023996228053e4, -0.99225929672236083313e2, -0.964374927772
 _TANH_Q = (0.48402357071988688686e4, 0.22337720718962312926e4, 0.11274474380534949335e3, 1.0)
 
 
+def exp(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """The exponential function. Compilers for CPUs expand `math.exp` as well, in less time."""
+    return exp_pair(s, x, s.constant(0.0))
+
+
 def tanh(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Hyperbolic tangent of a scalar."""
-    if s.dtype.name != "f64":
-        return s.math.tanh(x)
+    return s.math.tanh(x) if s.dtype.name != "f64" else _accurate_tanh(s, x)
+
+
+def _accurate_tanh(s: Scalars, x: mlir.Value) -> mlir.Value:
     size = s.math.absf(x)
     square = s.mul(x, x)
     near = s.div(s.mul(square, horner(s, square, _TANH_P)), horner(s, square, _TANH_Q))
     near = s.math.fma(size, near, size)
     one, two = s.constant(1.0), s.constant(2.0)
-    far = s.sub(one, s.div(two, s.add(s.math.exp(s.add(size, size)), one)))
+    far = s.sub(
+        one, s.div(two, s.add((s.math.exp if s.dtype.name == "f64" else partial(exp, s))(s.add(size, size)), one))
+    )
     # log(3)/2: from here on 2/(exp(2x) + 1) is at most 1/2, so its rounding error is less than that of the result.
     is_near = s.compare("lt", size, s.constant(math.log(3) / 2))
     return with_sign_of(s, s.select(is_near, near, far), x)
@@ -80,4 +90,11 @@ FUNCTIONS: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "atanh": hyperbolic.atanh,
 }
 
-__all__ = ["FUNCTIONS", "erf", "power", "tanh"]
+# Functions of f32 for compilers whose own ones are inexact, by the names of ops of the dialect `math`.
+ACCURATE_FUNCTIONS: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
+    "exp": exp,
+    "log": logarithms.accurate_log,
+    "tanh": _accurate_tanh,
+}
+
+__all__ = ["ACCURATE_FUNCTIONS", "FUNCTIONS", "erf", "power", "tanh"]

@@ -60,12 +60,16 @@ def case(op: str, *arrays: Any, dims: Any = None, **attributes: Any) -> Case:
     return Case(op, [np.asarray(a) for a in arrays], attributes, dims)
 
 
-def run(cases: Sequence[Case], arch: str | None = None) -> list[tuple[np.ndarray, ...]]:
-    """Compile all cases at once, for the CPU of this machine or an older one, and return the results of each."""
+def run(
+    cases: Sequence[Case], arch: str | None = None, device: Target | None = None
+) -> list[tuple[np.ndarray, ...]]:
+    """Compile all cases at once, for the CPU of this machine, an older one or another device; return the results of each."""
     graphs = [c.graph() for c in cases]
     module = _merged(graphs)
-    lower(module, _cpu(arch).lowering(_cpu(arch).level))
-    executable = IreeExecutable(compile_module(module_text(module), _cpu(arch), timeout_s=300).vmfb)
+    chosen = device or _cpu(arch)
+    lower(module, chosen.lowering(chosen.level))
+    vmfb = compile_module(module_text(module), chosen, timeout_s=300).vmfb
+    executable = IreeExecutable(vmfb, driver=chosen.drivers[0])
     results = []
     for i, (graph, one) in enumerate(zip(graphs, cases, strict=True)):
         arguments = [_tensor_type(a.shape) for a in graph.arguments]

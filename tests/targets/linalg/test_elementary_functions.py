@@ -19,13 +19,13 @@ from tests.ops.references import of_mpmath
 from tests.targets.linalg.helpers import assert_ulps, case, run
 
 _DTYPES = (np.float32, np.float64)
-_WIDER = {np.float32: np.float64, np.float64: np.longdouble}
+WIDER = {np.float32: np.float64, np.float64: np.longdouble}
 _COUNT = 6000
 # f64 for a CPU without an instruction for `a*b + c`, and without one for rounding to an integer.
 _ARCHS = {np.float32: None, np.float64: "x86-64" if machine() == "x86_64" else None}
 
 # kind -> reference, greatest error in ulp
-_FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
+FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
     "sin": (np.sin, 1.0),
     "cos": (np.cos, 1.0),
     "tan": (np.tan, 2.5),
@@ -59,7 +59,7 @@ _FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
 _OF_POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "acosh")
 
 
-def _arguments(kind: str, dtype: type) -> np.ndarray:
+def arguments(kind: str, dtype: type) -> np.ndarray:
     """Small, medium and huge numbers of both signs, numbers that are difficult to reduce, and special values."""
     random = np.random.default_rng(7)
     limits = np.finfo(dtype)
@@ -86,20 +86,20 @@ def compiled(request) -> dict[tuple[str, type], tuple[np.ndarray, np.ndarray]]:
     ]
     found = {}
     for dtype, arch in _ARCHS.items():
-        kinds = [kind for kind in _FUNCTIONS if {"kind": kind, "dtype": dtype} in tests]
-        cases = [case("activation", _arguments(kind, dtype), kind=kind) for kind in kinds]
+        kinds = [kind for kind in FUNCTIONS if {"kind": kind, "dtype": dtype} in tests]
+        cases = [case("activation", arguments(kind, dtype), kind=kind) for kind in kinds]
         results = run(cases, arch)
         found |= {(c.attributes["kind"], dtype): (c.arrays[0], r[0]) for c, r in zip(cases, results, strict=True)}
     return found
 
 
 @drawn("dtype", _DTYPES)
-@pytest.mark.parametrize("kind", _FUNCTIONS)
+@pytest.mark.parametrize("kind", FUNCTIONS)
 def test_every_function_is_accurate_over_its_whole_range(kind, dtype, compiled):
     x, result = compiled[kind, dtype]
-    reference, limit = _FUNCTIONS[kind]
+    reference, limit = FUNCTIONS[kind]
     with np.errstate(all="ignore"):
-        exact = reference(x.astype(_WIDER[dtype]))
+        exact = reference(x.astype(WIDER[dtype]))
     assert_ulps(result, exact, limit, x)
 
 
@@ -140,7 +140,7 @@ def test_angles_of_points(dtype):
             np.concatenate([a, b.astype(dtype), c.astype(dtype)]) for a, b, c in zip((y, x), sides, small, strict=True)
         )
     ((result,),) = run([case("binary", y, x, kind="atan2")], _ARCHS[dtype])
-    exact = np.arctan2(y.astype(_WIDER[dtype]), x.astype(_WIDER[dtype]))
+    exact = np.arctan2(y.astype(WIDER[dtype]), x.astype(WIDER[dtype]))
     assert_ulps(result, exact, 1.0, y, x)
     assert np.array_equal(np.signbit(result)[result == 0], np.signbit(exact)[result == 0])
 
@@ -150,7 +150,7 @@ def test_no_function_is_looked_for_in_a_library(dtype: str) -> None:
     """A CPU without instructions for rounding to an integer and for f16 does not need a library."""
     g: Any = rlx.Graph("functions")
     x, y = g.input("x", (40,), dtype), g.input("y", (40,), dtype)
-    functions = [g.activation(kind, x) for kind in _FUNCTIONS]
+    functions = [g.activation(kind, x) for kind in FUNCTIONS]
     g.set_outputs([*functions, *(g.binary(kind, x, y) for kind in ("pow", "atan2", "rem"))])
     (program,) = compile_graphs([g], level="x86-64")
     assert program.problem is None
@@ -177,7 +177,7 @@ def test_gelu_of_f64_has_an_exact_error_function():
 _POWERS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e10, -1e10, 2.0**53, 0.1, -7.5]
 
 
-def _power_arguments(dtype: type) -> tuple[np.ndarray, np.ndarray]:
+def power_arguments(dtype: type) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(3)
     limits = np.finfo(dtype)
     special = [*_POWERS, limits.max, limits.tiny, 1 + limits.eps, 1 - limits.epsneg]
@@ -196,9 +196,9 @@ def _power_arguments(dtype: type) -> tuple[np.ndarray, np.ndarray]:
 
 def test_powers_are_accurate_and_have_the_special_cases_of_c():
     for dtype, arch in _ARCHS.items():
-        a, b = _power_arguments(dtype)
+        a, b = power_arguments(dtype)
         ((result,),) = run([case("binary", a, b, kind="pow")], arch)
-        wide = _WIDER[dtype]
+        wide = WIDER[dtype]
         with np.errstate(all="ignore"):
             exact = np.power(a.astype(wide), b.astype(wide))
         assert_ulps(result, exact, 1.0, a, b)

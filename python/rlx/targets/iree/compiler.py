@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 from rlx.support.errors import CompileError, Error
 from rlx.support.printable import printable
 from rlx.targets.iree.cpu import Cpu
+from rlx.targets.iree.exact_arithmetic import PHASE, decorated
 from rlx.targets.iree.process import compiler_command, compiler_library, default_pool
 from rlx.targets.iree.targets import Target
 from rlx.targets.worker.pool import WorkerPool
-from rlx.targets.worker.process import HandlerFailed, WorkerDied
+from rlx.targets.worker.process import HandlerFailed, Reply, WorkerDied
 
 DEFAULT_TIMEOUT_S = 600.0
 _LONGEST_DIAGNOSTIC = 600
@@ -280,8 +281,27 @@ class _Source:
     def request(self, flags: tuple[str, ...]) -> tuple[dict[str, Any], bytes]:
         """The header and the body of a request."""
         sizes = [(file.name, len(file.data)) for file in self.objects]
-        header = {"kind": "compile", "flags": flags, "name": self.name, "objects": sizes}
+        header: dict[str, Any] = {"kind": "compile", "flags": flags, "name": self.name, "objects": sizes}
         return header, b"".join([*(file.data for file in self.objects), self.module])
+
+    def reply(self, flags: tuple[str, ...], target: Target, timeout_s: float, pool: WorkerPool) -> Reply:
+        """Compile with these flags: in one request, or in two if arithmetic is decorated in between.
+
+        Raises:
+            WorkerDied: The process died, or the time limit is exceeded.
+            HandlerFailed: The handler raised an exception.
+        """
+        command = compiler_command(target.process_flags_of(flags))
+        header, body = self.request(flags)
+        if not target.reassociates:
+            return pool.request(command, header, body, timeout_s=timeout_s, affinity=flags)
+        first = pool.request(command, {**header, "phase": PHASE}, body, timeout_s=timeout_s, affinity=flags)
+        if first.header["outcome"] != "ok":
+            return first
+        header, body = {**header, "objects": [], "from": PHASE}, decorated(first.body.decode()).encode()
+        second = pool.request(command, header, body, timeout_s=timeout_s, affinity=flags)
+        diagnostics = [*first.header["diagnostics"], *second.header["diagnostics"]]
+        return replace(second, header={**second.header, "diagnostics": diagnostics})
 
 
 def _attempts(source: _Source, target: Target, timeout_s: float, pool: WorkerPool) -> Iterator[tuple[Attempt, bytes]]:
@@ -299,9 +319,9 @@ def _attempts(source: _Source, target: Target, timeout_s: float, pool: WorkerPoo
 def _attempt(
     source: _Source, flags: tuple[str, ...], target: Target, timeout_s: float, pool: WorkerPool
 ) -> tuple[Attempt, str, bytes]:
-    started, command = time.perf_counter(), compiler_command(target.process_flags_of(flags))
+    started = time.perf_counter()
     try:
-        reply = pool.request(command, *source.request(flags), timeout_s=timeout_s, affinity=flags)
+        reply = source.reply(flags, target, timeout_s, pool)
     except WorkerDied as death:
         seconds = time.perf_counter() - started
         if death.timed_out:

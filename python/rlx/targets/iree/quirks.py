@@ -299,6 +299,20 @@ QUIRKS = (
         not_shown="it needs a Vulkan device, and does not happen in every run",
     ),
     Quirk(
+        "reassociated-arithmetic",
+        "SPIR-V is emitted without the decoration NoContraction, so that drivers may compute `(x + c) - c` as `x`, and Mesa does: "
+        "`round` returned its operand",
+        ("targets/iree/exact_arithmetic.py", "targets/iree/targets.py"),
+        not_shown="it needs a Vulkan device: tests/targets/iree/test_vulkan.py has the cases",
+    ),
+    Quirk(
+        "imprecise-functions",
+        "`exp`, `log`, `tanh` and the fused multiply-add become instructions of Vulkan, which has wide bounds for their errors: "
+        "27 ulp of `exp` and a rounded product of the multiply-add were observed",
+        (f"{_PASSES}/emulate.py", "targets/iree/targets.py"),
+        not_shown="it needs a Vulkan device: tests/targets/iree/test_vulkan.py has the cases",
+    ),
+    Quirk(
         "storage-of-bytes",
         "if a Vulkan target stores bytes in words, the last word of a tensor is lost",
         (f"{_PASSES}/set_device.py", "targets/iree/targets.py"),

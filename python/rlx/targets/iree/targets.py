@@ -100,6 +100,7 @@ class Target:
             `wide-registers`.
         sums_in_order: Whether the elements of a sum are added sequentially. Quirk: `sums-in-order`.
         fences_reductions: Whether ops must not be fused with a preceding reduction (see `passes/fence_reductions.py`).
+        reassociates: Whether devices reassociate sums, so that they must be decorated. Quirk: `reassociated-arithmetic`.
         takes_empty: Whether tensors may be empty.
         computed_kernels: Whether the kernel of a convolution may be computed, besides being an argument or a constant.
         notes: Notes for users of this target.
@@ -129,6 +130,7 @@ class Target:
     wide_registers: bool = False
     sums_in_order: bool = False
     fences_reductions: bool = False
+    reassociates: bool = False
     takes_empty: bool = True
     computed_kernels: bool = True
     notes: tuple[str, ...] = ()
@@ -189,7 +191,14 @@ class Target:
 
     def fingerprint(self) -> str:
         """All inputs of compiling except the module and the version of the compiler, as text."""
-        properties = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
+        properties = (
+            self.name,
+            self.arch,
+            self.host_features,
+            self.device,
+            str(self.fences_reductions),
+            str(self.reassociates),
+        )
         process_flags = self.process_flags_of(self.attempts[0])
         return "\n".join([*properties, *process_flags, *map(" ".join, self.attempts)])
 
@@ -224,6 +233,7 @@ _VULKAN_DEVICE = (
     "max_workgroup_sizes = [128, 128, 64], max_thread_count_per_workgroup = 128, max_workgroup_memory_bytes = 16384, "
     "max_workgroup_counts = [65535, 65535, 65535]>>}>]> : !hal.device]"
 )
+_INEXACT_ON_GPUS = frozenset({"fma-f32", "functions"})  # quirk: `imprecise-functions`
 _ARCH_NOTES = {
     **{("rocm", arch): "a matmul of f16 must accumulate in f32" for arch in ("gfx90a", "gfx942", "gfx950")},
     **{
@@ -300,6 +310,8 @@ _FAMILIES = {
             (("--iree-opt-level=O1",), _NO_OPTIMISATION),
             device=_VULKAN_DEVICE,
             fences_reductions=True,
+            reassociates=True,
+            emulated=_INEXACT_ON_GPUS,
             takes_empty=False,
             computed_kernels=False,  # the quirk `computed-kernels`
             notes=(
@@ -318,6 +330,8 @@ _FAMILIES = {
             (*_COMMON, "--iree-hal-target-device=metal", "--iree-metal-compile-to-metallib=false"),
             (("--iree-opt-level=O1",), _NO_OPTIMISATION),
             fences_reductions=True,
+            reassociates=True,
+            emulated=_INEXACT_ON_GPUS,
             notes=("shaders are compiled when the program is loaded", "a matmul of i8 does not compile"),
         ),
         "default",

@@ -6,8 +6,8 @@ only the functions of IREE's C API that it needs.
 Requests are:
 
 * ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body. The reply's body is the compiled module.
-  With ``"phase"``, it is the IR after this phase. With ``"objects"``, pairs of name and size, the request's body begins with
-  object files, which the module refers to by these names.
+  With ``"phase"``, it is the IR after this phase. With ``"from"``, the module is the IR after that phase. With ``"objects"``,
+  pairs of name and size, the request's body begins with object files, which the module refers to by these names.
 * ``{"kind": "object", "flags": [...], "name": "m.mlir"}`` with an executable as body. The reply's body is its object file.
 * ``{"kind": "warm", "flags": [...]}``.
 
@@ -50,6 +50,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "InvocationEnableCallbackDiagnostics": (None, [c_void_p, c_int, _DIAGNOSTIC_CALLBACK, c_void_p]),
     "InvocationParseSource": (c_bool, [c_void_p, c_void_p]),
     "InvocationPipeline": (c_bool, [c_void_p, c_int]),
+    "InvocationSetCompileFromPhase": (None, [c_void_p, c_char_p]),
     "InvocationSetCompileToPhase": (None, [c_void_p, c_char_p]),
     "InvocationOutputIR": (c_void_p, [c_void_p, c_void_p]),
     "InvocationOutputHALExecutable": (c_void_p, [c_void_p, c_void_p]),
@@ -93,6 +94,7 @@ class IreeCompiler:
         name: str,
         module: bytes,
         phase: str | None = None,
+        from_phase: str | None = None,
         pipeline: int = _PIPELINE_STANDARD,
     ) -> tuple[dict[str, Any], bytes]:
         """Compile MLIR text or bytecode, and return the reply's header and the compiled module, or its IR after a phase."""
@@ -106,8 +108,8 @@ class IreeCompiler:
             diagnostics.append(("error", str(error)))
         else:
             target = self._targets[session]
-            after = phase.encode() if phase else None
-            outcome, output = self._invoke(session, name, module, diagnostics, after, pipeline)
+            phases = (from_phase and from_phase.encode(), phase and phase.encode())
+            outcome, output = self._invoke(session, name, module, diagnostics, phases, pipeline)
         return {
             "outcome": outcome,
             "diagnostics": diagnostics,
@@ -136,10 +138,11 @@ class IreeCompiler:
         name: str,
         module: bytes,
         diagnostics: list[tuple[str, str]],
-        phase: bytes | None = None,
+        phases: tuple[bytes | None, bytes | None] = (None, None),
         pipeline: int = _PIPELINE_STANDARD,
     ) -> tuple[str, bytes]:
-        """The outcome, and the compiled module; with a phase, the IR after this phase instead."""
+        """The outcome, and the compiled module; with a second phase, the IR after this phase instead."""
+        from_phase, phase = phases
 
         @_DIAGNOSTIC_CALLBACK
         def on_diagnostic(severity: int, text: int, length: int, _: Any) -> None:
@@ -155,6 +158,8 @@ class IreeCompiler:
             self._check("SourceWrapBuffer", session, name.encode(), buffer, len(buffer), is_text, byref(source))
             if not self._call("InvocationParseSource", invocation, source):
                 return "parse", b""
+            if from_phase is not None:
+                self._call("InvocationSetCompileFromPhase", invocation, from_phase)
             if phase is not None:
                 self._call("InvocationSetCompileToPhase", invocation, phase)
             if not self._call("InvocationPipeline", invocation, pipeline):
@@ -195,7 +200,7 @@ class IreeCompiler:
             _, oldest = self._sessions.popitem(last=False)
             del self._targets[oldest]
             self._call("SessionDestroy", oldest)
-        _, ir = self._invoke(session, "warm.mlir", _WARM_MODULE, [], _PHASE_WITH_TARGETS)
+        _, ir = self._invoke(session, "warm.mlir", _WARM_MODULE, [], (None, _PHASE_WITH_TARGETS))
         self._targets[session] = ir.decode("utf-8", "replace")
         return session
 
@@ -234,7 +239,7 @@ def make(
         if header["kind"] == "object":
             return compiler.compile_object(flags, name, body)
         with _files(header.get("objects", ()), body) as module:
-            return compiler.compile(flags, name, module, header.get("phase"))
+            return compiler.compile(flags, name, module, header.get("phase"), header.get("from"))
 
     return answer
 

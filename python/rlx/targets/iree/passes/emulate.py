@@ -6,6 +6,8 @@
 * On every CPU, IREE drops the rounding of an f32 to bf16 inside a kernel if the next op widens the result again, so that
   `(x + 3) - 3` would not be rounded. RLX rounds with bit operations. Quirk: `dropped-rounding`.
 * IREE's VM rounds floats to the nearest integer where `arith.fptosi` truncates. Quirk: `nearest-integers`.
+* Vulkan allows a device to round the product of a fused multiply-add, and errors of `exp`, `log` and `tanh` of many ulp. Quirk:
+  `imprecise-functions`.
 
 RLX's lowerings depend on correct results of all these ops.
 """
@@ -18,6 +20,9 @@ from functools import partial
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.dtype import f32
+from rlx.numerics.functions import ACCURATE_FUNCTIONS
+from rlx.numerics.scalars import Scalars
 from rlx.passes.base import Pass, option
 from rlx.support.errors import PassError
 from rlx.targets.iree.passes.base import every
@@ -30,8 +35,9 @@ _SIGN, _INFINITY, _BITS_OF_SMALLEST_NORMAL = 0x8000, 0x7C00, 0x0400
 _FRACTIONS_APART = 23 - 10
 # The difference between the exponent biases of f16 and f32. For infinities and NaN it is added twice.
 _REBIASED = (127 - 15) << 23
-_UPPER_HALF_OF_FRACTION, _HALF_OF_LOWER_BITS = -1 << 27, 1 << 26
-_SMALLEST_SPLIT = 2.0**-900
+# By bits of a float: the number of bits in the lower half of its fraction, and a magnitude far from subnormal numbers.
+_BITS_OF_LOWER_HALF = {32: 12, 64: 27}
+_SMALLEST_SPLIT = {32: 2.0**-90, 64: 2.0**-900}
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,9 @@ class Emulate(Pass, name="rlx-iree-emulate"):
     """Emulate scalar arithmetic for which a CPU has no instructions, or that IREE omits."""
 
     instructions: tuple[str, ...] = option(
-        (), "what is emulated: bf16 (rounding to it), f16 (conversions), fma, truncation"
+        (),
+        "what is emulated: bf16 (rounding to it), f16 (conversions), fma (of f64), fma-f32 (except with constant addends), "
+        "functions (exp, log and tanh of f32), truncation",
     )
 
     def run(self, module: mlir.Module) -> None:
@@ -68,7 +76,7 @@ class _ScalarEmitter:
     def __init__(self) -> None:
         self.arith, self.math, self.ir = mlir.dialect("arith"), mlir.dialect("math"), mlir.ir
         self.bf16 = self.ir.BF16Type.get()
-        self.f16, self.f32, self.f64 = self.ir.F16Type.get(), self.ir.F32Type.get(), self.ir.F64Type.get()
+        self.f16, self.f32 = self.ir.F16Type.get(), self.ir.F32Type.get()
         self.i16, self.i32, self.i64 = (self.ir.IntegerType.get_signless(n) for n in (16, 32, 64))
 
     def number(self, type_: Any, value: float) -> Any:
@@ -76,6 +84,10 @@ class _ScalarEmitter:
 
     def bits(self, type_: Any, value: int) -> Any:
         return self.arith.constant(type_, self.ir.IntegerAttr.get(type_, value))
+
+    def word(self, a: Any) -> Any:
+        """The type of integers with as many bits as a float."""
+        return self.i32 if a.type == self.f32 else self.i64
 
     def below(self, a: Any, limit: float) -> Any:
         """Whether the magnitude of a float is below a limit; false for NaN."""
@@ -125,7 +137,7 @@ def _widened(e: _ScalarEmitter, x: Any) -> Any:
 
 
 def _multiplied_and_added(e: _ScalarEmitter, a: Any, b: Any, c: Any) -> Any:
-    """a·b + c in f64, rounded once.
+    """a·b + c of f32 or f64, rounded once.
 
     The product uses T. J. Dekker's splitting, and the sums D. E. Knuth's algorithm, each with its rounding error. The sum of
     the errors is rounded to odd (S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). The product
@@ -140,17 +152,17 @@ def _multiplied_and_added(e: _ScalarEmitter, a: Any, b: Any, c: Any) -> Any:
     low, low_error = _summed(e, c, product_error)
     high, high_error = _summed(e, product, low)
     exact = add(high, _summed_to_odd(e, low_error, high_error))
-    is_rounded = e.arith.cmpf(e.arith.CmpFPredicate.UGE, e.math.absf(exact), e.number(e.f64, float("inf")))
+    is_rounded = e.arith.cmpf(e.arith.CmpFPredicate.UGE, e.math.absf(exact), e.number(a.type, float("inf")))
     for value in (a, b, product):
-        is_rounded = e.arith.ori(is_rounded, e.below(value, _SMALLEST_SPLIT))
+        is_rounded = e.arith.ori(is_rounded, e.below(value, _SMALLEST_SPLIT[a.type.width]))
     return e.arith.select(is_rounded, add(product, c), exact)
 
 
 def _halves(e: _ScalarEmitter, x: Any) -> tuple[Any, Any]:
-    """Split an f64 into two numbers whose fractions have half the number of bits. Their sum is the f64."""
-    arith = e.arith
-    bits = arith.addi(arith.bitcast(e.i64, x), e.bits(e.i64, _HALF_OF_LOWER_BITS))
-    high = arith.bitcast(e.f64, arith.andi(bits, e.bits(e.i64, _UPPER_HALF_OF_FRACTION)))
+    """Split a float into two numbers whose fractions have half the number of bits. Their sum is the float."""
+    arith, word, lower = e.arith, e.word(x), _BITS_OF_LOWER_HALF[x.type.width]
+    bits = arith.addi(arith.bitcast(word, x), e.bits(word, 1 << lower - 1))
+    high = arith.bitcast(x.type, arith.andi(bits, e.bits(word, -1 << lower)))
     return high, arith.subf(x, high)
 
 
@@ -166,13 +178,21 @@ def _summed_to_odd(e: _ScalarEmitter, a: Any, b: Any) -> Any:
     """Return a sum rounded to odd: the exact sum, or its neighbour whose last bit is set."""
     arith = e.arith
     total, error = _summed(e, a, b)
-    bits, one, zero = arith.bitcast(e.i64, total), e.bits(e.i64, 1), e.number(e.f64, 0.0)
+    word, zero = e.word(total), e.number(total.type, 0.0)
+    bits, one = arith.bitcast(word, total), e.bits(word, 1)
     signs = [arith.cmpf(arith.CmpFPredicate.OGT, value, zero) for value in (total, error)]
     beyond = arith.xori(*signs)  # the total is farther from 0 than the exact sum
     neighbour = arith.select(beyond, arith.subi(bits, one), arith.addi(bits, one))
-    even = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(bits, one), e.bits(e.i64, 0))
+    even = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(bits, one), e.bits(word, 0))
     inexact = arith.cmpf(arith.CmpFPredicate.ONE, error, zero)
-    return arith.bitcast(e.f64, arith.select(arith.andi(even, inexact), neighbour, bits))
+    return arith.bitcast(total.type, arith.select(arith.andi(even, inexact), neighbour, bits))
+
+
+def _multiplied_and_added_in_f32(e: _ScalarEmitter, a: Any, b: Any, c: Any) -> Any:
+    """a·b + c of f32, rounded once unless c is a constant: polynomials do not depend on it."""
+    if not isinstance(c, mlir.ir.BlockArgument) and c.owner.name == "arith.constant":
+        return e.math.fma(a, b, c)
+    return _multiplied_and_added(e, a, b, c)
 
 
 def _truncated(kind: str, width: int, e: _ScalarEmitter, x: Any) -> Any:
@@ -182,11 +202,20 @@ def _truncated(kind: str, width: int, e: _ScalarEmitter, x: Any) -> Any:
     return getattr(e.arith, kind)(e.ir.IntegerType.get_signless(width), whole)
 
 
+def _function(of_scalar: Callable[[Scalars, Any], Any], _: _ScalarEmitter, x: Any) -> Any:
+    """A function of an f32."""
+    return of_scalar(Scalars(f32), x)
+
+
 # By kind of emulation: the functions by op name, operand type and result type.
 EMULATED: dict[str, dict[tuple[str, str, str], Callable[..., Any]]] = {
     "bf16": {("arith.truncf", "f32", "bf16"): _rounded_to_bf16},
     "f16": {("arith.truncf", "f32", "f16"): _narrowed, ("arith.extf", "f16", "f32"): _widened},
     "fma": {("math.fma", "f64", "f64"): _multiplied_and_added},
+    "fma-f32": {("math.fma", "f32", "f32"): _multiplied_and_added_in_f32},
+    "functions": {
+        (f"math.{name}", "f32", "f32"): partial(_function, of_f32) for name, of_f32 in ACCURATE_FUNCTIONS.items()
+    },
     "truncation": {
         (f"arith.{kind}", "f32", f"i{width}"): partial(_truncated, kind, width)
         for kind in ("fptosi", "fptoui")
