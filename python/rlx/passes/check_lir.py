@@ -59,7 +59,6 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         "kinds of ops, such as `binary.pow`, that the lowering rejects: listed with other unsupported ops",
     )
     empty: bool = option(True, "whether tensors may have no elements")
-    computed_kernels: bool = option(True, "whether the kernel of a convolution may be computed by the program")
     target: str = option("", "the target's name, for messages")
     arch: str = option("", "its architecture, for messages")
 
@@ -141,8 +140,6 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
             place = describe(op.location) or "<unknown>"
             problems = dict.fromkeys(problem for r in op.results for problem in self._problems(shape_of(r)))
             yield from (f"  {place}: {op.name} gives {problem}" for problem in problems)
-            if not self.computed_kernels and _is_convolution(op) and not _is_not_computed(op.operands[1]):
-                yield f"  {place}: {op.name} with a computed kernel, as in gradients, gives wrong results there"
 
     def _kinds(self, functions: list[mlir.FuncOp]) -> Iterator[str]:
         """Yield a line for each op of an unsupported kind."""
@@ -160,17 +157,3 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         if not shape.is_addressable:
             problems.append(f"{shape}, which cannot be addressed")
         return problems if self.empty or 0 not in shape.dims else [*problems, f"{shape}, which is empty"]
-
-
-def _is_convolution(op: mlir.Operation) -> bool:
-    return registry.is_ours(op) and opview.card_of(op).spec.family == "convolution"
-
-
-def _is_not_computed(value: mlir.Value) -> bool:
-    """Whether a value is an argument or a constant, or a rearrangement or cast of one."""
-    while not isinstance(value, mlir.ir.BlockArgument):
-        op = value.owner.operation
-        if not opview.has_trait(op, "rearranges") and op.name != "rlx.cast":
-            return op.name == "rlx.constant"
-        value = op.operands[0]
-    return True

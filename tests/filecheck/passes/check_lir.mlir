@@ -4,7 +4,7 @@
 // RUN: not rlx-opt %s --rlx-check-lir="ops=matmul,reshape target=toy arch=numpy" 2>&1 | filecheck %s --check-prefix=OPS
 // RUN: not rlx-opt %s --rlx-check-lir="for=rlx-to-linalg without=activation,conv target=toy arch=numpy" 2>&1 | filecheck %s --check-prefix=OPS
 // RUN: not rlx-opt %s --rlx-check-lir="unsupported-dtypes=f64,i64 target=toy" 2>&1 | filecheck %s --check-prefix=DTYPES
-// RUN: not rlx-opt %s --rlx-check-lir="computed-kernels=false empty=false" 2>&1 | filecheck %s --check-prefix=OTHERS
+// RUN: not rlx-opt %s --rlx-check-lir="empty=false" 2>&1 | filecheck %s --check-prefix=OTHERS
 // RUN: not rlx-opt %s --rlx-check-lir="for=rlx-bind" 2>&1 | filecheck %s --check-prefix=PASS
 // RUN: not rlx-opt %s --rlx-check-lir="for=rlx-to-linal" 2>&1 | filecheck %s --check-prefix=NONE
 // RUN: not rlx-opt %s --rlx-check-lir="ops=matmull" 2>&1 | filecheck %s --check-prefix=UNKNOWN
@@ -22,7 +22,6 @@
 // OTHERS: the target does not support some dtypes or ops:
 // OTHERS-NEXT: input 'arg0' is f64[0, 2], which is empty
 // OTHERS-NEXT: rlx.matmul gives f64[0, 3], which is empty
-// OTHERS-NEXT: rlx.conv with a computed kernel
 // PASS: 'rlx-bind' is not a lowering
 // NONE: 'rlx-to-linal' is not a pass (did you mean 'rlx-to-linalg'?)
 // DTYPE: option 'unsupported-dtypes': there is no dtype 'float16' (did you mean 'f16'?)

@@ -60,9 +60,7 @@ def case(op: str, *arrays: Any, dims: Any = None, **attributes: Any) -> Case:
     return Case(op, [np.asarray(a) for a in arrays], attributes, dims)
 
 
-def run(
-    cases: Sequence[Case], arch: str | None = None, device: Target | None = None
-) -> list[tuple[np.ndarray, ...]]:
+def run(cases: Sequence[Case], arch: str | None = None, device: Target | None = None) -> list[tuple[np.ndarray, ...]]:
     """Compile all cases at once, for the CPU of this machine, an older one or another device; return the results of each."""
     graphs = [c.graph() for c in cases]
     module = _merged(graphs)

@@ -53,11 +53,16 @@ def _open_once(uri: str, driver: str, threads: int) -> Any:
     return _opened[uri, threads]
 
 
-def worker_flags(driver: str, threads: int | None = None) -> tuple[str, ...]:
-    """Return the flags for the threads of a driver; by default one thread per CPU that this process may use.
+def driver_flags(driver: str, threads: int | None = None) -> tuple[str, ...]:
+    """Return the runtime's flags for a driver.
 
-    Without a count, IREE binds one thread to each core. This thread then waits whenever another process uses the core.
+    For `local-task` they set the number of threads, by default one per CPU that this process may use. Without a count, IREE
+    binds one thread to each core. This thread then waits whenever another process uses the core.
+
+    For `vulkan` they disable recorded command buffers, which use the buffers of an earlier call: quirk `replayed-buffers`.
     """
+    if driver == "vulkan":
+        return ("--vulkan_cached_bda_replay_instances=0",)
     if driver != "local-task":
         return ()
     count = threads or usable_cpus()
@@ -139,8 +144,8 @@ def _open(uri: str, driver: str, threads: int) -> Any:
     drivers = _binding.HalDriver.query()
     if driver not in drivers:
         raise ExecutionError(f"IREE's runtime has no driver {driver!r}", hint=f"it has {', '.join(sorted(drivers))}")
-    if driver == "local-task":
-        _binding.parse_flags(*worker_flags(driver, threads))
+    if flags := driver_flags(driver, threads):
+        _binding.parse_flags(*flags)
     try:
         opened = _create_driver(driver)
         if "://" in uri:

@@ -20,12 +20,14 @@ _INSTRUCTION = re.compile(rf"^\s*(?P<result>%\w+) = spirv\.(?P<op>{'|'.join(_ARI
 _VALUE = re.compile(r"%\w+")
 _BLOCK = re.compile(r"^\s*\^\w+\((?P<arguments>.*)\):")
 _FUNCTION = re.compile(r"^\s*spirv\.func ")
+# IREE prints this attribute of `rlx-iree-in-place-updates` in a form that it cannot parse.
+_PRINTED, _PARSED = "#stream.partitioning_config<favor-debug>", '#stream.partitioning_config<"debug">'
 
 
 def decorated(ir: str) -> str:
     """Return IR of the phase `PHASE`, in MLIR's custom form, with `NoContraction` on its floating-point arithmetic."""
     functions: list[list[str]] = [[]]
-    for line in ir.splitlines(keepends=True):
+    for line in ir.replace(_PRINTED, _PARSED, 1).splitlines(keepends=True):
         if _FUNCTION.match(line):
             functions.append([])
         functions[-1].append(line)

@@ -23,7 +23,6 @@ def passes_to_lir(target: Target) -> str:
         "rlx-to-linalg",
         unsupported_dtypes=tuple(sorted(target.unsupported_dtypes)),
         empty=target.takes_empty,
-        computed_kernels=target.computed_kernels,
         target=target.name,
         arch=target.arch,
     )

@@ -34,7 +34,7 @@ from rlx.targets.compilation import Compilation
 from rlx.targets.host import usable_cpus
 from rlx.targets.iree.backend import leveled, module_text, with_flags_of
 from rlx.targets.iree.compiler import compile_module, ir_after
-from rlx.targets.iree.devices import LOCAL_DRIVERS, worker_flags
+from rlx.targets.iree.devices import LOCAL_DRIVERS, driver_flags
 from rlx.targets.iree.kernel_objects import take_out_kernels
 from rlx.targets.iree.memory import allocator_environment
 from rlx.targets.iree.names import PARAMETER_SCOPE, exported_name
@@ -223,7 +223,7 @@ def _run(vmfb: bytes, driver: str, threads: int | None, flags: list[str], runs: 
         _tool("iree-benchmark-module"),
         f"--module={program}",
         f"--device={driver}",
-        *worker_flags(driver, threads),
+        *driver_flags(driver, threads),
     ]
     command += [*flags, f"--benchmark_min_time={runs + 1}x", "--benchmark_format=json"]
     command += [f"--device_profiling_mode={_MODE}", f"--device_profiling_output={output}"]

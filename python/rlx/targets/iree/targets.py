@@ -102,7 +102,6 @@ class Target:
         fences_reductions: Whether ops must not be fused with a preceding reduction (see `passes/fence_reductions.py`).
         reassociates: Whether devices reassociate sums, so that they must be decorated. Quirk: `reassociated-arithmetic`.
         takes_empty: Whether tensors may be empty.
-        computed_kernels: Whether the kernel of a convolution may be computed, besides being an argument or a constant.
         notes: Notes for users of this target.
         cross: Whether the code is for another CPU than this machine's.
         host_features: A hash of the host's CPU features, for code for the host's CPU.
@@ -132,7 +131,6 @@ class Target:
     fences_reductions: bool = False
     reassociates: bool = False
     takes_empty: bool = True
-    computed_kernels: bool = True
     notes: tuple[str, ...] = ()
     cross: bool = False
     host_features: str = ""
@@ -313,7 +311,6 @@ _FAMILIES = {
             reassociates=True,
             emulated=_INEXACT_ON_GPUS,
             takes_empty=False,
-            computed_kernels=False,  # the quirk `computed-kernels`
             notes=(
                 "a program for a named arch is only correct on that device: others give wrong results without an error",
             ),
