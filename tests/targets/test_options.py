@@ -36,6 +36,7 @@ OTHERS: dict[str, tuple[Any, str]] = {
     "fast_math": (True, "--fast-math"),
     "dispatch": ("force-common", "--dispatch=force-common"),
     "kernels": ("off", "--kernels=off"),
+    "lapack": ("off", "--lapack=off"),
     "name": ("other", "--name=other"),
 }
 
@@ -148,7 +149,8 @@ def test_each_call_checks_each_option(call: Callable[..., Any], name: str) -> No
 @pytest.mark.parametrize("name", NAMES)
 def test_each_option_reaches_the_passes(name: str) -> None:
     target, value = target_of("cpu"), OTHERS[name][0]
-    changed, plain = (Compilation(graph(), target, options) for options in (CompileOptions(**{name: value}), None))
+    both = CompileOptions(**{name: value}), None
+    changed, plain = (Compilation(graph(), target, options, in_session=True) for options in both)
     assert changed.pipeline_text != plain.pipeline_text
     assert rlx.Pipeline(**{name: value}).compile(graph()).pipeline_text == changed.pipeline_text
 

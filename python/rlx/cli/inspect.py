@@ -119,7 +119,8 @@ def _inspect_graph(graph: Graph, arguments: argparse.Namespace, texts: list[str]
 
     options = options_of(arguments)
     graph = prepare_graph(graph, options)
-    compilation = Compilation(graph, target_of(arguments.target, arguments.arch), options.prepared)
+    target = target_of(arguments.target, arguments.arch)
+    compilation = Compilation(graph, target, options.prepared, in_session=True)
     chosen = arguments.stage or graph.stage
     stages = STAGES[STAGES.index(graph.stage) :] if chosen == "all" else [chosen]
     before, report = None, None
@@ -159,7 +160,8 @@ def _compare(arguments: argparse.Namespace) -> None:
         bind = list(given.bind)
         graph = read_graph(given.file, given.function, bind)
         options = options_of(argparse.Namespace(**{**vars(given), "bind": bind}))
-        compilation = Compilation(prepare_graph(graph, options), target_of(given.target, given.arch), options.prepared)
+        target, graph = target_of(given.target, given.arch), prepare_graph(graph, options)
+        compilation = Compilation(graph, target, options.prepared, in_session=True)
         declared = compilation.signature.arguments
         inputs = named_arrays(arguments.input, "--input", declared) if measure else None
         reports.append(compile_report(compilation, inputs))

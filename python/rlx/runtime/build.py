@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rlx.ir.graph.graph import Graph
@@ -12,8 +13,10 @@ from rlx.runtime.entry_point import CompiledFunction, EntryPoint
 from rlx.runtime.together import compiled_together
 from rlx.support.errors import Error
 from rlx.support.short import join_names
+from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.buckets import Buckets
 from rlx.targets.artifacts.signature import Signature
+from rlx.targets.building import calls_lapack
 from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
 from rlx.targets.joint import JointCompilation
@@ -78,12 +81,12 @@ class Build:
 
     def _entry_point(self, graph: Graph, options: CompileOptions) -> tuple[EntryPoint, Graph]:
         """Return the compiled graph, and the graph with its sizes bound."""
-        compilation = Compilation(graph, self.target, options)
+        compilation = Compilation(graph, self.target, options, in_session=True)
         if self.only_cached and not compilation.is_cached(self.cache):
             raise NotCachedError(f"'{graph.name}' is not in the cache")
         with waiting(f"compiling {graph.name} for {self.target.name}"):
             artifact = compilation.artifact(cache=self.cache, timeout=self.timeout)
-        function = CompiledFunction(artifact, threads=self.threads, compilation=compilation, cache=self.cache)
+        (function,) = self._functions([compilation], [artifact])
         return EntryPoint.of(function), compilation.prepared
 
     def _entry_points(self, graphs: Mapping[str, tuple[Graph, CompileOptions]]) -> dict[str, tuple[EntryPoint, Graph]]:
@@ -92,7 +95,7 @@ class Build:
             return {name: self._entry_point(*each) for name, each in graphs.items()}
         symbols = _distinct({name: graph.name_symbol for name, (graph, _) in graphs.items()})
         compilations = {
-            name: Compilation(graph, self.target, options, symbol=symbols[name])
+            name: Compilation(graph, self.target, options, symbol=symbols[name], in_session=True)
             for name, (graph, options) in graphs.items()
         }
         joint = JointCompilation(list(compilations.values()))
@@ -100,11 +103,26 @@ class Build:
             raise NotCachedError(f"the program of {join_names(graphs)} is not in the cache")
         with waiting(f"compiling {', '.join(graphs)} for {self.target.name}"):
             artifacts = joint.artifacts(cache=self.cache, timeout=self.timeout)
-        entries: dict[str, tuple[EntryPoint, Graph]] = {}
-        for (name, compilation), artifact in zip(compilations.items(), artifacts, strict=True):
-            function = CompiledFunction(artifact, threads=self.threads, compilation=compilation, cache=self.cache)
-            entries[name] = EntryPoint.of(function), compilation.prepared
-        return entries
+        functions = self._functions(list(compilations.values()), artifacts)
+        each = zip(compilations.items(), functions, strict=True)
+        return {name: (EntryPoint.of(function), compilation.prepared) for (name, compilation), function in each}
+
+    def _functions(self, compilations: Sequence[Compilation], artifacts: Sequence[Artifact]) -> list[CompiledFunction]:
+        """Return the functions of one program."""
+        for_files: list[Callable[[], Artifact] | None] = [None] * len(artifacts)
+        if any(c.may_call_lapack for c in compilations) and any(map(calls_lapack, artifacts)):
+            again = JointCompilation([c.for_file() for c in compilations])
+            for_files = [partial(self._for_file, again, i) for i in range(len(artifacts))]
+        return [
+            CompiledFunction(a, threads=self.threads, compilation=c, cache=self.cache, for_file=f)
+            for c, a, f in zip(compilations, artifacts, for_files, strict=True)
+        ]
+
+    def _for_file(self, again: JointCompilation, number: int) -> Artifact:
+        (only, *others), cache, timeout = again.compilations, self.cache, self.timeout
+        if not others:
+            return only.artifact(cache=cache, timeout=timeout)
+        return again.artifacts(cache=cache, timeout=timeout)[number]
 
     def _bucketed(self, graph: Graph) -> tuple[EntryPoint, Graph]:
         """Return a graph, prepared and compiled for each combination of sizes, and the prepared graph.

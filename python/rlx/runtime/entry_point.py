@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ class CompiledFunction:
         threads: Threads that it may use on the CPU.
         compilation: Its origin; None if it was read from a file.
         cache: The cache for what the back end compiles when it loads the function; None for none.
+        for_file: Compiles the artifact that can be saved, if this one cannot.
         inputs: Its inputs.
         params: The names of its parameters.
         states: The names of its states.
@@ -52,14 +53,24 @@ class CompiledFunction:
         threads: int | None = None,
         compilation: Compilation | None = None,
         cache: DiskCache | None = None,
+        for_file: Callable[[], Artifact] | None = None,
     ):
         self.artifact, self.threads, self.compilation = artifact, checked_threads(threads), compilation
-        self.cache = cache
+        self.cache, self.for_file = cache, for_file
         signature = artifact.signature
         requirements = [Requirement.from_json(r) for r in artifact.info.get("requirements", ())]
         self.inputs = CallInputs(signature, partial(_check_requirements, requirements))
         self.params = tuple(a.name for a in signature.of_kind("param"))
         self.states = tuple(a.name for a in signature.of_kind("state"))
+
+    @property
+    def saved_artifact(self) -> Artifact:
+        """The artifact for a file. A function that calls LAPACK is compiled again without the calls.
+
+        Raises:
+            CompileError: The graph cannot be compiled without them.
+        """
+        return self.artifact if self.for_file is None else self.for_file()
 
     def checked_compilation(self) -> Compilation:
         """Return the compilation.
@@ -150,7 +161,7 @@ class EntryPoint:
             Error: Signatures differ, or two are for the same target and architecture.
         """
         artifacts = {
-            sizes: [function.artifact, *(other.functions[sizes].artifact for other in others)]
+            sizes: [f.saved_artifact for f in (function, *(other.functions[sizes] for other in others))]
             for sizes, function in self.functions.items()
         }
         if self.buckets is None:

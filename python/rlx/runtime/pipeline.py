@@ -22,6 +22,8 @@ from rlx.support.errors import UnsupportedError
 from rlx.support.options import documents_options
 from rlx.support.printable import printable, printable_lines
 from rlx.targets import stages
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.cache import DiskCache
 from rlx.targets.compilation import Compilation
 from rlx.targets.options import CompileOptions
 from rlx.targets.registry import target_of
@@ -79,8 +81,18 @@ class CompileResult(Compilation):
     """
 
     def __init__(self, pipeline: Pipeline, graph: Graph):
-        super().__init__(graph, target_of(pipeline.target, pipeline.arch), pipeline)
+        super().__init__(graph, target_of(pipeline.target, pipeline.arch), pipeline, in_session=True)
         self.pipeline = pipeline
+
+    def artifact(self, *, cache: DiskCache | None = None, timeout: float | None = None) -> Artifact:
+        """Compile the graph for the target, without calls of LAPACK: see `Compilation.artifact`."""
+        if not self.may_call_lapack:
+            return super().artifact(cache=cache, timeout=timeout)
+        return self._for_file.artifact(cache=cache, timeout=timeout)
+
+    @cached_property
+    def _for_file(self) -> Compilation:
+        return self.for_file()
 
     @property
     def hir(self) -> Graph:

@@ -169,8 +169,8 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
 
     @property
     def artifact(self) -> Artifact:
-        """The compiled code in the form that can be saved."""
-        return self._one_function("artifact").artifact
+        """The compiled code in the form that can be saved. A program that calls LAPACK is compiled again without the calls."""
+        return self._one_function("artifact").saved_artifact
 
     @property
     def phases(self) -> Mapping[str, float]:
@@ -362,6 +362,8 @@ class Program(ProgramValues, ProgramTier, Mapping[str, "Program"]):
         params_file: str | os.PathLike[str] | None = None,
     ) -> None:
         """Write the program to a file for `rlx.load`, `rlx.deploy.load` and `rlx run`, completely or not at all.
+
+        A program that calls LAPACK (`lapack="auto"`) is compiled again without the calls, which work in this process only.
 
         Args:
             path: The file; its name usually ends with `.rlxa`.

@@ -164,8 +164,9 @@ def tune_program(
         for name_ in states:
             program.set_state(name_, values[name_])
         problem = differs(expected, program.run(_fresh(program, inputs)), program.output_names, limits)
-        code = hashlib.sha256(program.artifact.program).digest()
-        at_load = choice.device, choice.threads, repr(program.artifact.info.get("options"))
+        artifact = program._one_function("tune").artifact
+        code = hashlib.sha256(artifact.program).digest()
+        at_load = choice.device, choice.threads, repr(artifact.info.get("options"))
         return Candidate(program, (code, at_load), problem)
 
     timed = measure or _seconds_of_a_call

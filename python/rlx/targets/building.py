@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +22,9 @@ from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.signature import Signature
 from rlx.targets.cache import DiskCache
 from rlx.targets.hashes import fingerprint
+
+# In the code of each program that calls LAPACK: names of jaxlib's handlers, of routines in rlx ops, and of IREE's parameter.
+_CALLS_LAPACK = re.compile(rb'lapack_[sdcz][a-z]+_ffi|"lapack\.[sdcz][a-z]+"|rlx\.lapack\.pointers')
 
 _log = logging.getLogger("rlx")
 
@@ -48,6 +52,11 @@ def estimated_flops(module: mlir.Module) -> int:
             if op.name not in opview.TERMINATORS:
                 total += max(0, estimate(opview.own_cost_of(op).flops))  # a size may be n - 100
     return total
+
+
+def calls_lapack(artifact: Artifact) -> bool:
+    """Whether a program has calls of LAPACK, which its code names."""
+    return _CALLS_LAPACK.search(artifact.program) is not None
 
 
 class timed:

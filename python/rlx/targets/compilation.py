@@ -27,7 +27,7 @@ from rlx.targets.artifacts.signature import Signature
 from rlx.targets.building import cached_artifact, code_fingerprint, timed, with_locations
 from rlx.targets.cache import DiskCache
 from rlx.targets.contract import calling, check_compiled, check_info, check_lowering
-from rlx.targets.dispatch import policy_of, with_kernels
+from rlx.targets.dispatch import CallingLapack, policy_of, with_kernels, with_lapack
 from rlx.targets.hashes import fingerprint
 from rlx.targets.options import CompileOptions
 from rlx.targets.protocol import Compiled, Compiler, Target
@@ -47,18 +47,26 @@ class Compilation(Answered):
         target: The target; see `registry.target_of`.
         options: The options; the defaults when absent.
         symbol: The name of the function in the program; by default that of the graph.
+        in_session: Whether the program runs in this process and is not saved. Then it may call LAPACK.
 
     Attributes:
         given: The graph passed to the constructor.
         target: The target.
         options: The options.
         dispatch_policy: The composite ops that the target lowers with its own rules.
+        may_call_lapack: Whether the program may call LAPACK.
         cache: The cache of `artifact`, in which back ends may keep parts of programs.
         phases: The seconds that each phase took. An entry `cached_artifact` marks a program from the cache.
     """
 
     def __init__(
-        self, graph: Graph, target: Target, options: CompileOptions | None = None, *, symbol: str | None = None
+        self,
+        graph: Graph,
+        target: Target,
+        options: CompileOptions | None = None,
+        *,
+        symbol: str | None = None,
+        in_session: bool = False,
     ):
         options = options or CompileOptions()
         self._symbol = symbol
@@ -74,7 +82,11 @@ class Compilation(Answered):
             fast_math=options.fast_math,
         )
         self.dispatch_policy = policy_of(options.dispatch)
-        self._to_lir = self.dispatch_policy.applied(with_kernels(target, options))
+        to_lir = with_kernels(target, options)
+        self.may_call_lapack = (
+            in_session and options.lapack == "auto" and isinstance(target, CallingLapack) and target.calls_lapack
+        )
+        self._to_lir = self.dispatch_policy.applied(with_lapack(to_lir) if self.may_call_lapack else to_lir)
         self.cache: DiskCache | None = None
         self._artifact: Artifact | None = None
         self._cached_key: str | None = None
@@ -246,6 +258,10 @@ class Compilation(Answered):
             self.cache = cache
             self._artifact = self._compiled(cache, timeout)
         return self._artifact
+
+    def for_file(self) -> Compilation:
+        """Return the compilation of a copy of the graph to a program that may be saved: without calls of LAPACK."""
+        return Compilation(self.prepared.clone(), self.target, self.options.prepared, symbol=self.signature.name)
 
     def _compiled(self, disk: DiskCache | None, timeout: float | None) -> Artifact:
         key = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 from rlx.ir.calls import Answered
 from rlx.ir.op import registry
 from rlx.kernels.choice import KernelChoice
 from rlx.passes.claims import known_ops
 from rlx.passes.decompose import Decompose
+from rlx.passes.lapack import OPS, Lapack
 from rlx.passes.pipeline import PassPipeline, PipelineStep
 from rlx.support.errors import Error
 from rlx.support.guards import is_mapping
@@ -21,6 +23,16 @@ from rlx.targets.protocol import Target
 
 DEFAULTS = ("prefer-native", "force-native", "force-common")
 WAYS = ("native", "common")
+
+
+@runtime_checkable
+class CallingLapack(Protocol):
+    """A target whose programs may call LAPACK in this process. Most targets cannot."""
+
+    @property
+    def calls_lapack(self) -> bool:
+        """Whether the library is there. Then `rlx-lapack` marks ops of programs of sessions, and the lowering calls it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -146,9 +158,24 @@ def with_kernels(target: Target, options: CompileOptions) -> str:
     return str(PassPipeline.of(texts))
 
 
+def with_lapack(pipeline: str) -> str:
+    """Return the pipeline of a target to LIR, in which LAPACK computes factorisations.
+
+    `rlx-decompose` runs twice: the first time it leaves these ops, which others such as `solve` decompose into.
+    """
+    texts: list[str] = []
+    for step in PassPipeline.parse(pipeline).steps:
+        if isinstance(step.ours, Decompose) and step.ours.for_ is not None:
+            texts += [str(replace(step.ours, except_=(*step.ours.except_, *OPS))), str(Lapack())]
+        texts.append(step.text)
+    return str(PassPipeline.of(texts))
+
+
 def kernel_passes(pipeline: str) -> list[str]:
-    """Return the passes of a pipeline that choose kernels, as text."""
-    return [step.text for step in PassPipeline.parse(pipeline).steps if isinstance(step.ours, ChooseKernels)]
+    """Return the passes of a pipeline that choose kernels and routines of LAPACK, as text. They only mark ops."""
+    steps = [step.ours for step in PassPipeline.parse(pipeline).steps]
+    marking = [replace(step, only_mark=True) if isinstance(step, Lapack) else step for step in steps]
+    return [str(step) for step in marking if isinstance(step, (ChooseKernels, Lapack))]
 
 
 def policy_of(given: KernelDispatchPolicy | str | None) -> KernelDispatchPolicy:

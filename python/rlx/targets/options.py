@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # The levels of optimisation, and the default one.
 LEVELS, DEFAULT_LEVEL = (0, 1, 2, 3), 2
+LAPACK_CHOICES = ("auto", "off")
 _LONGEST_NAME = 64
 _NAME = rf"[A-Za-z][A-Za-z0-9_.-]{{0,{_LONGEST_NAME - 1}}}"
 
@@ -113,6 +114,17 @@ class CompileOptions:
             "--kernels='auto -softmax'",
         ),
     )
+    lapack: str = field(
+        default="auto",
+        metadata=described(
+            'Whether factorisations in a session on this machine\'s CPU are calls of LAPACK: `"auto"` where they are faster '
+            'and SciPy is installed, or `"off"`. Saved programs never have calls (docs/performance.md).',
+            "--lapack",
+            choices=LAPACK_CHOICES,
+            help="auto (the default) or off: whether a program that runs at once calls LAPACK for factorisations; "
+            "programs in files never do",
+        ),
+    )
     name: str | None = field(
         default=None,
         metadata=described(
@@ -147,6 +159,8 @@ class CompileOptions:
         check_string(self.kernels, "kernels")
         if self.kernels not in ("auto", "off"):
             KernelChoice.parse(self.kernels)
+        if not isinstance(self.lapack, str) or self.lapack not in LAPACK_CHOICES:
+            raise Error(f"lapack={short_repr(self.lapack)} is not one of {', '.join(map(repr, LAPACK_CHOICES))}")
         if self.name is not None:
             _check_name(self.name)
 
@@ -178,6 +192,7 @@ class CompileKeywords(TypedDict, total=False):
     fast_math: bool
     dispatch: KernelDispatchPolicy | str | None
     kernels: str
+    lapack: str
     name: str | None
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rlx.targets.lowering.table import Lowered, LoweringTable, Region
+from rlx.targets.stablehlo.lapack import call_lapack
 
-TABLE = LoweringTable("StableHLO")
+TABLE = LoweringTable("StableHLO", call_lapack)
 RULES = TABLE.rules
 lowers, claimed_ops = TABLE.lowers, TABLE.claimed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -34,6 +35,8 @@ _STRICT: dict[str, bool] = {
 # XLA's message for an unknown option.
 _NO_OPTION = "No such compile option"
 _NOTHING = "func.func @main() { return }"
+# The names of jaxlib's handlers that call LAPACK.
+_LAPACK = "lapack_[sdcz][a-z]+_ffi"
 # The number of compiled programs in the cache. Loading one of them with other weights does not compile it again.
 _KEPT_EXECUTABLES = 64
 # The number of array types in the cache of JAX's descriptions.
@@ -153,6 +156,8 @@ class XlaExecutable:
         workarounds: Options | None = None,
         cache: DiskCache | None = None,
     ):
+        if re.search(_LAPACK, program) if isinstance(program, str) else re.search(_LAPACK.encode(), program):
+            _once(_prepare_lapack)
         avoiding = _once(_sound_options) if workarounds is None else workarounds
         every = _STRICT | dict(avoiding) | dict(options)
         if cache is None or isinstance(program, str):
@@ -222,6 +227,21 @@ def _loaded(stored: StoredExecutable, program: bytes, options: Mapping[str, bool
     else:
         stored.write(serialised)
     return executable
+
+
+@cache
+def _prepare_lapack() -> None:
+    """Let jaxlib look LAPACK's routines up in SciPy. Its handlers call null pointers in a process that has not done so.
+
+    Raises:
+        Error: SciPy, or this part of jaxlib, is not installed.
+    """
+    jax()
+    try:
+        importlib.import_module("jaxlib.cpu._lapack").initialize()
+    except (ImportError, AttributeError) as problem:
+        hint = "compile it with lapack='off'"
+        raise Error(f"the program calls LAPACK, which jaxlib does not find: {problem}", hint=hint) from None
 
 
 def _compile_and_load(program: bytes | str, options: Mapping[str, bool | int | str]) -> Any:

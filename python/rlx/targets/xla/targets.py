@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 
 from rlx.ir.op.costs import Costs
 from rlx.support.errors import CompileError
@@ -59,6 +60,11 @@ class Target:
     def pipeline(self) -> str:
         """The passes from MIR to LIR."""
         return _pipeline(self.name, self.arch)
+
+    @property
+    def calls_lapack(self) -> bool:
+        """Whether programs of sessions may call LAPACK, through jaxlib, which needs SciPy."""
+        return self.name != PORTABLE and all(find_spec(name) is not None for name in ("jaxlib", "scipy"))
 
     def lowering(self, level: int) -> str:
         """The passes from LIR to the StableHLO that XLA compiles, or that the artifact holds, with shardings as text."""

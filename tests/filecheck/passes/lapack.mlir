@@ -1,0 +1,48 @@
+// RUN: rlx-opt %s --rlx-lapack=least=4 | filecheck %s
+// RUN: rlx-opt %s --rlx-lapack=least=4 --rlx-lapack=least=4 | filecheck %s
+// RUN: rlx-opt %s --rlx-lapack="without=cholesky least=4" | filecheck %s --check-prefix=WITHOUT
+// RUN: rlx-opt %s --rlx-lapack="only-mark=true least=4" | filecheck %s --check-prefix=MARK
+
+// Only finite matrices are factored: the results of others are NaN.
+// CHECK-LABEL: func.func @cholesky
+// CHECK: [[IS:%.*]] = rlx.compare({{.*}}) {kind = "eq"}
+// CHECK: [[A:%.*]] = rlx.where([[IS]]
+// CHECK: [[L:%.*]] = rlx.cholesky([[A]]) {rlx.kernel = "lapack.spotrf"} : tensor<1x4x4xf32>
+// CHECK: rlx.where([[IS]], [[L]]
+// WITHOUT-LABEL: func.func @cholesky
+// WITHOUT-NOT: rlx.kernel
+// WITHOUT-LABEL: func.func @small
+// MARK-LABEL: func.func @cholesky
+// MARK-NEXT: rlx.cholesky(%arg0) {rlx.kernel = "lapack.spotrf"}
+// MARK-NEXT: return
+func.func @cholesky(%a: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = rlx.cholesky(%a) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// Small matrices, and matrices without elements, are left to the decompositions.
+// CHECK-LABEL: func.func @small
+// CHECK-NOT: rlx.kernel
+// CHECK-LABEL: func.func @half
+func.func @small(%a: tensor<8x3x3xf32>, %b: tensor<0x8x8xf32>) -> (tensor<8x3x3xf32>, tensor<0x8x8xf32>) {
+  %0 = rlx.cholesky(%a) : (tensor<8x3x3xf32>) -> tensor<8x3x3xf32>
+  %1 = rlx.cholesky(%b) : (tensor<0x8x8xf32>) -> tensor<0x8x8xf32>
+  return %0, %1 : tensor<8x3x3xf32>, tensor<0x8x8xf32>
+}
+
+// 16-bit floats compute in f32. The batch may be symbolic.
+// CHECK: rlx.svd({{.*}}) {rlx.kernel = "lapack.sgesdd"} : (tensor<?x6x5xf32, #rlx.dims<["2*batch"
+func.func @half(%a: tensor<2x?x6x5xf16, #rlx.dims<["batch"]>>) -> tensor<2x?x5xf16, #rlx.dims<["batch"]>> {
+  %0:3 = rlx.svd(%a) : (tensor<2x?x6x5xf16, #rlx.dims<["batch"]>>) -> (tensor<2x?x6x5xf16, #rlx.dims<["batch"]>>, tensor<2x?x5xf16, #rlx.dims<["batch"]>>, tensor<2x?x5x5xf16, #rlx.dims<["batch"]>>)
+  return %0#1 : tensor<2x?x5xf16, #rlx.dims<["batch"]>>
+}
+
+// CHECK-LABEL: func.func @solve
+// CHECK: [[F:%.*]]:3 = rlx.lu({{.*}}) {rlx.kernel = "lapack.dgetrf"}
+// CHECK: [[P:%.*]] = rlx.gather_batched({{.*}}, [[F]]#2)
+// CHECK: [[Y:%.*]] = rlx.triangular_solve([[F]]#0, [[P]]) {lower = true, rlx.kernel = "lapack.dtrsm", unit_diagonal = true}
+// CHECK: rlx.triangular_solve([[F]]#0, [[Y]]) {lower = false, rlx.kernel = "lapack.dtrsm", unit_diagonal = false}
+func.func @solve(%a: tensor<1x9x9xf64>, %b: tensor<1x9xf64>) -> tensor<1x9xf64> {
+  %0 = rlx.batched_dense_solve(%a, %b) : (tensor<1x9x9xf64>, tensor<1x9xf64>) -> tensor<1x9xf64>
+  return %0 : tensor<1x9xf64>
+}
