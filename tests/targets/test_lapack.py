@@ -18,7 +18,7 @@ from rlx.targets.building import calls_lapack
 from tests.drawing import drawn
 
 SHAPES = ((4, 4), (2, 9, 9), (12, 7), (7, 12), (2, 6, 5), (80, 80))
-DEVICES = ["xla"]
+DEVICES = ["cpu", "xla"]
 
 
 def _op(g: Any, name: str, a: Any) -> tuple[Any, ...]:

@@ -102,6 +102,16 @@ class Buffer:
     def rank(self) -> int:
         return len(self.shape)
 
+    @property
+    def memory(self) -> Any:
+        """A pointer and a distance; None for scratch memory and tables."""
+        return self._memory
+
+    @property
+    def array(self) -> Any:
+        """The memory as the machine accesses it."""
+        return self._checked_array()
+
     def __repr__(self) -> str:
         sizes = ", ".join(str(s) if isinstance(s, int) else "?" for s in self.shape)
         return f"Buffer({self.element.name}[{sizes}])"

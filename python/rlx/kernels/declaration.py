@@ -17,6 +17,8 @@ from rlx.kernels.case import KernelCase, unknown_dims
 from rlx.kernels.cpu_model import CpuModel
 from rlx.kernels.looped import LoopOp
 from rlx.kernels.registry import CpuKernel, find_kernel
+from rlx.kernels.routines import TABLE
+from rlx.passes.lapack import PREFIX
 
 CASE = "rlx.kernel_case"
 # The start of the names of these functions, and of the executables that replace them.
@@ -60,6 +62,8 @@ def encoded_case(op: mlir.Operation) -> mlir.Attribute:
 def decoded_case(attribute: Any, cpu: CpuModel) -> tuple[CpuKernel, KernelCase]:
     """Return the kernel and the case of an attribute of `encoded_case`.
 
+    The last operand of kernels that call LAPACK is the table of pointers.
+
     Raises:
         Error: There is no such kernel.
     """
@@ -75,4 +79,7 @@ def decoded_case(attribute: Any, cpu: CpuModel) -> tuple[CpuKernel, KernelCase]:
     results = tuple(shape_of_type(t.value) for t in entries["results"])
     values = attributes.read_from(spec, {entry.name: entry.attr for entry in entries["attributes"]})
     loop = LoopOp.parse(entries["loop"].value) if "loop" in entries else None
-    return find_kernel(entries["kernel"].value), KernelCase(tuple(operands), results, values, cpu, loop)
+    kernel = find_kernel(entries["kernel"].value)
+    if kernel.name.startswith(PREFIX):
+        operands.append(TABLE)
+    return kernel, KernelCase(tuple(operands), results, values, cpu, loop)

@@ -30,6 +30,7 @@ from rlx.kernels.cpu_model import cpu_model
 from rlx.kernels.errors import kernel_error
 from rlx.kernels.interpreter import Interpreter, undefined
 from rlx.kernels.kernel import Kernel
+from rlx.passes.lapack import PREFIX as LAPACK
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 from rlx.support.short import short_repr
@@ -369,6 +370,8 @@ def find_kernel(name: str) -> CpuKernel:
     Raises:
         Error: There is none.
     """
+    if name.startswith(LAPACK):
+        return importlib.import_module("rlx.kernels.lapack").KERNELS[name]
     known = load()
     if name not in known:
         raise Error(f"there is no kernel '{name}'{suggestion(name, known)}", hint=f"kernels: {', '.join(known)}")

@@ -34,8 +34,8 @@ ROUTINES = {
     "batched_dense_solve": "gesv",
 }
 OPS = tuple(ROUTINES)
-# The smallest number of rows and columns for which the call is faster than the decomposition: for a few matrices, and for a batch,
-# whose small matrices are factored together by loops (docs/performance.md).
+# The smallest number of rows and columns for which the call is faster than the decomposition: for a few matrices, and for a
+# batch, whose small matrices are factored together by loops (docs/performance.md).
 _LEAST = dict.fromkeys(OPS, (4, 16))
 _FEW_MATRICES = 8
 

@@ -20,6 +20,7 @@ from rlx.support.suggestions import suggestion
 from rlx.targets.compilation import Compilation
 from rlx.targets.contract import calling
 from rlx.targets.host import usable_cpus
+from rlx.targets.iree.targets import Target as IreeTarget
 from rlx.targets.protocol import Profiler
 from rlx.weights import Weights, open_parameters
 
@@ -34,7 +35,7 @@ def profile(
     runs: int = 20,
     threads: int | None = None,
 ) -> ProfileReport:
-    """Measure the kernels of a program.
+    """Measure the kernels of a program. On the device cpu, it is measured without calls of LAPACK.
 
     Args:
         compilation: The program.
@@ -54,6 +55,8 @@ def profile(
     profiler = compilation.compiler
     if not isinstance(profiler, Profiler):
         raise ExecutionError(f"the target {compilation.target.name} has no profiler", hint="the target cpu has one")
+    if compilation.may_call_lapack and isinstance(compilation.target, IreeTarget):
+        compilation = compilation.for_file()  # IREE's profiler runs the program in another process, which has no LAPACK
     arrays, sizes = _arguments(compilation, inputs or {}, params)
     signature = compilation.signature
     by_kind = {kind: {a.name: arrays[a.name] for a in signature.of_kind(kind)} for kind in ("input", "param")}

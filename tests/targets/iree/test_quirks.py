@@ -17,6 +17,8 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.support.errors import Error
+from rlx.targets.compilation import Compilation
+from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import compile_module
 from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.passes import branches
@@ -330,6 +332,24 @@ def _() -> bool:
       return %y : tensor<4xf32>
     }"""
     return bool((run(text, np.full(4, 1.001, np.float32))[0] != 1).any())
+
+
+@probe("indirect-calls")
+def _() -> bool:
+    _skip_unless_x86()
+    graph: Any = rlx.Graph("main")
+    graph.set_outputs([graph.lu(graph.input("a", (8, 8)))])
+    text = module_text(Compilation(graph, target("cpu"), in_session=True).lowered())
+    assembly = r'%\S+ = "llvm\.inline_asm"\((%\S+), (%\S+)\) <\{.*?\}> : \(i64, i64\) -> !llvm\.struct<\(i64, i64\)>'
+    called, count = re.subn(
+        assembly,
+        r"""%pointer = "llvm.inttoptr"(\2) : (i64) -> !llvm.ptr
+        "llvm.call"(%pointer, \1) <{op_bundle_sizes = array<i32>, operandSegmentSizes = array<i32: 2, 0>}> : (!llvm.ptr, i64) -> ()""",
+        text,
+    )
+    assert count == 1
+    compile_module(text, target("cpu"), timeout_s=60)
+    return fails(called)
 
 
 @probe("sums-in-order")

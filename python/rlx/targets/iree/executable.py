@@ -25,8 +25,9 @@ from rlx.support.locks import holding, is_abandoned, make_lock
 from rlx.targets.iree import transfer
 from rlx.targets.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.targets.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
+from rlx.targets.iree.lapack import lapack_pointers
 from rlx.targets.iree.lent_memory import lend, readable, reclaim
-from rlx.targets.iree.names import LENT_KEY, LENT_WEIGHTS, PARAMETER_SCOPE
+from rlx.targets.iree.names import LENT_KEY, LENT_WEIGHTS, PARAMETER_SCOPE, POINTERS
 from rlx.weights.mapped import release_pages
 
 # The exceptions that IREE's bindings raise.
@@ -78,9 +79,13 @@ class IreeExecutable:
             for key, array in parameters.items():
                 if key not in lent:
                     index.add_buffer(key, lend(pack(array)))
-            provider = index.create_provider(scope=scope)
+            providers = [index.create_provider(scope=scope)]
+            if POINTERS.encode() in vmfb:
+                pointers = _binding.ParameterIndex()
+                pointers.add_buffer(POINTERS, lend(lapack_pointers()))
+                providers.append(pointers.create_provider(scope=POINTERS))
             modules = [
-                _binding.create_io_parameters_module(instance, provider),
+                _binding.create_io_parameters_module(instance, *providers),
                 _binding.create_hal_module(instance, self.device),
                 self.module,
             ]

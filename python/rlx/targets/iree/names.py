@@ -8,6 +8,7 @@ PARAMETER_SCOPE = "model"
 GETTER, SETTER = "rlx.get.", "rlx.set."
 SUBSPAN = "__rlx.subspan"  # the function that returns a part of a buffer
 LENT_WEIGHTS = "__rlx.weights"  # the function that takes the weights which kernels read in the caller's memory
+POINTERS = "rlx.lapack.pointers"  # the scope and the name of the parameter with pointers of LAPACK's routines
 LENT_KEY = "rlx.weights"  # their names in its `iree.reflection`, as JSON
 # The names of IREE's linker files begin with the function name. Including "_dispatch_…" they must fit into 255 bytes.
 _LONGEST = 128

@@ -34,6 +34,7 @@ from rlx.targets.iree.architectures import (
 )
 from rlx.targets.iree.cpu import assumed_arch
 from rlx.targets.iree.cpu_operations import emulated_operations, has_byte_products, kernel_cpu
+from rlx.targets.iree.lapack import has_lapack
 from rlx.targets.protocol import Substitute
 
 _COMMON = (
@@ -180,6 +181,11 @@ class Target:
         from rlx.targets.iree.pipeline import passes_to_lir
 
         return passes_to_lir(self)
+
+    @property
+    def calls_lapack(self) -> bool:
+        """Whether programs of sessions may call LAPACK, through SciPy."""
+        return bool(self.kernel_cpu) and not self.cross and has_lapack()
 
     def lowering(self, level: int) -> str:
         """The passes from LIR to the linalg that IREE compiles."""

@@ -14,7 +14,10 @@ from rlx.kernels.cpu_model import CpuModel, cpu_model, cpu_models
 from rlx.kernels.declaration import CASE, decoded_case
 from rlx.kernels.emit import emit_executable
 from rlx.kernels.registry import CpuKernel
+from rlx.kernels.routines import TABLE
 from rlx.passes.base import option
+from rlx.passes.lapack import PREFIX as LAPACK
+from rlx.targets.iree.names import POINTERS
 from rlx.targets.iree.passes.base import IreePass, create, every
 from rlx.targets.linalg.loops import tensor_type
 
@@ -37,15 +40,30 @@ class EmitKernels(IreePass, name="rlx-iree-emit-kernels"):
         for call in every(module, lambda op: op.name == "func.call" and op.attributes["callee"].value in codes):
             name = call.attributes["callee"].value
             with call.location, mlir.ir.InsertionPoint(call):
-                results = codes[name].dispatch(executables[name], list(call.operands))
+                results = codes[name].dispatch(executables[name], codes[name].with_pointers(list(call.operands)))
             for old, new in zip(call.results, results, strict=True):
                 old.replace_all_uses_with(new)
             call.erase()
+        if any(code.calls_lapack for code in codes.values()):
+            _declare_pointers(module)
         for name, function in declarations.items():
             if executables[name] == name:
                 with mlir.ir.InsertionPoint(function):
                     emit_executable(name, codes[name].kernel, codes[name].opened, function.location)
             function.erase()
+
+
+def _declare_pointers(module: mlir.Module) -> None:
+    """Declare the global with the pointers of LAPACK's routines, a parameter that the runtime passes."""
+    ir, type_ = mlir.ir, tensor_type(TABLE)
+    attributes = {
+        "sym_name": ir.StringAttr.get(POINTERS),
+        "sym_visibility": ir.StringAttr.get("private"),
+        "type": ir.TypeAttr.get(type_),
+        "initial_value": ir.Attribute.parse(f'#flow.parameter.named<"{POINTERS}"::"{POINTERS}"> : {type_}'),
+    }
+    point = ir.InsertionPoint.at_block_begin(module.body)
+    create("util.global", attributes=attributes, ip=point, loc=module.operation.location)
 
 
 @dataclass(frozen=True)
@@ -79,6 +97,19 @@ class _KernelCode:
         region = entries["loop"].value if opened.loop is not None else ""
         key = repr((kernel.name, shapes, entries["groups"], values, opened.plan, [*opened.numbers], region))
         return _KernelCode(kernel, case, opened, sizes, key)
+
+    @property
+    def calls_lapack(self) -> bool:
+        """Whether the code calls LAPACK through pointers, the last tensor of the case."""
+        return self.kernel.name.startswith(LAPACK)
+
+    def with_pointers(self, operands: list[Any]) -> list[Any]:
+        """Return the operands of a call, with the pointers if the code takes them, at the insertion point."""
+        if not self.calls_lapack:
+            return operands
+        attributes = {"global": mlir.ir.FlatSymbolRefAttr.get(POINTERS)}
+        pointers = create("util.global.load", [tensor_type(TABLE)], attributes=attributes).result
+        return [*operands[: len(self.case.tensors) - 1], pointers, *operands[len(self.case.tensors) - 1 :]]
 
     def dispatch(self, executable: str, operands: list[Any]) -> list[Any]:
         """Emit the dispatch of an executable, and return the results of the op.
