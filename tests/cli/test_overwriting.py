@@ -80,6 +80,25 @@ def test_no_file_is_written_twice(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not output.exists()
 
 
+def test_programs_in_two_languages_do_not_share_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both have a NET.md. With names of their own, they fit into one folder."""
+    g = rlx.Graph("net")
+    g.set_outputs([g.relu(g.input("x", (1, 4), "i8"))])
+    (tmp_path / "net.mlir").write_text(g.text())
+    for first, second, main_file in (("cortexm", "fpga", "net.c"), ("fpga", "cortexm", "net.sv")):
+        folder = tmp_path / first
+        call = ["compile", str(tmp_path / "net.mlir"), "-o", str(folder)]
+        assert main([*call, f"--target={first}"]) == 0
+        before = {p.name: p.read_bytes() for p in folder.iterdir()}
+        capsys.readouterr()
+        assert main([*call, f"--target={second}"]) == 1
+        said = capsys.readouterr().err
+        assert "net.md is also a file of the" in said and main_file in said and "--name=NAME" in said
+        assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+        assert main([*call, f"--target={first}"]) == 0  # the same program again
+        assert main([*call, f"--target={second}", "--name=other"]) == 0
+
+
 def test_every_argument_that_names_a_file_is_checked() -> None:
     unknown: list[str] = []
     for command in COMMANDS:

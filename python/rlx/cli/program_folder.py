@@ -16,13 +16,17 @@ _PROGRAM = re.compile(
     rb"/\* ([^\n]+?): (?:a network|its constants|the (?:code|constants|self-test) of a network)\b"
     rb"|(?:`timescale [^\n]*\n)?// (?:The|Feeds the) design (\w+)[ ,]"
 )
+_OTHERWISE = "choose another folder, or another name: --name=NAME"
+# The languages of programs, by the suffix of their main files.
+_LANGUAGES = {".c": "C", ".sv": "SystemVerilog"}
 _MOST_BYTES = 4096
 
 
 def check_no_other_program(folder: str, files: Mapping[str, bytes]) -> None:
-    """Check that no file that will be replaced is of a program with another name.
+    """Check that no file that will be replaced is of a program with another name, or in another language.
 
-    The names of programs may collide: the self-test of `net` in C is `net_test.c`, and so is the code of `net_test`.
+    The names of programs may collide: the self-test of `net` in C is `net_test.c`, and so is the code of `net_test`. Programs
+    of one name in C and in SystemVerilog both have a `net.md`.
 
     Args:
         folder: The folder, which may be missing.
@@ -38,7 +42,28 @@ def check_no_other_program(folder: str, files: Mapping[str, bytes]) -> None:
         if old is not None and new is not None and old != new:
             raise Error(
                 f"{folder}: {name} is a file of the program {old}, and also of {new}: nothing is written",
-                hint="choose another folder, or another name: --name=NAME",
+                hint=_OTHERWISE,
+            )
+    for name in files:
+        _check_language(folder, name, files)
+
+
+def _check_language(folder: str, name: str, files: Mapping[str, bytes]) -> None:
+    """Check that a file that will be replaced is not of a program of the same name in another language.
+
+    Raises:
+        Error: It is.
+    """
+    from rlx.support.errors import Error
+
+    path = Path(folder, name)
+    if path.suffix in _SOURCES or not path.exists():
+        return
+    for suffix, language in _LANGUAGES.items():
+        main = f"{path.stem}{suffix}"
+        if main not in files and _program_of(_start_of(path.with_suffix(suffix))) is not None:
+            raise Error(
+                f"{folder}: {name} is also a file of the {language} program {main}: nothing is written", hint=_OTHERWISE
             )
 
 
