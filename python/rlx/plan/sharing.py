@@ -41,10 +41,14 @@ class StorageSharing:
         kinds: Kinds of storage that are in the arena and may be reused.
         pinned: Kinds of storage that are in the arena permanently.
         alignment: The alignment of values.
+
+    Attributes:
+        results: More kinds of storage, outside of the arena, whose results may hold the values that a region yields.
     """
 
     def __init__(self, liveness: Liveness, kinds: frozenset[str], pinned: frozenset[str], alignment: int):
         self.liveness, self.kinds, self.pinned, self.alignment = liveness, kinds, pinned, alignment
+        self.results: frozenset[str] = frozenset()
         self.choices = Choices()
 
     # --- choosing ---------------------------------------------------------------------------------
@@ -163,9 +167,14 @@ class StorageSharing:
         storage, root = yielded.storage, yielded.storage.members[0]
         fits = storage.size == result.storage.size and yielded.offset == result.offset == 0
         computed_there = storage.kind == "value" and not root.is_argument and root.home is not None
-        if not fits or not computed_there or root.base is not None or result.storage.kind not in self.kinds:
+        if (
+            not fits
+            or not computed_there
+            or root.base is not None
+            or result.storage.kind not in self.kinds | self.results
+        ):
             return False
-        if storage is result.storage or storage.end != end.index or not self._is_inside(root, step, number):
+        if storage is result.storage or storage.end != end.index or not self.is_inside(root, step, number):
             return False
         return self._carry_is_over(step, number, i, root)
 
@@ -175,7 +184,7 @@ class StorageSharing:
         target = flow.yields[i] if flow is not None and i < len(flow.yields) else None
         return step.results[target.index] if target is not None and target.kind != "row" else None
 
-    def _is_inside(self, live: Live, step: LiveStep, number: int) -> bool:
+    def is_inside(self, live: Live, step: LiveStep, number: int) -> bool:
         """Whether a value is computed in a region, or in one nested in it."""
         home = live.home
         while home is not None and home != (step, number):

@@ -65,9 +65,3 @@ def test_kernels_that_only_look_alike_are_not_shared() -> None:
     inputs = {"x": np.array([1, 5, -3, 127], np.int8), "y": np.array([1, 5, -3, 127], np.int16)}
     for one, other in zip(rlx.Session("c").compile(g, cache=False).run(inputs), rlx.evaluate(g, inputs), strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_an_error_names_the_pass_that_unrolls() -> None:
-    with pytest.raises(rlx.Error, match=r"rlx\.scan") as caught:
-        rlx.Pipeline(target="cortexm").compile(recurrent(3)).artifact()
-    assert "rlx-lower-control-flow" in str(caught.value)

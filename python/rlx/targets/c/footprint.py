@@ -171,17 +171,22 @@ def _share(size: int, limit: int | None) -> str:
 
 
 def predicted_instructions(program: CSource, core: str) -> int:
-    """Return the instructions of a call by a formula, from the numbers of multiplications and of elements of results."""
+    """Return the instructions of a call by a formula, from the numbers of multiplications and of elements of results.
+
+    Loops run as often as they may, those without a bound once. Both branches of an `if` are counted.
+    """
     product, depthwise, element = _WITHOUT_DSP if core == "m0" else _WITH_DSP
     total = 0.0
     for function in program.functions:
         group = function.group
-        total += (depthwise if group.is_depthwise else product) * group.products + element * prod(group.shape.static)
+        each = (depthwise if group.is_depthwise else product) * group.products + element * prod(group.shape.static)
+        total += each * function.most
     return round(total)
 
 
 def _instructions(program: CSource, core: str, target: Target) -> list[str]:
-    lines = [f"instructions of a call, predicted: {predicted_instructions(program, core):,}"]
+    note = ", with one iteration of each loop that has no bound" if program.has_unbounded_loops else ""
+    lines = [f"instructions of a call, predicted: {predicted_instructions(program, core):,}{note}"]
     if not emulate.available():
         return [*lines, "instructions of a call, counted: needs the emulator, pip install 'rlx[cortexm]'"]
     kind = "gcc" if toolchain.for_core(core)[0] == toolchain.ARM_GCC else "clang"
@@ -212,7 +217,7 @@ def _by_layer(program: CSource, run: emulate.EmulatedRun) -> list[str]:
             continue  # counted with the first kernel of this function
         own = {function.name, *(name for name, _ in functions_in("\n".join(function.before)))}
         count = sum(left.pop(name, 0) for name in own)
-        products = sum(f.group.products for f in program.functions if f.name == function.name)
+        products = sum(f.products for f in program.functions if f.name == function.name)
         each = f"{count / products:.2f}" if products else ""
         share = f"{100 * count / run.instructions:.1f} %"
         rows.append(

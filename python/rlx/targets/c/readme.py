@@ -8,8 +8,8 @@ from rlx.ir.op.opview import label_of
 from rlx.support.markdown import markdown, table
 from rlx.targets.c.lower.arguments import CArgument, arguments_of, by_kind
 from rlx.targets.c.lower.header import range_text
+from rlx.targets.c.lower.notation import c_array_type
 from rlx.targets.c.lower.program import CSource, KernelFunction
-from rlx.targets.c.lower.signature import c_array_type
 from rlx.targets.c.lower.values import float_text, stored_type
 from rlx.targets.c.targets import CORES, Target
 from rlx.version import __version__
@@ -107,7 +107,7 @@ def _layers(program: CSource) -> list[str]:
                 markdown(group.layer) if group.layer else "",
                 markdown(ops),
                 f"`{shape}`",
-                f"{group.products:,}" if group.products else "",
+                f"{function.products:,}" if function.products else "",
                 f"{_constants(program, function):,}",
             )
         )

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from math import prod
-from typing import Any
 
 from rlx.ir.dtype import dtype
 from rlx.ir.interface import initial_value
 from rlx.ir.op.opview import label_of, place_of
-from rlx.ir.shape import Shape, shape_of
+from rlx.ir.shape import shape_of
 from rlx.support.printable import printable
-from rlx.targets.c.lower.grouping import OpGroup, constant_of, is_view
+from rlx.targets.c.lower.grouping import OpGroup
 from rlx.targets.c.lower.header import Header
 from rlx.targets.c.lower.helpers import HELPERS, helpers_in_order
+from rlx.targets.c.lower.notation import c_array_type, call_text, count, without_folders
 from rlx.targets.c.lower.program import CSource, KernelFunction
-from rlx.targets.c.lower.signature import CSignature, c_array_type, call_text, count
+from rlx.targets.c.lower.signature import CSignature
 from rlx.targets.c.lower.values import literal, stored_type
 from rlx.targets.c.lower.writer import Writer
 from rlx.version import __version__
 
-_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]*\.onnx:)|^(?!.*\.onnx:).*[/\\]")
 _OF_MATH_H = {"NAN", "INFINITY"}  # special values as `float_text` writes them
 
 
@@ -42,7 +40,6 @@ class _ModelFile:
         self.program = program
         self.signature = CSignature(program)
         self.writer = Writer()
-        self.uses_memory = False
 
     def text(self) -> str:
         p = self.program
@@ -64,7 +61,7 @@ class _ModelFile:
         words = set(re.findall(r"\w+", body))
         used = helpers_in_order(name for name in p.helpers if not HELPERS[name][1] or name in words)
         words |= set(re.findall(r"\w+", "\n".join(HELPERS[name][1] for name in used)))
-        p.copies = self.uses_memory or "memory" in used
+        p.copies = p.steps.copies or "memory" in used
         if p.copies:
             w.line("#include <string.h>")
         if "math" in used or words & _OF_MATH_H:
@@ -140,29 +137,12 @@ class _ModelFile:
             w.line(line)
         w.line("{")
         w.depth += 1
-        body = Writer(1)
-        for function in self.program.functions:
-            self._step(body, function)
-        self._results(body)
-        buffers = self._buffers(set(re.findall(r"\w+", "\n".join(body.lines))))
-        for line in [*buffers, *self._unused([*buffers, *body.lines])]:
+        lines = self.program.steps.lines
+        for line in self._unused(lines):
             w.line(line)
-        w.lines += body.lines
+        w.lines += lines
         w.depth -= 1
         w.line("}")
-
-    def _buffers(self, used: set[str]) -> list[str]:
-        """Names for the used buffers in the arena."""
-        p = self.program
-        values = [g.result for g in p.groups]
-        views = (view.operation for view in p.graph.function.entry_block.operations)
-        values += [
-            op.results[0] for op in views if len(op.results) and is_view(op) and constant_of(op.results[0]) is None
-        ]
-        known = {p.names[v] for _, v in p.arguments} | set(p.outputs)
-        named = {p.names[v]: v for v in reversed(values) if p.names[v] in used - known}
-        lines = [f"{self._pointer(v, name)} /* {c_array_type(shape_of(v))} */" for name, v in reversed(named.items())]
-        return [*lines, ""] if lines else []
 
     def _unused(self, lines: list[str]) -> list[str]:
         """Statements that mark unused arguments."""
@@ -172,85 +152,13 @@ class _ModelFile:
         arguments += [name for _, name in self.signature.outputs]
         return [f"(void){name};" for name in arguments if not re.search(rf"\b{name}\b", text)]
 
-    def _pointer(self, value: Any, name: str) -> str:
-        """The declaration of a pointer for the bytes of a value."""
-        p, live = self.program, self.program.memory.live(value)
-        kind = self.program.arena_type(shape_of(value).dtype)
-        storage = live.storage
-        if storage in p.memory.plan.layout.offsets:
-            offset = p.memory.plan.layout.offsets[storage] + live.offset
-            place = self._place(offset)
-            if kind == "uint8_t":
-                return f"{kind} *const {name} = {place};"
-            return f"{kind} *const {name} = ({kind} *)(void *)({place});"
-        root = storage.members[0]
-        base = p.outputs[p.memory.outputs[storage]] if storage in p.memory.outputs else self._argument(root.value)
-        constant = "" if storage in p.memory.outputs else "const "
-        byte = "uint8_t"
-        inner = f"({constant}{byte} *){base} + {live.offset}" if live.offset else base
-        return f"{constant}{kind} *const {name} = ({constant}{kind} *)({constant}void *)({inner});"
-
-    def _place(self, offset: int) -> str:
-        """The address of a byte of the arena."""
-        return f"state->arena.bytes + {offset}" if offset else "state->arena.bytes"
-
-    def _argument(self, value: Any) -> str:
-        """The name of a graph argument in the code of `run`. A view has the name of its argument."""
-        kinds = {self.program.names[v]: a.kind for a, v in self.program.arguments}
-        name = self.program.names[value]
-        return {"state": f"state->{name}", "param": f"params->{name}"}.get(kinds.get(name, ""), name)
-
-    def _step(self, w: Writer, function: KernelFunction) -> None:
-        p, result = self.program, function.group.result
-        arguments = {p.names[v]: self._argument(v) for v in function.reads}
-        arguments[p.names[result]] = p.names[result]
-        texts = list(arguments.values())
-        if function.scratch:
-            texts.append(self._place(p.memory.scratch[function.group]))
-        for line in call_text(function.name, texts).split("\n"):
-            w.line(line + (";" if line.endswith(")") else ""))
-
-    def _results(self, w: Writer) -> None:
-        """Copy results that were not computed in the caller's memory, then update the states."""
-        p, plan = self.program, self.program.memory.plan
-        end = plan.layout.liveness.steps[-1]
-        assert end is not None
-        rows = list(zip(p.graph.results, p.outputs, end.op.operands, strict=True))
-        for i, (result, name, value) in enumerate(rows):
-            is_there = p.memory.outputs.get(p.memory.live(value).storage) == i
-            if result.updates is None and not is_there and prod(result.shape.static):
-                self._copy(w, name, self._source(value), result.shape)
-        by_name = {a.name: p.names[v] for a, v in p.arguments}
-        for i, offset in p.memory.copies.items():
-            if prod(rows[i][0].shape.static):
-                self._copy(w, self._place(offset), self._source(rows[i][2]), rows[i][0].shape)
-        for i, (result, _, value) in enumerate(rows):
-            if result.updates is not None and prod(result.shape.static):
-                source = self._place(p.memory.copies[i]) if i in p.memory.copies else self._source(value)
-                target = f"state->{by_name[result.updates]}"
-                if source != target:
-                    self._copy(w, target, source, result.shape)
-
-    def _source(self, value: Any) -> str:
-        array = constant_of(value)
-        if array is not None:
-            shape = shape_of(value)
-            return self.program.table(
-                "result", array.reshape(-1), stored_type(shape.dtype), "a result that is constant"
-            )
-        return self._argument(value)
-
-    def _copy(self, w: Writer, target: str, source: str, shape: Shape) -> None:
-        self.uses_memory = True
-        w.line(f"(void)memcpy({target}, {source}, {prod(shape.static) * shape.dtype.itemsize});")
-
 
 def _explained(group: OpGroup) -> str:
     """Describe a kernel: its ops with source locations, and shapes."""
     lines = [f"Layer {printable(group.layer, keep='')}"] if group.layer else []
     for op in group.ops:
         operands = [c_array_type(shape_of(v)) for v in op.operands]
-        place = _FOLDERS.sub("", place_of(op))  # the bytes must not depend on them
+        place = without_folders(place_of(op))  # the bytes must not depend on them
         made = f"{label_of(op)}({', '.join(operands)}) -> {c_array_type(shape_of(op.results[0]))}"
         lines.append(printable(f"{made}, {place}" if place else made, keep=""))
     return "\n".join(lines)

@@ -8,7 +8,6 @@ from math import prod
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.graph.graph import Graph
 from rlx.ir.location import layer_of
 from rlx.ir.op import opview
 from rlx.ir.op.opview import label_of, name_of
@@ -140,13 +139,17 @@ def is_view(op: mlir.Operation) -> bool:
     return card.aliases(*shapes, opview.attributes_of(op))[0] is not None
 
 
-def groups_of(graph: Graph) -> list[OpGroup]:
-    """Return the kernels of a function, in execution order."""
-    *body, _ = (view.operation for view in graph.function.entry_block.operations)
+def groups_in(blocks: Sequence[mlir.Block]) -> list[OpGroup]:
+    """Return the kernels of the blocks of a function. Those of one block are in execution order."""
+    return [group for block in blocks for group in _groups_of(block)]
+
+
+def _groups_of(block: mlir.Block) -> list[OpGroup]:
+    *body, _ = (view.operation for view in block.operations)
     group_of: dict[Any, OpGroup] = {}
     found: list[OpGroup] = []
     for op in reversed(body):
-        if op.name == "rlx.constant" or is_view(op):
+        if op.name == "rlx.constant" or len(op.regions) or is_view(op):
             continue
         group = _joined(op, group_of)
         if group is None:
@@ -166,7 +169,8 @@ def groups_of(graph: Graph) -> list[OpGroup]:
 def _add(op: mlir.Operation, group: OpGroup) -> None:
     name = name_of(op)
     group.ops.insert(0, op)
-    group.moved |= name in MOVES or name == "gather"
+    # A table is constant memory, so that only its index counts, which is read at the index of the result.
+    group.moved |= name in MOVES or (name == "gather" and constant_of(op.operands[0]) is None)
     if name not in ELEMENTWISE | MOVES:
         group.root = op
 
@@ -217,6 +221,8 @@ def _source(op: mlir.Operation) -> _ChainStart | None:
         source = value.owner.operation
         if source.name == "rlx.constant" or is_view(source) or shape_of(value).dims != shape_of(op.results[0]).dims:
             continue
+        if len(source.regions) or source.block != op.block:
+            continue  # it is not a kernel, or another block runs it
         width = shape_of(value).dtype.itemsize
         if name_of(source) in ELEMENTWISE:
             behind = _source(source)

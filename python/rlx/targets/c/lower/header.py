@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rlx.targets.c.lower.arguments import CArgument, arguments_of
+from rlx.targets.c.lower.notation import c_array_type, count
 from rlx.targets.c.lower.program import CSource
-from rlx.targets.c.lower.signature import CSignature, c_array_type, count
+from rlx.targets.c.lower.signature import CSignature
 from rlx.targets.c.lower.values import float_text, stored_type
 from rlx.targets.c.lower.writer import Writer
 from rlx.version import __version__

@@ -15,8 +15,9 @@ from rlx.plan.placing import place
 from rlx.plan.sharing import StorageSharing
 from rlx.targets.c.lower.grouping import OpGroup
 
-# Kinds of storage: none, because the group that reads the value computes it; and the caller's memory.
-_NOWHERE, _OUTPUT = "computed", "output"
+# Kinds of storage: none, because the group that reads the value computes it; the caller's memory; and a row of an array that
+# a loop stacks.
+_NOWHERE, _OUTPUT, _ROW = "computed", "output", "row"
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,17 @@ class CMemory:
         outputs: The storages in the caller's memory, each with the index of its result.
         scratch: The offset of a group's scratch memory.
         copies: The offset of a temporary copy for each state whose next value is the old value of another state.
+        carried: The offset of a temporary copy for each value that a loop yields, by the terminator and the index of the value,
+            if another carry would be written over it before it is copied.
+        rows: The storages in a row of an array that a scan stacks, with the step of the scan and the index of the result.
     """
 
     plan: MemoryPlan
     outputs: Mapping[Storage, int]
     scratch: Mapping[OpGroup, int]
     copies: Mapping[int, int]
+    carried: Mapping[tuple[LiveStep, int], int]
+    rows: Mapping[Storage, tuple[LiveStep, int]]
 
     def live(self, value: Any) -> Live:
         return self.plan.layout.liveness.values[value]
@@ -47,7 +53,7 @@ def plan_groups(
     Inputs, parameters and states are in the caller's memory. Outputs are as well, if they can be computed there.
 
     Args:
-        graph: LIR without regions and symbols.
+        graph: LIR without symbols.
         groups: The groups of ops. Values inside a group have no storage.
         scratch_bytes: The scratch memory of each group.
         alignment: The alignment of each value.
@@ -64,7 +70,9 @@ def plan_groups(
         if size := scratch_bytes.get(group):
             of_group[group] = extra[step, -1] = Storage(size, step.index, step.index, "value", [])
     outputs = _with_caller(graph, sharing)
+    sharing.results = frozenset({_OUTPUT})
     sharing.choose()
+    rows = _in_stacks(sharing)
     copied: dict[int, Storage] = {}
     end = liveness.steps[-1]
     assert end is not None
@@ -73,7 +81,8 @@ def plan_groups(
         assert source is not None
         if source.storage.kind == "state" and source.storage is not state.storage:
             copied[i] = extra[end, -1 - i] = Storage(state.size, end.index, end.index, "value", [])
-    scratch = {**sharing.scratch(), **extra}
+    carried = sharing.scratch()
+    scratch = {**carried, **extra}
     offsets = place(storages_in_arena(sharing, scratch, options), liveness.last, alignment)
     plan = complete(graph, options, sharing, scratch, offsets)
     return CMemory(
@@ -81,6 +90,8 @@ def plan_groups(
         outputs,
         {group: offsets[storage] for group, storage in of_group.items()},
         {i: offsets[storage] for i, storage in copied.items()},
+        {key: offsets[storage] for key, storage in carried.items()},
+        rows,
     )
 
 
@@ -91,7 +102,10 @@ def _compute_together(group: OpGroup, step: LiveStep, values: Mapping[Any, Live]
     leaves = [values[v] for v in group.leaves()]
     for leaf in leaves:
         leaf.storage.end = max(leaf.storage.end, step.index)
-        leaf.end = max(leaf.end, step.index)
+        around: Live | None = leaf
+        while around is not None:  # a view reads the carry that it is a view of
+            around.end = max(around.end, step.index)
+            around = around.base if around.relation in ("view", "row") else None
     if len(group.ops) > 1:
         step.reads = list(leaves)
     step.in_order = group.in_order
@@ -114,6 +128,25 @@ def _with_caller(graph: Graph, sharing: StorageSharing) -> dict[Storage, int]:
         if same and live.storage.size == live.size and live.size:
             live.storage.kind = _OUTPUT
             chosen[live.storage] = i
+    return chosen
+
+
+def _in_stacks(sharing: StorageSharing) -> dict[Storage, tuple[LiveStep, int]]:
+    """Move the storage of values that a scan stacks into the row of the iteration, if they are computed in its body."""
+    chosen: dict[Storage, tuple[LiveStep, int]] = {}
+    for step in sharing.liveness.steps:
+        for number, end in enumerate(step.yields if step is not None else ()):
+            flow = step.flows[number] if step is not None and number < len(step.flows) else None
+            for i, target in enumerate(flow.yields if flow is not None else ()):
+                value = end.reads[i] if end is not None else None
+                if step is None or value is None or target is None or target.kind != "row":
+                    continue
+                storage, root = value.storage, value.storage.members[0]
+                whole = value.offset == 0 and storage.size == value.size and value.size > 0
+                computed = storage.kind == "value" and not root.is_argument and sharing.is_inside(root, step, number)
+                if whole and computed:
+                    storage.kind = _ROW
+                    chosen[storage] = (step, target.index)
     return chosen
 
 

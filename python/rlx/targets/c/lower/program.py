@@ -14,7 +14,7 @@ from rlx import mlir
 from rlx.ir.dtype import DType
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
-from rlx.ir.location import describe
+from rlx.ir.location import describe, layer_of
 from rlx.ir.op import opview
 from rlx.ir.op.opview import name_of
 from rlx.ir.shape import Shape, shape_of
@@ -22,12 +22,14 @@ from rlx.passes.bind import bind_hint
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import UnsupportedError
 from rlx.support.printable import printable
-from rlx.targets.c.lower.grouping import OpGroup, constant_of, groups_of, is_view
+from rlx.targets.c.lower.control import is_unbounded, ops_of, run_blocks, run_regions
+from rlx.targets.c.lower.grouping import OpGroup, constant_of, groups_in, is_view
 from rlx.targets.c.lower.helpers import HELPERS
 from rlx.targets.c.lower.kernel import KernelWriter
 from rlx.targets.c.lower.memory import CMemory, plan_groups
 from rlx.targets.c.lower.names import FileNames, identifier, layer_name, program_name
 from rlx.targets.c.lower.rules import SCRATCH, TABLE
+from rlx.targets.c.lower.steps import ProgramSteps
 from rlx.targets.c.lower.tables import ConstantArray, record_table, table_of
 from rlx.targets.c.lower.values import stored_type
 from rlx.targets.c.lower.vectors import SelfTestVectors, vectors_of
@@ -54,6 +56,7 @@ class KernelFunction:
         before: Functions that only this kernel calls.
         reads: The values that it reads.
         scratch: Whether it has scratch memory.
+        most: The largest number of times that it runs in a call of the program; loops without a bound count as one iteration.
         is_shared: Whether the function of this name is that of an earlier kernel, which computes the same from other buffers.
     """
 
@@ -63,14 +66,20 @@ class KernelFunction:
     before: list[str]
     reads: list[mlir.Value]
     scratch: bool
+    most: int = 1
     is_shared: bool = False
+
+    @property
+    def products(self) -> int:
+        """The number of multiplications in a call of the program, at most."""
+        return self.group.products * self.most
 
 
 class CSource:
     """The contents of a program's files.
 
     Args:
-        graph: LIR: static shapes, ops with rules, no regions.
+        graph: LIR: static shapes, ops with rules.
         options: The options of the compilation, for the header.
 
     Attributes:
@@ -78,7 +87,10 @@ class CSource:
         files: The names of its files.
         title: The name of the graph, for comments.
         memory: The memory plan.
-        functions: The kernels, in execution order.
+        groups: The groups of ops that are kernels, in program order.
+        functions: The kernels, in program order.
+        iterations: For each loop with a counter, its first result and the name of the counter.
+        steps: The statements of the function that runs the program.
         tables: Constants, by name.
         records: Types of structures, by their fields.
         helpers: The functions of `helpers.py` that are used.
@@ -107,14 +119,20 @@ class CSource:
         self.copies = False
         self._taken = UniqueNames(identifier, (*HELPERS, *(f"{self.name}_{own}" for own in _OWN)))
         self._check_sizes()
-        self.groups = groups_of(graph)
+        blocks = list(run_blocks(graph.function.entry_block))
+        executions = {op.results[0]: most for block, most in blocks for op in ops_of(block) if len(op.results)}
+        self.groups = groups_in([block for block, _ in blocks])
         with_scratch = {g: n for g in self.groups if (n := _scratch_bytes(g))}
         self.alignment = max(4, *(shape_of(v).dtype.itemsize for v in self._values()))
         self.memory: CMemory = plan_groups(graph, self.groups, with_scratch, self.alignment)
+        self.iterations: dict[Any, str] = {}
         self._name_values()
-        functions = [self._function(number, group) for number, group in enumerate(self.groups, 1)]
+        functions = [
+            self._function(number, group, executions[group.result]) for number, group in enumerate(self.groups, 1)
+        ]
         # A value that is already in its place needs no kernel.
         self.functions = self._shared([f for f in functions if f.lines])
+        self.steps = ProgramSteps(self)
 
     # --- for kernels ------------------------------------------------------------------------------
 
@@ -175,8 +193,10 @@ class CSource:
 
     def _values(self) -> list[mlir.Value]:
         block = self.graph.function.entry_block
-        results = [r for op in opview.operations(block) for r in op.results]
-        return [*block.arguments, *results]
+        return [
+            *block.arguments,
+            *(v for op in opview.operations(block) for v in (*op.results, *_region_arguments(op))),
+        ]
 
     def _check_sizes(self) -> None:
         for value in self._values():
@@ -199,18 +219,46 @@ class CSource:
         for group in self.groups:
             base = self._base_of(group)
             label_numbers[base] = number = label_numbers.get(base, 0) + 1
-            live = self.memory.live(group.result)
-            if live.storage in self.memory.outputs and live is live.storage.members[0]:
-                self.names[group.result] = self.outputs[self.memory.outputs[live.storage]]
-            else:
-                self.names[group.result] = self._taken.take(base if group.layer and number == 1 else f"{base}_{number}")
+            fresh = base if group.layer and number == 1 else f"{base}_{number}"
+            self.names[group.result] = self._output_name(group.result) or self._taken.take(fresh)
+        self._name_in_block(block)
+
+    def _name_in_block(self, block: mlir.Block) -> None:
+        """Name the results of ops with regions, the arguments of their regions, and views."""
         for op in (view.operation for view in block.operations):
-            if len(op.results) and is_view(op) and constant_of(op.results[0]) is None:
-                base = op.operands[0]
-                same = shape_of(base).dtype is shape_of(op.results[0]).dtype
-                moved = self.memory.live(op.results[0]).offset - self.memory.live(base).offset
-                fresh = not same or moved
-                self.names[op.results[0]] = self._taken.take(name_of(op)) if fresh else self.names[base]
+            if len(op.regions):
+                self._name_control(op)
+            elif len(op.results) and is_view(op) and constant_of(op.results[0]) is None:
+                self._name_view(op.results[0], op.operands[0], name_of(op))
+
+    def _name_control(self, op: mlir.Operation) -> None:
+        kind, layer = name_of(op), layer_name(layer_of(op.location))
+        base = f"{layer}_{kind}" if layer else f"{kind}_result"
+        for value in op.results:
+            self.names[value] = self._output_name(value) or self._taken.take(base)
+        regions = run_regions(op)
+        if kind != "if" and regions:
+            self.iterations[op.results[0]] = self._taken.take("iteration")
+        for region in regions:
+            for i, argument in enumerate(region.block.arguments):
+                base = self.memory.live(argument).base
+                if base is not None and base.value in op.results:
+                    self.names[argument] = self.names[base.value]  # a carry is in the memory of the result
+                else:
+                    self.names[argument] = self._taken.take(f"{layer}_row" if layer else f"row_{i}")
+            self._name_in_block(region.block)
+
+    def _name_view(self, value: mlir.Value, base: mlir.Value, label: str) -> None:
+        same = shape_of(base).dtype is shape_of(value).dtype
+        moved = self.memory.live(value).offset - self.memory.live(base).offset
+        self.names[value] = self.names[base] if same and not moved else self._taken.take(label)
+
+    def _output_name(self, value: mlir.Value) -> str | None:
+        """The name of the array of the caller that a value is computed in, if it is."""
+        live = self.memory.live(value)
+        if live.storage in self.memory.outputs and live is live.storage.members[0]:
+            return self.outputs[self.memory.outputs[live.storage]]
+        return None
 
     @staticmethod
     def _base_of(group: OpGroup) -> str:
@@ -220,7 +268,7 @@ class CSource:
             return layer or label
         return f"{layer}_{label}"
 
-    def _function(self, number: int, group: OpGroup) -> KernelFunction:
+    def _function(self, number: int, group: OpGroup, most: int) -> KernelFunction:
         base = self.names[group.result]
         kernel = KernelWriter(self, group, base)
         if 0 not in group.shape.static:
@@ -229,7 +277,7 @@ class CSource:
         name = f"step_{number}_{self._base_of(group)}"
         words = set(re.findall(r"\w+", "\n".join(kernel.writer.lines)))
         reads = [v for v in group.leaves() if self.names[v] in words]
-        return KernelFunction(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch)
+        return KernelFunction(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch, most)
 
     def parameters(self, function: KernelFunction) -> list[tuple[str, str]]:
         """The arguments of a kernel: types and names."""
@@ -256,6 +304,11 @@ class CSource:
         return shared
 
     # --- facts ------------------------------------------------------------------------------------
+
+    @property
+    def has_unbounded_loops(self) -> bool:
+        """Whether a loop has no bound, so that the time of a call has none."""
+        return any(is_unbounded(op) for op in opview.operations(self.graph.function.entry_block))
 
     @property
     def arena_size(self) -> int:
@@ -290,6 +343,10 @@ class CSource:
 
     def shape(self, value: mlir.Value) -> Shape:
         return shape_of(value)
+
+
+def _region_arguments(op: mlir.Operation) -> list[mlir.Value]:
+    return [a for region in op.regions for block in region.blocks for a in block.arguments]
 
 
 def _scratch_bytes(group: OpGroup) -> int:

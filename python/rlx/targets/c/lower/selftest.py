@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rlx.targets.c.lower.arguments import CArgument, arguments_of, by_kind
+from rlx.targets.c.lower.notation import count
 from rlx.targets.c.lower.program import CSource
-from rlx.targets.c.lower.signature import count
 from rlx.targets.c.lower.tables import table_of
 from rlx.targets.c.lower.values import float_text, stored_type
 from rlx.targets.c.lower.vectors import TOLERANCE, SelfTestVectors

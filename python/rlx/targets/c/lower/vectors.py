@@ -11,12 +11,17 @@ from rlx import mlir
 from rlx.ir.graph.evaluate import evaluate_function
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
+from rlx.ir.location import describe
 from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
 from rlx.passes.checking.numerics import index_limit
+from rlx.support.errors import CompileError, Error
+from rlx.targets.c.lower.control import is_unbounded
 
 # The number of vectors, and the bytes of inputs and outputs beyond which there is only one.
 _COUNT, _MOST_BYTES = 3, 64 << 10
+# The number of ops that a loop without a bound may evaluate: a vector for which it takes more is not used.
+_MOST_OPS = 300_000
 # The tolerance of floats, relative to the largest expected number. Sums of floats depend on their order.
 TOLERANCE = 1e-4
 
@@ -41,10 +46,12 @@ class SelfTestVectors:
 def vectors_of(graph: Graph) -> SelfTestVectors:
     """Return test vectors for a program's graph. The same graph always has the same ones.
 
-    The inputs of every second call alternate between the ends of their dtype. The others are random.
+    The inputs of every second call alternate between the ends of their dtype. The others are random. Inputs for which a
+    `while` without a bound takes very long are left out.
 
     Raises:
         Error: An evaluator fails.
+        CompileError: A `while` without a bound takes very long for all of the inputs.
     """
     values = {a.name: v for a, v in zip(graph.arguments, graph.function.entry_block.arguments, strict=True)}
     of_kind = {kind: [a for a in graph.arguments if a.kind == kind] for kind in ("input", "param", "state")}
@@ -58,11 +65,41 @@ def vectors_of(graph: Graph) -> SelfTestVectors:
             a.name: _drawn(a, values[a.name], 10 * call + n, call % 2 == 1) for n, a in enumerate(of_kind["input"])
         }
         known = {**params, **states, **given}
-        results = evaluate_function(graph.function, [known[a.name] for a in graph.arguments], {})
+        results = _evaluated(graph, [known[a.name] for a in graph.arguments])
+        if results is None:
+            continue
         inputs.append(list(given.values()))
         outputs.append([r for r, o in zip(results, graph.results, strict=True) if o.updates is None])
         states |= {o.updates: r for r, o in zip(results, graph.results, strict=True) if o.updates is not None}
+    if not inputs:
+        raise CompileError(
+            f"no test vector of '{graph.name}' comes to an end: its while loop, without a bound, takes more than "
+            f"{_MOST_OPS} ops for each of them",
+            hint="give the loop max_iterations",
+        )
     return SelfTestVectors(params, inputs, outputs, _is_exact(graph))
+
+
+def _evaluated(graph: Graph, arrays: list[np.ndarray]) -> list[np.ndarray] | None:
+    """Return the results of a graph; None if a `while` without a bound takes very long."""
+    ops = opview.operations(graph.function.entry_block)
+    if not any(is_unbounded(op) for op in ops):
+        return evaluate_function(graph.function, arrays, {})
+    count = 0
+
+    def limit(op: mlir.Operation, _: object, results: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        nonlocal count
+        count += 1
+        if count > _MOST_OPS:
+            raise Error(f"more than {_MOST_OPS} ops", location=describe(op.location))
+        return results
+
+    try:
+        return evaluate_function(graph.function, arrays, {}, limit)
+    except Error:
+        if count > _MOST_OPS:
+            return None
+        raise
 
 
 def _is_exact(graph: Graph) -> bool:
