@@ -125,6 +125,21 @@ def test_a_carry_that_is_read_after_its_next_value_is_written_has_a_copy() -> No
     assert program.arena_size == 24
 
 
+def test_a_view_of_a_carry_is_read_before_its_next_value_is_written() -> None:
+    """The kernel that reads the view runs after the op that computes the next value."""
+    g: Any = rlx.Graph("views")
+    x, start = g.input("x", (4, 2, 3), "i32"), g.input("start", (2, 3), "i32")
+
+    def body(c: Any, row: Any) -> Any:
+        tripled = g.reshape(c, (6,)) * 3
+        following = c + row
+        return following, tripled - 1
+
+    last, every = g.scan(body, start, x)
+    g.set_outputs({"last": last, "every": every})
+    check(g, x=np.arange(24, dtype=np.int32).reshape(4, 2, 3), start=np.ones((2, 3), np.int32))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_carries_that_change_places(reverse: bool) -> None:
     g: Any = rlx.Graph("places")
