@@ -296,7 +296,7 @@ class ReverseRegion:
             The tensors that the region yields, and those for `values`.
         """
         inner = self._inner(arguments, None)
-        if _has_own_vjp(self.block):
+        if scopes.has_own_vjp(self.block):
             results = self._chosen(arguments, wanted, self.captures).run(self.block, inner)
         else:
             results = scopes.copy_block(self.engine.builder, self.block, inner)
@@ -386,19 +386,6 @@ class ReverseRegion:
             return [engine.taken(a) for a in arguments], [engine.taken(c) for c in captured]
 
         return results, pull
-
-
-def _has_own_vjp(block: mlir.Block) -> bool:
-    """Whether a block or a region of its ops has a function with a `vjp` and without a `jvp`."""
-    for op in scopes.ops_of(block):
-        blocks = [b for region in op.regions for b in region.blocks]
-        if op.name == "rlx.custom_fn":
-            _, backward, rule = map(opview.block_of, op.regions)
-            if backward is not None and rule is None:
-                return True
-        if any(map(_has_own_vjp, blocks)):
-            return True
-    return False
 
 
 def adjoint(

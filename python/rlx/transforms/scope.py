@@ -216,3 +216,16 @@ def depends(
         if of_reached and (not floats or has_derivative(op)):
             reached.update(r for r in op.results if not floats or has_tangent(r))
     return [is_reached(v) for v in opview.yielded(block)]
+
+
+def has_own_vjp(block: mlir.Block) -> bool:
+    """Whether a block or a region of its ops has a function with a `vjp` and without a `jvp`."""
+    for op in ops_of(block):
+        blocks = [b for region in op.regions for b in region.blocks]
+        if op.name == "rlx.custom_fn":
+            _, backward, rule = map(opview.block_of, op.regions)
+            if backward is not None and rule is None:
+                return True
+        if any(map(has_own_vjp, blocks)):
+            return True
+    return False
