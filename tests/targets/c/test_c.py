@@ -17,7 +17,7 @@ from rlx.targets.c import targets, toolchain
 from rlx.targets.c.lower.layer import bits_of, in_pairs, in_rows, joined
 from rlx.targets.c.lower.names import identifier
 from rlx.targets.c.lower.tables import table_of
-from rlx.targets.c.lower.values import float_text, integer_text
+from rlx.targets.c.lower.values import LEAST_I64, float_text, integer_text
 from rlx.targets.lowering.names import UniqueNames
 from rlx.targets.registry import target_of
 from tests.targets.c.programs import program_of
@@ -98,7 +98,7 @@ def test_the_files_say_what_they_need(tmp_path: Path) -> None:
 
 def test_text_of_numbers() -> None:
     assert integer_text(-(2**31), rlx.i32) == "INT32_MIN"
-    assert integer_text(-(2**63), rlx.i64) == "INT64_MIN"
+    assert integer_text(-(2**63), rlx.i64) == LEAST_I64
     texts = [float_text(float(np.float32(v))) for v in (0.1, 1.0, 1e30, -2.5, float("inf"), float("nan"))]
     assert texts == ["0.1f", "1.0f", "1e+30f", "-2.5f", "INFINITY", "NAN"]
     limits = np.array([-(2**31), 2**31 - 1, 0], np.int32)

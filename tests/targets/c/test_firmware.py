@@ -319,9 +319,21 @@ def test_the_pack_names_files_that_exist() -> None:
     assert "The network _a___b_" in [d.text for d in root.iter("description")]
 
 
+def widest() -> rlx.Graph:
+    """The least integer of 64 bits: in a maximum, in a cast of floats, and in a table."""
+    g: Any = rlx.Graph("widest")
+    x, y = g.input("x", (3, 4), "i64"), g.input("y", (3,))
+    table = g.constant(np.array([-(2**63), 0, 2**63 - 1]))
+    greatest = g.max(x, 1)
+    g.set_outputs([greatest + table, g.reverse(greatest, (0,)), g.cast(y, "i64")])
+    return g
+
+
 @pytest.mark.skipif(shutil.which("cppcheck") is None, reason="needs cppcheck")
 @pytest.mark.parametrize(
-    "build", [network, lambda: random_graph(1000, 6)[0], lambda: layer(4)[0]], ids=["net", "random", "packed"]
+    "build",
+    [network, lambda: random_graph(1000, 6)[0], lambda: layer(4)[0], widest],
+    ids=["net", "random", "packed", "widest"],
 )
 def test_cppcheck_reports_only_the_deviations(build: Any, tmp_path: Path) -> None:
     write(tmp_path, files_for(build(), "net"))
@@ -332,7 +344,7 @@ def test_cppcheck_reports_only_the_deviations(build: Any, tmp_path: Path) -> Non
     clean = run([*words, "--suppressions-list=net_misra.txt"])
     assert clean.returncode == 0, clean.stderr
     rules = set(re.findall(r"misra-c2012-([\d.]+)", run(words).stderr))
-    assert {"18.4", "11.5"} <= rules <= {d.rule for d in DEVIATIONS}  # the addon works, and nothing else is suppressed
+    assert {"11.5"} <= rules <= {d.rule for d in DEVIATIONS}  # the addon works, and nothing else is suppressed
 
 
 @pytest.mark.skipif(shutil.which("cppcheck") is None, reason="needs cppcheck")

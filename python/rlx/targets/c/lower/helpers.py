@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rlx.targets.c.lower.values import LEAST_I64
+
 # By name: the helpers that it uses, and its text. An entry without text is a header.
 HELPERS: dict[str, tuple[tuple[str, ...], str]] = {"math": ((), "")}
 
@@ -202,7 +204,7 @@ static inline int32_t requantize_{_mode}(int32_t x, int32_t multiplier, int32_t 
 
 for _word, _type, _low, _high, _beyond in (
     ("i32", "int32_t", "INT32_MIN", "INT32_MAX", "2147483648.0f"),
-    ("i64", "int64_t", "INT64_MIN", "INT64_MAX", "9223372036854775808.0f"),
+    ("i64", "int64_t", LEAST_I64, "INT64_MAX", "9223372036854775808.0f"),
 ):
     define(
         f"{_word}_of_f32" if _word == "i64" else "whole_i32",

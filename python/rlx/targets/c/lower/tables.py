@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlx.targets.c.lower.values import float_text
+from rlx.targets.c.lower.values import LEAST_I64, float_text
 
 _WIDTH = 100
 
@@ -69,7 +69,7 @@ def _text(value: object) -> str:
         return float_text(float(value))  # type: ignore[arg-type]
     number = int(value)  # type: ignore[call-overload]
     if number == -(2**63):
-        return "INT64_MIN"
+        return LEAST_I64
     if number == -(2**31):
         return "INT32_MIN"
     if abs(number) > 2**32 - 1:
