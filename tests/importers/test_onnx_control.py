@@ -134,3 +134,95 @@ def test_ops_of_loops_and_branches_have_the_place_of_their_node() -> None:
     places = {op.operation.name: str(op.operation.location) for op in g.function.entry_block.operations}
     assert "<bytes>:steps" in places["rlx.while"]
     assert "<bytes>:choice" in places["rlx.if"]
+
+
+STEPS = 501
+# The nodes for the condition `again` of a long loop, by its number of steps.
+LONG: dict[str, tuple[int, list[Any]]] = {
+    "always": (STEPS, [node("Identity", ["c"], ["again"])]),
+    "a constant": (STEPS, [node("Cast", ["ten"], ["again"], to=TensorProto.BOOL)]),
+    "the number of the step": (
+        40,
+        [node("Add", ["i", "ten"], ["next"]), node("Less", ["next", "limit"], ["again"])],
+    ),
+    "two conditions": (
+        40,
+        [
+            node("Add", ["i", "ten"], ["next"]),
+            node("Less", ["next", "limit"], ["below"]),
+            node("And", ["below", "c"], ["again"]),
+        ],
+    ),
+}
+
+
+def long_loop(nodes: list[Any], results: list[str], shape: list[Any], *, go_on: str = "yes", **more: Any) -> bytes:
+    """Return a model with a loop of at most 501 steps, that carries `v` from `x`, of these sizes."""
+    constants = {**CONSTANTS, "most": np.array(STEPS, np.int64), "limit": np.array(49, np.int64), **more}
+    loop = node("Loop", ["most", go_on, "x"], results, body=body(nodes, *(f"row{i}" for i in range(len(results) - 1))))
+    return model([loop], {"x": shape}, results, constants)
+
+
+@pytest.mark.parametrize("condition", LONG)
+def test_a_long_loop_is_a_scan(condition: str) -> None:
+    """The graph does not grow with the number of steps. The condition alone is evaluated for each step."""
+    steps, nodes = LONG[condition]
+    data = long_loop([*nodes, node("Cos", ["w"], ["row0"])], ["y", "rows"], [2, 3])
+    g = rlx.from_onnx(data)
+    assert str(g).count("rlx.scan") == 1 and len(str(g).splitlines()) < 30
+    given = {"x": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)}
+    found = rlx.evaluate(g, given)
+    assert found[1].shape == (steps, 2, 3)
+    check(found, run_by_onnxruntime(data, given))
+
+
+def test_a_long_loop_whose_carries_grow_is_unrolled() -> None:
+    nodes = [
+        node("Identity", ["c"], ["again"]),
+        node("Cos", ["v"], ["turned"]),
+    ]
+    inputs = {"i": TensorProto.INT64, "c": TensorProto.BOOL, "v": TensorProto.FLOAT}
+    grown = graph(
+        [*nodes, node("Slice", ["turned", "first", "second"], ["row"]), node("Concat", ["v", "row"], ["w"], axis=0)],
+        {"again": TensorProto.BOOL, "w": TensorProto.FLOAT},
+        inputs,
+    )
+    constants = {**CONSTANTS, "most": np.array(40, np.int64), "first": np.array([0]), "second": np.array([1])}
+    data = model([node("Loop", ["most", "yes", "x"], ["y"], body=grown)], {"x": [1, 2]}, ["y"], constants)
+    given = {"x": np.array([[0.5, -2]], np.float32)}
+    g = rlx.from_onnx(data)
+    assert g.outputs[0].shape == (41, 2)
+    check(rlx.evaluate(g, given), run_by_onnxruntime(data, given))
+
+
+def test_the_last_value_of_a_counter_is_known_after_a_long_loop() -> None:
+    """It may be a size."""
+    inputs = {"i": TensorProto.INT64, "c": TensorProto.BOOL, "v": TensorProto.FLOAT, "k": TensorProto.INT64}
+    counted = graph(
+        [
+            node("Add", ["v", "one"], ["w"]),
+            node("Add", ["k", "two"], ["more"]),
+            node("Less", ["more", "limit"], ["again"]),
+        ],
+        {"again": TensorProto.BOOL, "w": TensorProto.FLOAT, "more": TensorProto.INT64},
+        inputs,
+    )
+    constants = {**CONSTANTS, "two": np.array(2), "limit": np.array(80), "axes": np.array([0])}
+    nodes = [
+        node("Loop", ["most", "yes", "x", "zero"], ["y", "last"], body=counted),
+        node("Unsqueeze", ["last", "axes"], ["size"]),
+        node("Expand", ["y", "size"], ["z"]),
+    ]
+    data = model(nodes, {"x": [1]}, ["z"], {**constants, "most": np.array(STEPS)})
+    given = {"x": np.array([0.5], np.float32)}
+    g = rlx.from_onnx(data)
+    assert g.outputs[0].shape == (80,) and "rlx.scan" in str(g)
+    check(rlx.evaluate(g, given), run_by_onnxruntime(data, given))
+
+
+def test_a_long_loop_that_does_not_begin() -> None:
+    nodes = [node("Identity", ["c"], ["again"])]
+    given = {"x": np.ones((2, 3), np.float32)}
+    for shape in ([2, 3], ["n", 3]):
+        data = long_loop(nodes, ["y"], shape, go_on="no")
+        check(rlx.evaluate(rlx.from_onnx(data), given), run_by_onnxruntime(data, given))

@@ -1,7 +1,8 @@
 """Nodes that contain graphs: branches and loops.
 
-If the condition of a branch is known, the branch is imported in place. A loop with a known number of steps is unrolled
-if it is short or carries sequences; otherwise it becomes a scan. A loop with a computed condition becomes a `while`.
+If the condition of a branch is known, the branch is imported in place. A loop with a known number of steps becomes a scan.
+It is unrolled if it is short, carries sequences, or its carries change their shape. A loop with a computed condition becomes
+a `while`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.support.errors import UnsupportedError
+from rlx.support.errors import Error, UnsupportedError
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -94,16 +95,19 @@ def _condition_is_known(scope: OnnxScope, body: GraphProto, carries: Sequence[On
 
     The condition may depend on sizes, including open ones.
     """
-    if _names(body) in scope.model.undecided:
-        return False
+    return _names(body) not in scope.model.undecided and body.output[0].name not in _changing(scope, body, carries)
+
+
+def _changing(scope: OnnxScope, body: GraphProto, carries: Sequence[OnnxValue]) -> set[str]:
+    """Return the names in a body that are not known while a loop is imported: those that depend on tensors."""
     names = [i.name for i in body.input][2:]
     results = [o.name for o in body.output]
     changing = {n for n, v in zip(names, carries, strict=True) if not v.is_known and v.items is None}
     while True:
-        depends = _depends(scope, body, changing)
-        more = {n for n, r in zip(names, results[1:], strict=False) if r in depends} | changing
+        found = _depends(scope, body, changing)
+        more = {n for n, r in zip(names, results[1:], strict=False) if r in found} | changing
         if more == changing:
-            return results[0] not in depends
+            return found
         changing = more
 
 
@@ -114,25 +118,90 @@ def loop(scope: OnnxScope, node: NodeProto) -> list[OnnxValue]:
     body = scope.attributes(node)["body"]
     count, go_on = _count(trips), _scalar(condition)
     stacked = len(body.output) - 1 - len(carries)
+    if go_on is False:
+        return _repeated(scope, body, trips, 0, carries, False)
     if (condition is None or go_on is not None) and _condition_is_known(scope, body, carries):
-        if (
-            count is not None
-            and (isinstance(count, DimExpr) or count > _REPEATED)
-            and _is_regular(scope, body, carries)
-        ):
+        are_tensors = all(v.items is None and not v.is_none for v in carries)
+        if are_tensors and isinstance(count, DimExpr) and _is_regular(body):
             return _scanned(scope, body, carries, count, stacked)
-        if isinstance(count, int) or (count is None and trips is None and go_on is not None):
-            return _repeated(scope, body, trips, count, carries, go_on is not False)
+        is_counted = isinstance(count, int) or (count is None and trips is None and go_on is not None)
+        if are_tensors and is_counted and not isinstance(count, DimExpr) and (count is None or count > _REPEATED):
+            steps, last = (count, {}) if _is_regular(body) else _known_steps(scope, body, carries, count)
+            if steps is not None and steps > _REPEATED and _fits_scan(scope, body, carries, steps, stacked):
+                results = _scanned(scope, body, carries, steps, stacked)
+                return [last.get(i, result) for i, result in enumerate(results)]
+        if is_counted:
+            return _repeated(scope, body, trips, count, carries, True)  # type: ignore[arg-type]
     return _while(scope, body, trips, condition, carries)
 
 
-def _is_regular(scope: OnnxScope, body: GraphProto, carries: Sequence[OnnxValue]) -> bool:
-    """Return whether a loop's condition never changes and all carries are tensors."""
+def _is_regular(body: GraphProto) -> bool:
+    """Return whether a loop's condition never changes."""
     passed = {body.input[1].name}
     for node in body.node:
         if node.op_type == "Identity" and node.input[0] in passed:
             passed.add(node.output[0])
-    return body.output[0].name in passed and all(v.items is None and not v.is_none for v in carries)
+    return body.output[0].name in passed
+
+
+def _known_steps(
+    scope: OnnxScope, body: GraphProto, carries: Sequence[OnnxValue], most: int | None
+) -> tuple[int | None, dict[int, OnnxValue]]:
+    """Return the number of steps of a loop whose condition is known, and the last values of the carries that are known.
+
+    Only the nodes that the condition and these carries depend on are evaluated. The number is None if the condition depends on
+    shapes of other carries, or is not known after all.
+    """
+    changing = _changing(scope, body, carries)
+    known = [i for i, v in enumerate(carries) if v.is_known and body.output[1 + i].name not in changing]
+    control = _restricted(body, [0, *(1 + i for i in known)])
+    read = {name for node in control.node for name in names_read(node)} | {o.name for o in control.output}
+    if any(body.input[2 + i].name in read for i in range(len(carries)) if i not in known):
+        return None, {}
+    values, step = list(carries), 0
+    while most is None or step < most:
+        condition, *following = scope.inside(
+            control, [_number(body, step, scope.g), OnnxValue(known=np.array(True)), *values]
+        )
+        goes_on, step = _scalar(condition), step + 1
+        scope.model.count()
+        if goes_on is None or not all(v.is_known for v in following):
+            return None, {}
+        for i, value in zip(known, following, strict=True):
+            values[i] = value
+        if not goes_on:
+            break
+    return step, {i: values[i] for i in known}
+
+
+def _restricted(body: GraphProto, outputs: Sequence[int]) -> GraphProto:
+    """Return a copy of a body with some of its outputs, and only the nodes that they depend on."""
+    copy = type(body)()
+    copy.CopyFrom(body)
+    del copy.output[:], copy.node[:]
+    copy.output.extend(body.output[i] for i in outputs)
+    needed, nodes = {o.name for o in copy.output}, list[Any]()
+    for node in reversed(body.node):
+        if needed.intersection(node.output):
+            nodes.append(node)
+            needed.update(names_read(node))
+    copy.node.extend(reversed(nodes))
+    return copy
+
+
+def _fits_scan(scope: OnnxScope, body: GraphProto, carries: list[OnnxValue], count: int, stacked: int) -> bool:
+    """Return whether a scan of a loop can be built. Carries keep their shapes, and no size depends on the step."""
+    g, decided = scope.g, scope.model.scannable
+    key = (*_names(body), *(str(t.shape) for t in _tensors(scope, carries)))
+    if key not in decided:  # tried once, as loops in the body try theirs in each attempt
+        try:
+            with g.scratchpad():
+                g.region(lambda: _tensors(scope, _scanned(scope, body, carries, count, stacked)), ())
+        except Error:
+            decided[key] = False
+        else:
+            decided[key] = True
+    return decided[key]
 
 
 def _repeated(

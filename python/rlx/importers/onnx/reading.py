@@ -66,6 +66,8 @@ class OnnxModel:
         self.built = 0
         # The names defined by loop bodies whose condition turned out to be unknown. These loops are not tried again.
         self.undecided: set[tuple[str, ...]] = set()
+        # Whether a loop can be a scan, by the names in its body and the shapes of its carries.
+        self.scannable: dict[tuple[str, ...], bool] = {}
 
     @cached_property
     def read(self) -> frozenset[str]:
@@ -84,6 +86,7 @@ class OnnxModel:
         """Forget what an import of the model found for other sizes."""
         self.built = 0
         self.undecided.clear()
+        self.scannable.clear()
 
     def count(self) -> None:
         """Count one more node that is built. Functions and loops may repeat nodes.

@@ -102,8 +102,23 @@ def compute(
         return None
 
 
+# The ops of counters and conditions of loops, on integers of one dtype or on booleans.
+_COUNTING: dict[str, Any] = {
+    **{
+        "Add": np.add,
+        "Sub": np.subtract,
+        "Mul": np.multiply,
+        "Equal": np.equal,
+        "Less": np.less,
+        "Greater": np.greater,
+    },
+    **{"LessOrEqual": np.less_equal, "GreaterOrEqual": np.greater_equal},
+}
+_LOGICAL: dict[str, Any] = {"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Not": np.logical_not}
+
+
 def quick(op: str, arrays: Sequence[Any], attributes: dict[str, Any]) -> list[np.ndarray] | None:
-    """Return the result of an op that is common between a `Shape` and a `Reshape`; None for other ops.
+    """Return the result of an op that is common between a `Shape` and a `Reshape`, or in a loop's counter; None for other ops.
 
     Other ops are computed by their rule. It builds and evaluates a graph, which takes a thousand times as long.
     """
@@ -119,6 +134,12 @@ def quick(op: str, arrays: Sequence[Any], attributes: dict[str, Any]) -> list[np
     if op == "Unsqueeze" and x.ndim == 0:
         axes = attributes.get("axes") or (arrays[1].reshape(-1).tolist() if len(arrays) > 1 else None)
         return [x.reshape(1)] if axes in ([0], [-1], (0,), (-1,)) else None
+    if op == "Cast" and x.dtype.kind in "bi" and np.dtype(attributes["to"]) in (np.bool_, np.int32, np.int64):
+        return [x.astype(attributes["to"])]
+    rules = _LOGICAL if x.dtype == np.bool_ else _COUNTING if x.dtype in (np.int32, np.int64) else {}
+    if op in rules and not attributes and all(a.size == 1 and a.dtype == x.dtype for a in arrays):
+        with np.errstate(over="ignore"):
+            return [np.asarray(rules[op](*arrays))]
     return None
 
 
