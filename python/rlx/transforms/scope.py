@@ -219,13 +219,14 @@ def depends(
 
 
 def has_own_vjp(block: mlir.Block) -> bool:
-    """Whether a block or a region of its ops has a function with a `vjp` and without a `jvp`."""
+    """Whether a block or a region of its ops has a function with a `vjp` of its own and without a `jvp`."""
     for op in ops_of(block):
-        blocks = [b for region in op.regions for b in region.blocks]
-        if op.name == "rlx.custom_fn":
-            _, backward, rule = map(opview.block_of, op.regions)
-            if backward is not None and rule is None:
-                return True
-        if any(map(has_own_vjp, blocks)):
+        if not len(op.regions):
+            continue
+        names = (region.name for region in opview.card_of(op).spec.regions)
+        blocks = dict(zip(names, map(opview.block_of, op.regions), strict=True))
+        if blocks.get("vjp_region") is not None and blocks.get("jvp_region") is None:
+            return True
+        if any(has_own_vjp(inner) for inner in blocks.values() if inner is not None):
             return True
     return False
