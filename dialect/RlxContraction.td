@@ -77,4 +77,45 @@ def RLX_BatchedDenseSolveOp : RLX_Op<"batched_dense_solve", "linear_algebra"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
+// Offsets and positions of sparse matrices.
+def RLX_OffsetTensor : RLX_TensorOf<["i32", "i64"], "tensor of i32 or i64">;
+
+def RLX_CsrMatmulOp : RLX_Op<"csr_matmul", "contraction"> {
+  let summary = "Product of a sparse matrix in rows (CSR) with vectors or matrices";
+  let description = [{
+    `data [Z]`, `indices [Z]`, `indptr [M + 1]`, `x [N, b…]`, result `[M, b…]`: row `i` is the sum of
+    `data[j]·x[indices[j]]` for `indptr[i] <= j < indptr[i + 1]`. `indptr` must not decrease; entries before its first and
+    after its last offset are not part of the matrix. Repeated columns are added, and entries whose column is outside
+    `[0, N)` are dropped. `width` is 0, or at least the number of entries of the longest row. If it is not 0, `indptr` must
+    begin with 0 and end with `Z`; compiled code relies on both. f16 and bf16 are computed in f32.
+  }];
+  let arguments = (ins RLX_NumberTensor:$data, RLX_OffsetTensor:$indices, RLX_OffsetTensor:$indptr, RLX_NumberTensor:$x,
+                       DefaultValuedAttr<RLX_Natural, "0">:$width);
+  let results = (outs RLX_NumberTensor:$result);
+}
+
+def RLX_CsrMatmulTransposedOp : RLX_Op<"csr_matmul_transposed", "contraction"> {
+  let summary = "Product of the transpose of a sparse matrix in rows (CSR) with vectors or matrices";
+  let description = [{
+    The matrix of `csr_matmul`, transposed: `x [M, b…]`, result `[columns, b…]`, where row `c` is the sum of
+    `data[j]·x[i]` over all entries `j` of a row `i` with `indices[j] = c`. `columns` is a list of one
+    dimension, and `width` as in `csr_matmul`. f16 and bf16 are computed in f32.
+  }];
+  let arguments = (ins RLX_NumberTensor:$data, RLX_OffsetTensor:$indices, RLX_OffsetTensor:$indptr, RLX_NumberTensor:$x,
+                       RLX_ShapeAttr:$columns, DefaultValuedAttr<RLX_Natural, "0">:$width);
+  let results = (outs RLX_NumberTensor:$result);
+}
+
+def RLX_CsrSampledMatmulOp : RLX_Op<"csr_sampled_matmul", "contraction"> {
+  let summary = "Entries of a product of dense matrices at the positions of a sparse matrix (SDDMM)";
+  let description = [{
+    `indices [Z]`, `indptr [M + 1]` and `width` as in `csr_matmul`, `x [M, b…]`, `y [N, b…]`, result `[Z]`: the sum of
+    `x[i]·y[indices[j]]` over the axes `b…`, for the row `i` of entry `j`. Entries outside of all rows or columns are 0.
+    f16 and bf16 are computed in f32.
+  }];
+  let arguments = (ins RLX_OffsetTensor:$indices, RLX_OffsetTensor:$indptr, RLX_NumberTensor:$x, RLX_NumberTensor:$y,
+                       DefaultValuedAttr<RLX_Natural, "0">:$width);
+  let results = (outs RLX_NumberTensor:$result);
+}
+
 #endif // RLX_CONTRACTION_TD

@@ -63,7 +63,8 @@ def draw(operand: SampleOperand, kind: DType, shape: tuple[int, ...], rng: np.ra
         count = int(np.prod(shape))
         if operand.distinct and most - least >= count:
             return (least + rng.permutation(most - least)[:count]).reshape(shape).astype(kind.numpy)
-        return rng.integers(least, most, shape).astype(kind.numpy)
+        drawn = rng.integers(least, most, shape).astype(kind.numpy)
+        return np.sort(drawn) if operand.ascending else drawn
     if operand.distinct:
         count = int(np.prod(shape))
         return rng.permutation(np.linspace(operand.low, operand.high, count)).reshape(shape).astype(kind.numpy)
@@ -125,6 +126,9 @@ def _sprinkled(case: Case, base: Values, rng: np.random.Generator) -> Iterator[l
             if len(pool):
                 mask = rng.random(array.shape) < 0.08
                 array[mask] = rng.choice(pool, int(mask.sum()))
+        for operand, array in zip(case.operands, arrays, strict=False):
+            if operand.ascending:
+                array.sort()
         yield arrays
 
 

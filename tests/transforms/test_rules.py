@@ -99,9 +99,19 @@ def test_vmap(op: str, fifth: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         names = [a.name for a in graph.arguments if a.name in values]
         tolerance = max(16 * precision(graph), 1e-12)
-        check_vmap(graph, values, dict.fromkeys(names, 0), tolerance=tolerance)
+        offsets = [a.name for a, o in zip(graph.arguments, case.operands, strict=False) if o.ascending]
+        fresh = {name: [values[name], values[name] - 1, values[name]] for name in offsets}
+        check_vmap(graph, values, dict.fromkeys(names, 0), tolerance=tolerance, fresh=fresh)
         for i, name in enumerate(names):
             rank = graph.arguments[i].shape.rank
-            check_vmap(graph, values, {name: rank}, tolerance=tolerance, size=2, out_axis=-1)
+            check_vmap(
+                graph,
+                values,
+                {name: rank},
+                tolerance=tolerance,
+                size=2,
+                out_axis=-1,
+                fresh={n: rows[:2] for n, rows in fresh.items()},
+            )
 
     _run(op, one_of_each, check, fifth)

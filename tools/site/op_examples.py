@@ -199,7 +199,8 @@ def _drawn(random: np.random.Generator, operand: SampleOperand, shape: Shape) ->
         values = random.permutation(max(count, 1))[:count].reshape(size) + int(low)
         return values.astype(shape.dtype.numpy)
     if shape.dtype.is_integer:
-        return random.integers(int(low), max(int(high), int(low) + 1), size).astype(shape.dtype.numpy)
+        drawn = random.integers(int(low), max(int(high), int(low) + 1), size).astype(shape.dtype.numpy)
+        return np.sort(drawn) if operand.ascending else drawn
     values = np.round(random.uniform(low, high, size), 1)
     if operand.diagonal and len(size) > 1:
         values = values + operand.diagonal * np.eye(size[-2], size[-1])

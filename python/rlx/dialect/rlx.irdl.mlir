@@ -502,6 +502,35 @@ irdl.dialect @rlx {
     irdl.operands(a: %type_a, b: %type_b)
     irdl.results(result: %type_result)
   }
+  irdl.operation @csr_matmul {
+    %type_data = irdl.any
+    %type_indices = irdl.any
+    %type_indptr = irdl.any
+    %type_x = irdl.any
+    %type_result = irdl.any
+    irdl.operands(data: %type_data, indices: %type_indices, indptr: %type_indptr, x: %type_x)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @csr_matmul_transposed {
+    %type_data = irdl.any
+    %type_indices = irdl.any
+    %type_indptr = irdl.any
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %columns = irdl.base "#builtin.array"
+    irdl.operands(data: %type_data, indices: %type_indices, indptr: %type_indptr, x: %type_x)
+    irdl.attributes { "columns" = %columns }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @csr_sampled_matmul {
+    %type_indices = irdl.any
+    %type_indptr = irdl.any
+    %type_x = irdl.any
+    %type_y = irdl.any
+    %type_result = irdl.any
+    irdl.operands(indices: %type_indices, indptr: %type_indptr, x: %type_x, y: %type_y)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @yield {
     %type_values_0 = irdl.any
     %type_values_1 = irdl.any

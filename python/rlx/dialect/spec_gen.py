@@ -15,14 +15,15 @@ _DTYPES_7 = ('floats', 'integers', 'complexes')
 _DTYPES_8 = ('floats', 'complexes')
 _DTYPES_9 = ('integers',)
 _DTYPES_10 = ('f32',)
-_DTYPES_11 = ('floats', 'integers', 'bool', 'complexes', 'storage')
-_DTYPES_12 = ('bool',)
-_DTYPES_13 = ('floats', 'integers')
-_DTYPES_14 = ('i8', 'u8')
-_DTYPES_15 = ('i8',)
-_DTYPES_16 = ('i8', 'i32', 'f32')
-_DTYPES_17 = ('u8',)
-_DTYPES_18 = ('u32',)
+_DTYPES_11 = ('i32', 'i64')
+_DTYPES_12 = ('floats', 'integers', 'bool', 'complexes', 'storage')
+_DTYPES_13 = ('bool',)
+_DTYPES_14 = ('floats', 'integers')
+_DTYPES_15 = ('i8', 'u8')
+_DTYPES_16 = ('i8',)
+_DTYPES_17 = ('i8', 'i32', 'f32')
+_DTYPES_18 = ('u8',)
+_DTYPES_19 = ('u32',)
 _ACTIVATION = ('gelu',
  'gelu_approx',
  'silu',
@@ -1220,13 +1221,80 @@ OPS = (
         'dialect/RlxContraction.td',
     ),
     OpSpec(
+        'csr_matmul',
+        'contraction',
+        'mir',
+        'Product of a sparse matrix in rows (CSR) with vectors or matrices',
+        '`data [Z]`, `indices [Z]`, `indptr [M + 1]`, `x [N, b…]`, result `[M, b…]`: row `i` is the sum of\n`data[j]·x[indices[j]]` for `indptr[i] <= j < indptr[i + 1]`. `indptr` must not decrease; entries before its first and\nafter its last offset are not part of the matrix. Repeated columns are added, and entries whose column is outside\n`[0, N)` are dropped. `width` is 0, or at least the number of entries of the longest row. If it is not 0, `indptr` must\nbegin with 0 and end with `Z`; compiled code relies on both. f16 and bf16 are computed in f32.',
+        (
+            ValueSpec('data', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_11),
+            ValueSpec('indptr', _DTYPES_11),
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('width', 'i64', 0, interval='[0, 2^63)'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        (),
+        'dialect/RlxContraction.td',
+    ),
+    OpSpec(
+        'csr_matmul_transposed',
+        'contraction',
+        'mir',
+        'Product of the transpose of a sparse matrix in rows (CSR) with vectors or matrices',
+        'The matrix of `csr_matmul`, transposed: `x [M, b…]`, result `[columns, b…]`, where row `c` is the sum of\n`data[j]·x[i]` over all entries `j` of a row `i` with `indices[j] = c`. `columns` is a list of one\ndimension, and `width` as in `csr_matmul`. f16 and bf16 are computed in f32.',
+        (
+            ValueSpec('data', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_11),
+            ValueSpec('indptr', _DTYPES_11),
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('columns', 'dims', REQUIRED),
+            AttributeSpec('width', 'i64', 0, interval='[0, 2^63)'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        (),
+        'dialect/RlxContraction.td',
+    ),
+    OpSpec(
+        'csr_sampled_matmul',
+        'contraction',
+        'mir',
+        'Entries of a product of dense matrices at the positions of a sparse matrix (SDDMM)',
+        '`indices [Z]`, `indptr [M + 1]` and `width` as in `csr_matmul`, `x [M, b…]`, `y [N, b…]`, result `[Z]`: the sum of\n`x[i]·y[indices[j]]` over the axes `b…`, for the row `i` of entry `j`. Entries outside of all rows or columns are 0.\nf16 and bf16 are computed in f32.',
+        (
+            ValueSpec('indices', _DTYPES_11),
+            ValueSpec('indptr', _DTYPES_11),
+            ValueSpec('x', _DTYPES_7),
+            ValueSpec('y', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('width', 'i64', 0, interval='[0, 2^63)'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        (),
+        'dialect/RlxContraction.td',
+    ),
+    OpSpec(
         'yield',
         'control',
         'mir',
         'The values that a region yields',
         'The terminator of every region of an rlx op.',
         (
-            ValueSpec('values', _DTYPES_11, 'variadic'),
+            ValueSpec('values', _DTYPES_12, 'variadic'),
         ),
         (),
         (),
@@ -1242,11 +1310,11 @@ OPS = (
         'One of two regions, chosen by a scalar',
         'Runs only `then_region` if `condition` (a scalar) is true, and only `else_region` otherwise. The regions have no\narguments; they may read values from outside. Both yield values of the same types, which are the results.',
         (
-            ValueSpec('condition', _DTYPES_12),
+            ValueSpec('condition', _DTYPES_13),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (
             RegionSpec('then_region', 'single'),
@@ -1262,13 +1330,13 @@ OPS = (
         'A loop that runs while a condition holds',
         '`cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the next\ncarries, of the same types. The loop ends when the condition is false, or after `max_iterations` runs of the body.\nThe results are the last carries. Both regions may read values from outside.',
         (
-            ValueSpec('inits', _DTYPES_11, 'variadic'),
+            ValueSpec('inits', _DTYPES_12, 'variadic'),
         ),
         (
             AttributeSpec('max_iterations', 'i64', None, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (
             RegionSpec('cond_region', 'single'),
@@ -1284,7 +1352,7 @@ OPS = (
         'A loop over the leading axis of tensors, with carries',
         'The first `num_carries` inputs are the initial carries; the others (`xs`) have the leading axis `length`.\n`body_region` takes the carries and a slice of every `xs`. It yields the next carries and any number of other\nvalues. The results are the last carries, then the other values stacked on a leading axis. `reverse` runs from the\nend, for slices and stacks alike. `length` is a list of one dimension. The region may read values from outside.\n`num_checkpoints` is the number of carries that the gradient keeps; it computes the others again (absent: it keeps\nall).',
         (
-            ValueSpec('inputs', _DTYPES_11, 'variadic'),
+            ValueSpec('inputs', _DTYPES_12, 'variadic'),
         ),
         (
             AttributeSpec('num_carries', 'i64', REQUIRED, interval='[0, 2^63)'),
@@ -1293,7 +1361,7 @@ OPS = (
             AttributeSpec('num_checkpoints', 'i64', None, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1308,11 +1376,11 @@ OPS = (
         'A chain of elementwise ops as one op',
         '`body_region` takes the inputs. It consists of elementwise ops (activation, cast, binary, compare, where, clamp,\nconstant), which may be followed by reductions of their results. Its yielded values are the results. The inputs\nbroadcast as in NumPy wherever the ops of the region do. The region does not read values from outside.',
         (
-            ValueSpec('inputs', _DTYPES_11, 'variadic'),
+            ValueSpec('inputs', _DTYPES_12, 'variadic'),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1327,13 +1395,13 @@ OPS = (
         'A function with its own derivative rules',
         '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input. `jvp_region`, unless empty, takes\nthe inputs and a tangent of each, and yields a tangent of each result. Regions may read values from outside, which\ncount as constants for the rules. With `no_derivative` the function has no derivative; the text is the reason in\nthe error message.',
         (
-            ValueSpec('inputs', _DTYPES_11, 'variadic'),
+            ValueSpec('inputs', _DTYPES_12, 'variadic'),
         ),
         (
             AttributeSpec('no_derivative', 'str', None),
         ),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (
             RegionSpec('forward_region', 'single'),
@@ -1352,7 +1420,7 @@ OPS = (
         (),
         (),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (
             RegionSpec('body_region', 'single'),
@@ -1367,12 +1435,12 @@ OPS = (
         'The same values, available only after other values',
         'The results are the inputs. Ops on the results are not merged with equal ops on the inputs, and do not run before\nthe tensors `after` are available. Recomputed values are thus computed late. The tensors `after` are not empty.',
         (
-            ValueSpec('inputs', _DTYPES_11, 'variadic'),
-            ValueSpec('after', _DTYPES_11, 'variadic'),
+            ValueSpec('inputs', _DTYPES_12, 'variadic'),
+            ValueSpec('after', _DTYPES_12, 'variadic'),
         ),
         (),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (),
         (),
@@ -1385,14 +1453,14 @@ OPS = (
         'A user-registered op',
         '`name` is the name of the op, `attributes` are its attributes. Its card (`rlx.CustomOp`) defines inference,\nevaluator, decomposition or lowering, and rules.',
         (
-            ValueSpec('inputs', _DTYPES_11, 'variadic'),
+            ValueSpec('inputs', _DTYPES_12, 'variadic'),
         ),
         (
             AttributeSpec('name', 'str', REQUIRED),
             AttributeSpec('attributes', 'dict', REQUIRED),
         ),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (),
         (),
@@ -1405,8 +1473,8 @@ OPS = (
         'Convolution (cross-correlation) in one, two or three dimensions',
         '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists the zeros before and\nafter each spatial axis in order. f16 and bf16 accumulate in f32; integers wrap.',
         (
-            ValueSpec('x', _DTYPES_13),
-            ValueSpec('w', _DTYPES_13),
+            ValueSpec('x', _DTYPES_14),
+            ValueSpec('w', _DTYPES_14),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
@@ -1415,7 +1483,7 @@ OPS = (
             AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_14),
         ),
         (),
         (
@@ -1456,7 +1524,7 @@ OPS = (
         'Maximum, mean or sum over windows in one, two or three dimensions',
         '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`. `padding`\nlists the padding before and after each spatial axis in order. Padding is never a maximum and counts as zero in a\nsum. In a mean it counts as zeros, or not at all with `count_include_pad = false`. NaN propagates. A window of\npadding alone gives -inf as a maximum (for integers the least value), and NaN as a mean that does not count\npadding. Integers have no mean; their sums wrap.',
         (
-            ValueSpec('x', _DTYPES_13),
+            ValueSpec('x', _DTYPES_14),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
@@ -1466,7 +1534,7 @@ OPS = (
             AttributeSpec('count_include_pad', 'bool', True),
         ),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_14),
         ),
         (),
         (
@@ -1554,13 +1622,13 @@ OPS = (
         'Conversion to another dtype',
         '`result = dtype(x)`. Float to integer truncates toward zero and saturates, and NaN becomes 0; integer to narrower\ninteger wraps; anything to bool is `x != 0`; complex to real keeps the real part. Float to narrower float rounds\nto nearest even.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -1608,7 +1676,7 @@ OPS = (
             AttributeSpec('kind', 'enum', REQUIRED, 'Comparison', _COMPARISON),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (
@@ -1625,13 +1693,13 @@ OPS = (
         'Elementwise choice',
         '`result = condition ? on_true : on_false`. All three broadcast as in NumPy; the branches have one dtype.',
         (
-            ValueSpec('condition', _DTYPES_12),
-            ValueSpec('on_true', _DTYPES_11),
-            ValueSpec('on_false', _DTYPES_11),
+            ValueSpec('condition', _DTYPES_13),
+            ValueSpec('on_true', _DTYPES_12),
+            ValueSpec('on_false', _DTYPES_12),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -1667,13 +1735,13 @@ OPS = (
         'The same bits as another dtype',
         '`result` has the bits of `x`, read as `dtype`, which has the same width. Neither dtype may be bool or complex.\nEvery derivative through it is zero.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -1689,11 +1757,11 @@ OPS = (
         'The value, with no derivative',
         '`result = x`; every derivative through it is zero.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -1712,13 +1780,13 @@ OPS = (
         'Values clamped between two bounds',
         '`result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape of\n`x`. Where `low > high` the result is `high`; NaN in any of them gives NaN.',
         (
-            ValueSpec('x', _DTYPES_13),
-            ValueSpec('low', _DTYPES_13),
-            ValueSpec('high', _DTYPES_13),
+            ValueSpec('x', _DTYPES_14),
+            ValueSpec('low', _DTYPES_14),
+            ValueSpec('high', _DTYPES_14),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_14),
         ),
         (),
         (
@@ -1860,7 +1928,7 @@ OPS = (
             AttributeSpec('value', 'elements', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (),
@@ -1879,7 +1947,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_14),
         ),
         (),
         (),
@@ -2504,7 +2572,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_14),
+            ValueSpec('result', _DTYPES_15),
         ),
         (),
         (),
@@ -2517,7 +2585,7 @@ OPS = (
         'Floats from 8-bit integers',
         '`result = (x - zero_point)·scale`, f32; `scale` and `zero_point` as in `quantize`. The difference is exact\n(i32 arithmetic).',
         (
-            ValueSpec('x', _DTYPES_14),
+            ValueSpec('x', _DTYPES_15),
             ValueSpec('scale', _DTYPES_10),
             ValueSpec('zero_point', _DTYPES_3),
         ),
@@ -2538,8 +2606,8 @@ OPS = (
         'Product of 8-bit matrices: as sums, requantised or as floats',
         '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32. With\n`dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and rounding (half to even)\nin f32; with f32, `result = acc·multiplier`, without `out_zero_point`; with i32, `result = acc`, also without\n`multiplier`, and integer-only `requantize` may follow. `multiplier` is a scalar, or `[N]`: one number per column.\ni32 wraps; zero points are in the range of i8.',
         (
-            ValueSpec('x', _DTYPES_15),
-            ValueSpec('w', _DTYPES_15),
+            ValueSpec('x', _DTYPES_16),
+            ValueSpec('w', _DTYPES_16),
             ValueSpec('bias', _DTYPES_3, 'optional'),
             ValueSpec('multiplier', _DTYPES_10, 'optional'),
         ),
@@ -2550,7 +2618,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_16),
+            ValueSpec('result', _DTYPES_17),
         ),
         (),
         (
@@ -2565,8 +2633,8 @@ OPS = (
         'Convolution of 8-bit images: as sums, requantised or as floats',
         '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`. It behaves like\n`conv` and `q_matmul`: accumulated in i32, padded with `x_zero_point`.',
         (
-            ValueSpec('x', _DTYPES_15),
-            ValueSpec('w', _DTYPES_15),
+            ValueSpec('x', _DTYPES_16),
+            ValueSpec('w', _DTYPES_16),
             ValueSpec('bias', _DTYPES_3, 'optional'),
             ValueSpec('multiplier', _DTYPES_10, 'optional'),
         ),
@@ -2581,7 +2649,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_16),
+            ValueSpec('result', _DTYPES_17),
         ),
         (),
         (
@@ -2596,7 +2664,7 @@ OPS = (
         'Floats from packed blocks of bytes',
         '`x […, blocks·nbytes]` u8: rows of blocks in the packed format `scheme`, a key of `rlx.weights.schemes`, for example\n`"q4_k"`. The result, f32 `[…, blocks·block]`, has the elements of the blocks, computed in f32.',
         (
-            ValueSpec('x', _DTYPES_17),
+            ValueSpec('x', _DTYPES_18),
         ),
         (
             AttributeSpec('scheme', 'str', REQUIRED),
@@ -2621,7 +2689,7 @@ OPS = (
             AttributeSpec('scheme', 'str', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_17),
+            ValueSpec('result', _DTYPES_18),
         ),
         (),
         (),
@@ -2635,7 +2703,7 @@ OPS = (
         '`x […, K]` f32, `w [N, K/block·nbytes]` u8: N packed rows in the format `scheme`, as in `dequantize_packed`. The result\nis f32 `[…, N]`. With `activations` `"i8"` or `"i16"`, the blocks of `x` (of the scheme\'s size) are rounded to\nintegers first: with `limit` 127 or 32767 and `top = max|x|` of the block, `x` becomes\n`round(x·(limit/top))·(top/limit)`, rounded half to even; a block with `top < 1e-30` becomes 0, and one with an\ninfinity or NaN becomes NaN. Derivatives treat the rounding as the identity.',
         (
             ValueSpec('x', _DTYPES_10),
-            ValueSpec('w', _DTYPES_17),
+            ValueSpec('w', _DTYPES_18),
         ),
         (
             AttributeSpec('scheme', 'str', REQUIRED),
@@ -2658,7 +2726,7 @@ OPS = (
         '`x [M, K]` f32, `w [E, N, K/block·nbytes]` u8: E matrices of packed rows in the format `scheme`, as in\n`dequant_matmul`; integer `indices [M]`, clamped to `[0, E)`: `result[m] = x[m]·dequantize(w[indices[m]])ᵀ`, f32\n`[M, N]`. `activations` is as in `dequant_matmul`.',
         (
             ValueSpec('x', _DTYPES_10),
-            ValueSpec('w', _DTYPES_17),
+            ValueSpec('w', _DTYPES_18),
             ValueSpec('indices', _DTYPES_9),
         ),
         (
@@ -2758,7 +2826,7 @@ OPS = (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_18),
+            ValueSpec('result', _DTYPES_19),
         ),
         (),
         (),
@@ -3054,13 +3122,13 @@ OPS = (
         'The k largest elements of the last axis, largest first',
         '`x […, N]` gives values `[…, k]` and i32 indices `[…, k]`, `0 <= k <= N`. Ties go to the lower index;\nNaN counts as the largest.',
         (
-            ValueSpec('x', _DTYPES_13),
+            ValueSpec('x', _DTYPES_14),
         ),
         (
             AttributeSpec('k', 'i64', REQUIRED, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('values', _DTYPES_13),
+            ValueSpec('values', _DTYPES_14),
             ValueSpec('indices', _DTYPES_3),
         ),
         (),
@@ -3121,13 +3189,13 @@ OPS = (
         'Running maximum along an axis',
         '`result[i] = max(x[0], …, x[i])`; NaN propagates.',
         (
-            ValueSpec('x', _DTYPES_13),
+            ValueSpec('x', _DTYPES_14),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_14),
         ),
         (),
         (
@@ -3188,13 +3256,13 @@ OPS = (
         'The same elements in row-major order in another shape',
         '`shape` has the same number of elements as `x`; its dimensions may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3211,13 +3279,13 @@ OPS = (
         'Permuted axes',
         '`result.dim(i) = x.dim(perm[i])`.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('perm', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3233,13 +3301,13 @@ OPS = (
         'The same tensor, sharded over devices',
         'The result is `x`. `sharding` lists for each dimension the axes of the module\'s mesh (`rlx.mesh`) that it is\nsharded over: `"data, _"`, `"data+model, _"`; `_` means none. It is used by targets that run on several devices\n(XLA through `stablehlo` and `to_jax`) and has no effect elsewhere.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('sharding', 'str', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3256,7 +3324,7 @@ OPS = (
         'A contiguous range of one axis',
         '`result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each, so they may be\nsymbolic.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -3264,7 +3332,7 @@ OPS = (
             AttributeSpec('length', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3280,7 +3348,7 @@ OPS = (
         'A strided box',
         '`result = x[starts[0]:limits[0]:strides[0], …]` with `0 <= start <= limit <= dim` and `stride >= 1`.\nStarts and limits may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('starts', 'dims', REQUIRED),
@@ -3288,7 +3356,7 @@ OPS = (
             AttributeSpec('strides', 'i64s', REQUIRED, interval='[1, 2^31)'),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3304,14 +3372,14 @@ OPS = (
         'Two tensors joined along one axis',
         'Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy\nof each tensor.',
         (
-            ValueSpec('lhs', _DTYPES_11),
-            ValueSpec('rhs', _DTYPES_11),
+            ValueSpec('lhs', _DTYPES_12),
+            ValueSpec('rhs', _DTYPES_12),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3326,13 +3394,13 @@ OPS = (
         'Broadcast to a shape',
         "NumPy's `broadcast_to`: axes align at the right; size 1 and missing axes repeat.",
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3348,13 +3416,13 @@ OPS = (
         'Reversed order along some axes',
         "NumPy's `flip` along `axes`, which are sorted and distinct.",
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('axes', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3370,7 +3438,7 @@ OPS = (
         'Elements added before and after every axis',
         '`low` and `high` list the number of elements before and after each axis; they are not negative and may be\nsymbolic. `mode` selects the elements: `value` (`constant`), the tensor mirrored at the edge element (`reflect`,\nat most `dim - 1` elements), the edge element (`replicate`), or the other side (`circular`, at most `dim`\nelements). Axes are padded one after the other, as in NumPy.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('low', 'dims', REQUIRED),
@@ -3379,7 +3447,7 @@ OPS = (
             AttributeSpec('value', 'f64', 0.0),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3394,14 +3462,14 @@ OPS = (
         'A triangle of each matrix, zero elsewhere',
         '`x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those\nwith `column >= row + diagonal`.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
         ),
         (
             AttributeSpec('upper', 'bool', False),
             AttributeSpec('diagonal', 'i64', 0),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3417,14 +3485,14 @@ OPS = (
         'Slices of a table at given indices',
         'NumPy\'s `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes\nbefore `axis`. Negative indices do not count from the end: every index is clamped to `[0, dim)`. The gathered axis\nmust not be empty unless the result is.',
         (
-            ValueSpec('table', _DTYPES_11),
+            ValueSpec('table', _DTYPES_12),
             ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3439,14 +3507,14 @@ OPS = (
         'Slices of a batch of tables, each at its own indices',
         'The indices have the `axis` leading batch axes of the table:\n`result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped to `[0, dim)`.',
         (
-            ValueSpec('table', _DTYPES_11),
+            ValueSpec('table', _DTYPES_12),
             ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3461,12 +3529,12 @@ OPS = (
         'Rows of a table',
         '`table [V, E]`, integer `indices […]`; `result […, E] = table[indices]`, with indices clamped.',
         (
-            ValueSpec('table', _DTYPES_11),
+            ValueSpec('table', _DTYPES_12),
             ValueSpec('indices', _DTYPES_9),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (
@@ -3481,14 +3549,14 @@ OPS = (
         'Slices of a tensor at tuples of indices',
         'The last axis of `indices […, K]` contains positions on the first `K` axes of `x` after the `batch_dims` leading\naxes that both share: `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index\nis clamped to its axis; negative indices do not count from the end.',
         (
-            ValueSpec('x', _DTYPES_11),
+            ValueSpec('x', _DTYPES_12),
             ValueSpec('indices', _DTYPES_9),
         ),
         (
             AttributeSpec('batch_dims', 'i64', 0, interval='[0, 2^63)'),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (

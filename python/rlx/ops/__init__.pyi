@@ -278,6 +278,15 @@ def cross(lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
 def cross_entropy(logits: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., label_smoothing: float = ..., axis: int | None = ...) -> Tensor:
     """PyTorch's `cross_entropy`: `-log(softmax(logits)[label])`."""
 
+def csr_matmul(data: TensorLike, indices: TensorLike, indptr: TensorLike, x: TensorLike, width: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    """Product of a sparse matrix in rows (CSR) with vectors or matrices."""
+
+def csr_matmul_transposed(data: TensorLike, indices: TensorLike, indptr: TensorLike, x: TensorLike, columns: ShapeLike, width: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    """Product of the transpose of a sparse matrix in rows (CSR) with vectors or matrices."""
+
+def csr_sampled_matmul(indices: TensorLike, indptr: TensorLike, x: TensorLike, y: TensorLike, width: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    """Entries of a product of dense matrices at the positions of a sparse matrix (SDDMM)."""
+
 def cummax(x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:
     """Running maximum along an axis."""
 

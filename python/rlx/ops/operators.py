@@ -58,6 +58,11 @@ def _method(name: str, of_builder: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _precedes(other: object) -> bool:
+    """Return whether the other operand, such as a sparse matrix, implements operators with tensors itself."""
+    return getattr(type(other), "precedes_tensors", False) is True
+
+
 _MOST_SLICES = 1 << 16  # in an iteration over a tensor
 
 
@@ -94,6 +99,8 @@ class Operators:
         return array_api
 
     def _binary(self: Tensor, kind: str, other: TensorLike, reverse: bool = False) -> Tensor:
+        if _precedes(other):
+            return NotImplemented
         return self.builder.binary(kind, other, self) if reverse else self.builder.binary(kind, self, other)
 
     def __add__(self: Tensor, other: TensorLike) -> Tensor:
@@ -127,6 +134,8 @@ class Operators:
         return self._binary("pow", other, True)
 
     def __matmul__(self: Tensor, other: TensorLike) -> Tensor:
+        if _precedes(other):
+            return NotImplemented
         return self.builder.matmul(self, other)
 
     def __rmatmul__(self: Tensor, other: TensorLike) -> Tensor:

@@ -57,6 +57,7 @@ class SampleOperand:
         high: The largest value drawn (exclusive for integers).
         distinct: Draw distinct values, for ops whose result is discontinuous at equal values.
         diagonal: Added to the diagonal of the matrices of the last two axes, to make them definite.
+        ascending: Sort the values, for offsets.
     """
 
     dims: tuple[DimLike, ...]
@@ -65,6 +66,7 @@ class SampleOperand:
     high: float = 2.0
     distinct: bool = False
     diagonal: float = 0.0
+    ascending: bool = False
 
     def dtype_in(self, case: object) -> DType:
         """Return the dtype of the operand in a test case of a dtype."""

@@ -1268,6 +1268,15 @@ class OpMethods:
     def cross_entropy(self, logits: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., label_smoothing: float = ..., axis: int | None = ...) -> Tensor:  # rlx/functions/losses/classification.py: cross_entropy
         """PyTorch's `cross_entropy`: `-log(softmax(logits)[label])`."""
 
+    def csr_matmul(self, data: TensorLike, indices: TensorLike, indptr: TensorLike, x: TensorLike, width: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/csr.py: CsrMatmul
+        """Product of a sparse matrix in rows (CSR) with vectors or matrices."""
+
+    def csr_matmul_transposed(self, data: TensorLike, indices: TensorLike, indptr: TensorLike, x: TensorLike, columns: ShapeLike, width: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/csr.py: CsrMatmulTransposed
+        """Product of the transpose of a sparse matrix in rows (CSR) with vectors or matrices."""
+
+    def csr_sampled_matmul(self, indices: TensorLike, indptr: TensorLike, x: TensorLike, y: TensorLike, width: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/csr.py: CsrSampledMatmul
+        """Entries of a product of dense matrices at the positions of a sparse matrix (SDDMM)."""
+
     def cummax(self, x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/cumulative.py: Cummax
         """Running maximum along an axis."""
 

@@ -534,6 +534,37 @@ class BatchedDenseSolve(View):
     b: mlir.Value
     result: mlir.Value
 
+class CsrMatmul(View):
+    """Product of a sparse matrix in rows (CSR) with vectors or matrices."""
+
+    data: mlir.Value
+    indices: mlir.Value
+    indptr: mlir.Value
+    x: mlir.Value
+    width: int
+    result: mlir.Value
+
+class CsrMatmulTransposed(View):
+    """Product of the transpose of a sparse matrix in rows (CSR) with vectors or matrices."""
+
+    data: mlir.Value
+    indices: mlir.Value
+    indptr: mlir.Value
+    x: mlir.Value
+    columns: tuple[Dim, ...]
+    width: int
+    result: mlir.Value
+
+class CsrSampledMatmul(View):
+    """Entries of a product of dense matrices at the positions of a sparse matrix (SDDMM)."""
+
+    indices: mlir.Value
+    indptr: mlir.Value
+    x: mlir.Value
+    y: mlir.Value
+    width: int
+    result: mlir.Value
+
 class Yield(View):
     """The values that a region yields."""
 
