@@ -65,6 +65,7 @@ OTHERS = {
                 "targets.artifacts.entry:StoredProgram",
                 "targets.iree.abi:TensorType",
                 "targets.iree.cpu:Cpu",
+                "sparse.array:SparseArray",
                 "targets.private:UnsafeFolder",
             ),
             *(
