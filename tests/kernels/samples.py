@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from rlx.ir.op import opview
@@ -18,6 +18,7 @@ from tests.kernels.packed_samples import cached_attentions, packed_rows, product
 # Columns: fewer than a vector, one, several steps of an unrolled loop, and one more or less.
 COLUMNS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 131, 300)
 _FLOATS = ("f32",)
+_REAL = ("f32", "f64")
 _PRODUCTS = ("f32", "bf16")
 _COMPLEX = ("c64",)
 _FOUR_BYTES = ("f32", "i32", "u32")
@@ -197,6 +198,28 @@ def _lookups(kind: str) -> Iterator[OpSample]:
         yield sample((3, 700), SampleOperand((3,), "i32", **wide), size=(4,), dtypes=_FLOATS)
 
 
+def _sparse_rows(op: str) -> Iterator[OpSample]:
+    """Rows of vectors of several lengths; offsets and columns outside of the matrix; rows of one known length."""
+    for inner in ((), (1,), (7,), (8,), (33,), (2, 9)):
+        for index in ("i32", "i64"):
+            columns = SampleOperand((23,), index, low=-2, high=8)
+            offsets = SampleOperand((7,), index, low=-3, high=27, ascending=True)
+            x, y = (6, *inner), (5, *inner)
+            if op == "csr_matmul":
+                yield sample((23,), columns, offsets, y, dtypes=_REAL)
+            elif op == "csr_matmul_transposed":
+                yield sample((23,), columns, offsets, x, columns=(5,), dtypes=_REAL)
+            else:
+                yield sample(columns, offsets, x, y, dtypes=_REAL)
+    columns, offsets = SampleOperand(("z",), "i32", low=-1, high=6), SampleOperand((4,), "i32", high=5, ascending=True)
+    if op == "csr_matmul":
+        yield sample(("z",), columns, offsets, ("n", "k"), dtypes=_REAL)
+    elif op == "csr_matmul_transposed":
+        yield sample(("z",), columns, offsets, (3, "k"), columns=("n",), dtypes=_REAL)
+    else:
+        yield sample(columns, offsets, (3, "k"), ("n", "k"), dtypes=_REAL)
+
+
 def _updates() -> Iterator[OpSample]:
     """Rows that are replaced or added to, several times too, at one index or at tuples of indices."""
     wide: dict[str, Any] = {"low": -2, "high": 6}
@@ -374,6 +397,7 @@ _MORE: dict[str, Callable[[], Iterator[OpSample]]] = {
     "embedding": lambda: _lookups("embedding"),
     "scatter_add": lambda: _lookups("scatter_add"),
     "scatter_nd": _updates,
+    **{op: partial(_sparse_rows, op) for op in ("csr_matmul", "csr_matmul_transposed", "csr_sampled_matmul")},
     "scan": scans,
     "while": whiles,
     "fft": _transforms,

@@ -130,7 +130,7 @@ def test_constructed_matrices() -> None:
     assert_close(sparse.diags_array(np.arange(3.0), offsets=2), ss.diags_array(np.arange(3.0), offsets=2))
     assert_close(
         sparse.diags_array([1, -2, 1], offsets=[-1, 0, 1], shape=(5, 6), format="csc"),
-        ss.diags_array([1, -2, 1], offsets=[-1, 0, 1], shape=(5, 6)),
+        ss.diags_array([1.0, -2, 1], offsets=[-1, 0, 1], shape=(5, 6)),
     )
     assert sparse.csr_array((3, 4)).nnz == 0 and sparse.csr_array(np.eye(3)).nnz == 3
 
