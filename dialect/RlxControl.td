@@ -77,6 +77,23 @@ def RLX_CustomFnOp : RLX_Op<"custom_fn", "function"> {
   let results = (outs Variadic<RLX_Tensor>:$results);
 }
 
+def RLX_CustomRootOp : RLX_Op<"custom_root", "root"> {
+  let summary = "A root of a function, with derivatives by the implicit function theorem";
+  let description = [{
+    `primal_region` has no arguments and yields the results. The first of them, one for each argument
+    of `function_region`, are `x` with `f(x) = 0`; the others, for example a number of iterations, count as constants.
+    `function_region` takes `x` and yields `f(x)`, of the same types. `solve_region` takes `x` and `c`, of the same
+    types, and yields `t` with `df/dx(x) t = c`. `adjoint_region`, unless empty, does the same for the adjoint of
+    `df/dx(x)`. With `symmetric`, this derivative is its own adjoint, and `adjoint_region` is empty. Regions may read
+    values from outside. Derivatives with respect to those are taken through `function_region` only:
+    `df/dx(x) dx = -df`.
+  }];
+  let arguments = (ins DefaultValuedAttr<BoolAttr, "false">:$symmetric);
+  let regions = (region SizedRegion<1>:$primal_region, SizedRegion<1>:$function_region, SizedRegion<1>:$solve_region,
+                        AnyRegion:$adjoint_region);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
 def RLX_CheckpointOp : RLX_Op<"checkpoint", "checkpoint"> {
   let summary = "Ops whose values the backward pass recomputes instead of storing them";
   let description = [{

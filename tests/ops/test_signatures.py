@@ -19,7 +19,7 @@ from rlx.ops.operators import methods_of_tensors
 PACKAGE = Path(rlx.__file__).parents[1]
 registry.load()
 # Ops whose arguments determine the number of results.
-SEVERAL = {"if_", "while_", "scan", "custom", "custom_fn", "checkpoint", "elementwise_region"}
+SEVERAL = {"if_", "while_", "scan", "custom", "custom_fn", "custom_root", "checkpoint", "elementwise_region"}
 SEVERAL |= {"fake_quantize", "optimization_barrier"}
 SEVERAL |= {f"{kind}max_pool{rank}" for kind in ("", "adaptive_") for rank in ("", "1d", "2d", "3d")}
 HIDDEN = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]

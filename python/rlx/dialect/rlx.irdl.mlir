@@ -732,6 +732,30 @@ irdl.dialect @rlx {
     irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
     irdl.regions(forward_region: %region0, vjp_region: %region1, jvp_region: %region2)
   }
+  irdl.operation @custom_root {
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    %region0 = irdl.region
+    %region1 = irdl.region
+    %region2 = irdl.region
+    %region3 = irdl.region
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+    irdl.regions(primal_region: %region0, function_region: %region1, solve_region: %region2, adjoint_region: %region3)
+  }
   irdl.operation @checkpoint {
     %type_results_0 = irdl.any
     %type_results_1 = irdl.any

@@ -1412,6 +1412,28 @@ OPS = (
         'dialect/RlxControl.td',
     ),
     OpSpec(
+        'custom_root',
+        'root',
+        'mir',
+        'A root of a function, with derivatives by the implicit function theorem',
+        '`primal_region` has no arguments and yields the results. The first of them, one for each argument\nof `function_region`, are `x` with `f(x) = 0`; the others, for example a number of iterations, count as constants.\n`function_region` takes `x` and yields `f(x)`, of the same types. `solve_region` takes `x` and `c`, of the same\ntypes, and yields `t` with `df/dx(x) t = c`. `adjoint_region`, unless empty, does the same for the adjoint of\n`df/dx(x)`. With `symmetric`, this derivative is its own adjoint, and `adjoint_region` is empty. Regions may read\nvalues from outside. Derivatives with respect to those are taken through `function_region` only:\n`df/dx(x) dx = -df`.',
+        (),
+        (
+            AttributeSpec('symmetric', 'bool', False),
+        ),
+        (
+            ValueSpec('results', _DTYPES_11, 'variadic'),
+        ),
+        (
+            RegionSpec('primal_region', 'single'),
+            RegionSpec('function_region', 'single'),
+            RegionSpec('solve_region', 'single'),
+            RegionSpec('adjoint_region', 'optional'),
+        ),
+        (),
+        'dialect/RlxControl.td',
+    ),
+    OpSpec(
         'checkpoint',
         'checkpoint',
         'mir',

@@ -308,6 +308,9 @@ def custom(op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:
 def custom_fn(fwd: Callable[..., Any], *args: TensorLike, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:
     """A function with its own derivative rules."""
 
+def custom_root(f: Callable[..., Any], primal: Callable[..., Any], solve: Callable[..., Any], adjoint: Callable[..., Any] | None = ..., symmetric: bool = ..., *, shape: ShapeLike | None = ...) -> Any:
+    """A root of a function, with derivatives by the implicit function theorem."""
+
 def deg2rad(x: TensorLike) -> Tensor:
     """NumPy's `deg2rad`: degrees as radians."""
 

@@ -29,7 +29,7 @@ def to_mir(
     scalar, fusing = (simplify, *_SCALAR) if level else (), _fusing(level, target, simplify) if fuse else ()
     casts = ("rlx-hoist-invariants",) if level and precision else ()  # casts of weights that loops read
     # Functions with derivative rules hide their computation from fusions.
-    plain = ("rlx-decompose{ops=custom_fn}",) if fuse else ()
+    plain = ("rlx-decompose{ops=custom_fn,custom_root}",) if fuse else ()
     return ",".join(["rlx-lower-blocks", *plain, *scalar, *fusing, *map(str, precision), *casts])
 
 

@@ -57,7 +57,7 @@ GROUPS = (
         "#c4ebe6",
         ("recurrent", "mtp", "fft", "linear_algebra", "lu", "qr", "eigh", "svd", "triangular"),
     ),
-    ColourGroup("control", "#f6cfd3", ("control", "function", "checkpoint", "custom")),
+    ColourGroup("control", "#f6cfd3", ("control", "function", "root", "checkpoint", "custom")),
 )
 # Boxes with a measured time: from this share of the total time on, the colour.
 HEAT = ((0.4, "#f58549"), (0.2, "#faa66a"), (0.1, "#fdc68d"), (0.05, "#fedfb5"), (0.01, "#fff0d9"), (0.0, "#fdfaf5"))

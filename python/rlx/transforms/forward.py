@@ -175,6 +175,12 @@ class ForwardRegion:
         results = self.engine.run(self.block, inner)
         return results, [self.engine.tangent(r) for r in results]
 
+    def pushed(
+        self, arguments: Sequence[Tensor], tangents: Sequence[Tensor | None]
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Copy the ops as `run` does, with zero tangents for the values from outside."""
+        return ForwardRegion(Forward(self.engine.builder), self.block, self.scope).run(arguments, tangents)
+
     def partial(self, arguments: Sequence[Tensor], position: int) -> Tensor:
         """See `partial`."""
         return partial(self.engine.builder, self.block, self.scope, arguments, position)

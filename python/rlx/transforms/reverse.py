@@ -353,6 +353,13 @@ class ReverseRegion:
         inexact = [t if a.dtype.is_inexact else None for a, t in zip(arguments, tangents, strict=True)]
         return ForwardRegion(engine, self.block, self.scope).run(arguments, inexact)
 
+    def pulled(self, arguments: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the cotangents of the arguments alone. Values from outside count as constants."""
+        engine, inner = ReverseMode(self.engine.builder, self.engine.note), self._inner(arguments, None)
+        engine.choose(arguments)
+        engine.pull(engine.run(self.block, inner), cotangents)
+        return [engine.taken(a) for a in arguments]
+
     def partial(self, arguments: Sequence[Tensor], position: int) -> Tensor:
         """See `forward.partial`."""
         return partial(self.engine.builder, self.block, self.scope, arguments, position)

@@ -1298,6 +1298,9 @@ class OpMethods:
     def custom_fn(self, fwd: Callable[..., Any], *args: TensorLike, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: CustomFn
         """A function with its own derivative rules."""
 
+    def custom_root(self, f: Callable[..., Any], primal: Callable[..., Any], solve: Callable[..., Any], adjoint: Callable[..., Any] | None = ..., symmetric: bool = ..., *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/root.py: CustomRoot
+        """A root of a function, with derivatives by the implicit function theorem."""
+
     def deg2rad(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: deg2rad
         """NumPy's `deg2rad`: degrees as radians."""
 

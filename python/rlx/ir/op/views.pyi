@@ -601,6 +601,11 @@ class CustomFn(View):
     inputs: list[mlir.Value]
     no_derivative: str | None
 
+class CustomRoot(View):
+    """A root of a function, with derivatives by the implicit function theorem."""
+
+    symmetric: bool
+
 class Checkpoint(View):
     """Ops whose values the backward pass recomputes instead of storing them."""
 
