@@ -1422,7 +1422,7 @@ OPS = (
             AttributeSpec('symmetric', 'bool', False),
         ),
         (
-            ValueSpec('results', _DTYPES_11, 'variadic'),
+            ValueSpec('results', _DTYPES_12, 'variadic'),
         ),
         (
             RegionSpec('primal_region', 'single'),
