@@ -129,3 +129,5 @@ def test_fewer_batches_than_the_steps_of_an_epoch_are_an_error() -> None:
 
     with pytest.raises(rlx.Error, match="data has no batch when it is read again"):
         fit(OneInput(), Exhausted(), **options)
+    with pytest.raises(rlx.Error, match="epoch 2 has no batch"):
+        rlx.train.find_learning_rate(OneInput(), lambda e: batches_of(2) if e == 0 else [], loss="cross_entropy")

@@ -137,6 +137,7 @@ def find_learning_rate(
 def _losses(step: ModelStep, data: Data, most: int) -> list[float]:
     losses: list[float] = []
     for epoch in count():
+        done = len(losses)
         for batch in data(epoch):
             loss = step(batch)["loss"]
             if not math.isfinite(loss) or (losses and loss > _DIVERGED * min(losses)):
@@ -146,4 +147,8 @@ def _losses(step: ModelStep, data: Data, most: int) -> list[float]:
             losses.append(loss)
             if len(losses) == most:
                 return losses
+        if len(losses) == done:
+            raise Error(
+                f"epoch {epoch + 1} has no batch", hint="give data that can be read more than once, such as a list"
+            )
     raise AssertionError
