@@ -57,7 +57,7 @@ class _ModelFile:
         w.comment(f"{p.title}: the code of a network, written by RLX {__version__}. See {p.files.header}.")
         w.line(f'#include "{p.files.header}"')
         w.line(f'#include "{p.files.weights_header}"')
-        # A kernel may have requested a helper in a line that was then dropped.
+        # The line of a kernel that needs a helper may have been removed since.
         words = set(re.findall(r"\w+", body))
         used = helpers_in_order(name for name in p.helpers if not HELPERS[name][1] or name in words)
         words |= set(re.findall(r"\w+", "\n".join(HELPERS[name][1] for name in used)))
@@ -73,8 +73,8 @@ class _ModelFile:
             w.line("#endif")
         w.line()
         w.comment(
-            "Negative numbers are shifted to the right with their sign, and what does not fit is cut off when it is "
-            "converted: all compilers for these processors do so, and this line is an error where it is not so."
+            "Right shifts of negative numbers keep the sign, and out-of-range conversions truncate. C leaves both to the "
+            "compiler; the next line is an error for a compiler that does otherwise."
         )
         w.line("typedef char shifts_keep_the_sign[(((-3) >> 1) == -2) && ((int8_t)(300 & 0xff) == 44) ? 1 : -1];")
         w.line()
@@ -178,7 +178,7 @@ def _weights_header(program: CSource) -> str:
     w.line("#endif")
     w.line()
     for fields, name in program.records.items():
-        w.comment("What is known for each channel of a result.")
+        w.comment("The constants for each channel of a result.")
         w.line("typedef struct {")
         for field_name in fields:
             w.line(f"    int32_t {field_name};")
@@ -211,6 +211,6 @@ def _weights(program: CSource) -> str:
         w.line("};")
     if not program.tables:
         w.line()
-        w.comment("It has none.")
+        w.comment("The program has no constants.")
         w.line(f"typedef int {program.name}_has_no_constants;")
     return str(w)

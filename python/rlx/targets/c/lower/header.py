@@ -28,9 +28,9 @@ class Header:
         guard = f"{p.name.upper()}_H"
         w.comment(
             f"{p.title}: a network as C99, written by RLX {__version__}.\n\n"
-            f"The caller owns all memory: {p.name}_state holds what a call needs, and what stays from call to call. Two of "
-            "them may be used at the same time. Arrays of the caller must not overlap. All arrays are row-major: the "
-            "last axis is contiguous."
+            f"The caller owns all memory: {p.name}_state holds the memory of a call, and the states that stay from call to "
+            "call. Two of them may be used at the same time. Arrays of the caller must not overlap. All arrays are row-major: "
+            "the last axis is contiguous."
         )
         w.line(f"#ifndef {guard}")
         w.line(f"#define {guard}")
@@ -68,8 +68,8 @@ class Header:
         p, w, plan = self.program, self.writer, self.program.memory.plan
         upper = p.name.upper()
         w.comment(
-            f"Bytes of the arena, in which values lie one after the other. No plan has less than {plan.peak_live_bytes}; "
-            f"side by side they would take {plan.total_bytes}."
+            f"Bytes of the arena, which values share. No plan has less than {plan.peak_live_bytes}; "
+            f"without sharing they would take {plan.total_bytes}."
         )
         w.line(f"#define {upper}_ARENA_SIZE {p.arena_size}")
         w.comment("Bytes of constants: weights and tables.")
@@ -184,7 +184,7 @@ static inline float {name}_dequantize_{argument.name}({kind} value)
     def _functions(self) -> None:
         p, w, s = self.program, self.writer, self.signature
         if s.of_kind("state"):
-            w.comment("Give the states their first values. To be called once, before the first run.")
+            w.comment("Set the states to their first values. Call it once, before the first run.")
             w.line(f"void {p.name}_init({p.name}_state *state);")
             w.line()
         lines = [

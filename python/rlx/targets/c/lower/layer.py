@@ -120,7 +120,7 @@ class ConstantProduct:
                 self.extra.append(name)
         self.finisher = f"finish_{kernel.name}"
         w = kernel.before
-        w.comment("What follows a sum.")
+        w.comment("The ops after a sum.")
         w.line(f"static inline {stored_type(result)} {self.finisher}({', '.join(arguments)})")
         w.line("{")
         w.lines += text.split("\n")
