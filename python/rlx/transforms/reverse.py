@@ -430,25 +430,9 @@ def transpose_block(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor |
         results = engine.run(block, scope)
         engine.pull(results, cotangents)
         taken = [engine.cotangent(a) for a in arguments]
-        if any(len(op.regions) for op in scopes.ops_of(block)) and _depends_on(taken, arguments):
+        if any(len(op.regions) for op in scopes.ops_of(block)) and scopes.depends_on(taken, arguments):
             raise rule_checks.NotLinearError("its derivative depends on a tangent or cotangent")
     except rule_checks.NotLinearError as problem:
         message = f"a rule that is transposed must be linear in tangents and cotangents: {problem.message}"
         raise Error(message, hint="it may scale, add and move them; other functions of them have no adjoint") from None
     return taken
-
-
-def _depends_on(results: Sequence[Tensor | None], arguments: Sequence[Tensor]) -> bool:
-    """Return whether a result is computed from one of the arguments."""
-    sources, seen = {a.value for a in arguments}, set[mlir.Value]()
-    waiting = [r.value for r in results if r is not None]
-    while waiting:
-        value = waiting.pop()
-        if value in sources:
-            return True
-        if value in seen or not isinstance(value, mlir.OpResult):
-            continue
-        seen.add(value)
-        op = value.owner.operation
-        waiting += [*op.operands, *(scopes.captures(op) if len(op.regions) else ())]
-    return False

@@ -230,3 +230,19 @@ def has_own_vjp(block: mlir.Block) -> bool:
         if any(has_own_vjp(inner) for inner in blocks.values() if inner is not None):
             return True
     return False
+
+
+def depends_on(results: Sequence[Tensor | None], arguments: Sequence[Tensor]) -> bool:
+    """Return whether a result is computed from one of the arguments."""
+    sources, seen = {a.value for a in arguments}, set[mlir.Value]()
+    waiting = [r.value for r in results if r is not None]
+    while waiting:
+        value = waiting.pop()
+        if value in sources:
+            return True
+        if value in seen or not isinstance(value, mlir.OpResult):
+            continue
+        seen.add(value)
+        op = value.owner.operation
+        waiting += [*op.operands, *(captures(op) if len(op.regions) else ())]
+    return False
