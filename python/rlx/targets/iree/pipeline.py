@@ -75,7 +75,7 @@ def lowering_passes(target: Target) -> str:
     if target.contracts_products:
         steps.append("rlx-iree-round-products")  # after all passes that create products
     if target.fences_reductions:
-        steps.append("rlx-iree-fence-reductions")
+        steps += ["rlx-iree-fence-reductions", "rlx-iree-fence-loops"]
     steps.append("rlx-iree-initializers")
     if target.kernel_cpu:
         steps += ["rlx-iree-lend-weights", "rlx-iree-unaligned-arguments"]  # in this order
