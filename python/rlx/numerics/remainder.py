@@ -10,34 +10,29 @@ from __future__ import annotations
 import math
 
 from rlx import mlir
-from rlx.numerics.scalars import Scalars, constant
+from rlx.numerics.scalars import Scalars
 from rlx.numerics.words import FloatBits
 
 
 def remainder(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """`a - b·trunc(a/b)` with the sign of `a`; NaN for an infinite `a`, for `b = 0` and for NaN."""
-    w, arith, wide = FloatBits(s), s.arith, mlir.ir.IntegerType.get_signless(64)
+    w, arith = FloatBits(s), s.arith
     fraction = w.format.fraction
     bits_a, bits_b = w.of(s.math.absf(a)), w.of(s.math.absf(b))
     exponent_a, exponent_b = (_exponent(w, bits) for bits in (bits_a, bits_b))
-
-    def widened(value: mlir.Value) -> mlir.Value:
-        return value if value.type == wide else arith.extui(wide, value)
-
-    size_a, size_b = (widened(_whole(w, bits)) for bits in (bits_a, bits_b))
-    divisor = arith.maxui(size_b, constant(1, wide))
+    size_a, size_b = (_whole(w, bits) for bits in (bits_a, bits_b))
+    divisor = arith.maxui(size_b, w.constant(1))
     gap = w.sub(exponent_a, exponent_b)
     rest = _scaled_remainder(s, w, arith.remui(size_a, divisor), divisor, gap)
     # Back to a float: the bits of normal results, and those of subnormal results.
-    narrow = rest if rest.type == w.integer else arith.trunci(w.integer, rest)
-    as_float = w.of(arith.uitofp(s.element, narrow))
+    as_float = w.of(arith.uitofp(s.element, rest))
     scale = w.sub(exponent_b, w.constant(w.format.bias + fraction))
     normal = w.add(as_float, arith.shli(scale, w.constant(fraction)))
     leading = w.add(arith.shrui(as_float, w.constant(fraction)), scale)
     is_normal = arith.cmpi(arith.CmpIPredicate.sgt, leading, w.constant(0))
     up = arith.minui(w.sub(exponent_b, w.constant(1)), w.constant(w.format.width - 1))
-    found = arith.select(is_normal, normal, arith.shli(narrow, up))
-    is_zero = arith.cmpi(arith.CmpIPredicate.eq, narrow, w.constant(0))
+    found = arith.select(is_normal, normal, arith.shli(rest, up))
+    is_zero = arith.cmpi(arith.CmpIPredicate.eq, rest, w.constant(0))
     found = arith.select(is_zero, w.constant(0), found)
     result = w.with_sign_flipped(w.float_of(found), w.sign(a))
     # Where the exponent of b is larger, the result is a. This includes an infinite b.
@@ -63,17 +58,16 @@ def _whole(w: FloatBits, bits: mlir.Value) -> mlir.Value:
 
 def _scaled_remainder(s: Scalars, w: FloatBits, rest: mlir.Value, divisor: mlir.Value, gap: mlir.Value) -> mlir.Value:
     """`(rest·2^gap) mod divisor` for `rest < divisor`; a negative gap is 0."""
-    scf, arith, wide = mlir.dialect("scf"), s.arith, rest.type
-    free = 64 - (w.format.fraction + 1)
-    loop = scf.WhileOp([wide, gap.type], [rest, gap])
-    before = loop.before.blocks.append(wide, gap.type)
+    scf, arith = mlir.dialect("scf"), s.arith
+    free = w.format.width - (w.format.fraction + 1)
+    loop = scf.WhileOp([w.integer, w.integer], [rest, gap])
+    before = loop.before.blocks.append(w.integer, w.integer)
     with mlir.ir.InsertionPoint(before):
         left = arith.cmpi(arith.CmpIPredicate.sgt, before.arguments[1], w.constant(0))
         scf.ConditionOp(left, list(before.arguments))
-    after = loop.after.blocks.append(wide, gap.type)
+    after = loop.after.blocks.append(w.integer, w.integer)
     with mlir.ir.InsertionPoint(after):
         value, left = after.arguments
         taken = arith.minsi(left, w.constant(free))
-        by = taken if taken.type == wide else arith.extui(wide, taken)
-        scf.YieldOp([arith.remui(arith.shli(value, by), divisor), w.sub(left, taken)])
+        scf.YieldOp([arith.remui(arith.shli(value, taken), divisor), w.sub(left, taken)])
     return loop.results[0]

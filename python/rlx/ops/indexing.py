@@ -366,7 +366,9 @@ def _at_several(x: Tensor, entries: list[Entry]) -> Tensor:
         entry = placed[axis]
         assert is_array(entry)
         result, positions = _positions(g, result, axis, entry)
-        indices.append(g.cast(positions, i64))
+        indices.append(positions)
+    kind = i32 if all(i.dtype is i32 for i in indices) else i64
+    indices = [g.cast(i, kind) for i in indices]
     shape = broadcast(*(i.shape.dims for i in indices))
     others = [axis for axis in range(result.rank) if axis not in axes]
     table = g.transpose(result, (*axes, *others))

@@ -7,13 +7,14 @@ from typing import Any
 
 from rlx.ir.calls import with_call_errors
 from rlx.ir.dims.dim import Dim, product
-from rlx.ir.dtype import bool_, i64
+from rlx.ir.dtype import bool_, i32
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import TensorLike
 from rlx.ir.location import describe
 from rlx.ops import indexing
 from rlx.ops.indexing import Entry
 from rlx.ops.lift import cast, tensor_like
+from rlx.ops.shape.index import extent, index_dtype, place_dtype
 from rlx.support.errors import Error, ShapeError
 
 
@@ -199,9 +200,10 @@ def _scattered(x: Tensor, entries: list[Entry], new: Tensor, reduction: str) -> 
     for entry in entries:
         if isinstance(entry, Tensor):  # positions out of range become an extra position, dropped later
             size = flat.shape.dims[axis]
-            index = cast(b, indexing.from_the_end(b, entry, size), i64)
-            extent = b.cast(b.dim_size(size), i64)
-            entry = b.where((index >= 0) & (index < extent), index, extent)
+            index = indexing.from_the_end(b, entry, size)
+            index = cast(b, index, index_dtype(index.dtype, size + 1))
+            end = extent(b, size, index.dtype)
+            entry = b.where((index >= 0) & (index < end), index, end)
             dims[axis] = size + 1
         marked.append(entry)
         axis += indexing.axes_of(entry)
@@ -209,12 +211,13 @@ def _scattered(x: Tensor, entries: list[Entry], new: Tensor, reduction: str) -> 
     rest = [e for e in marked[len(arrays) :] if e is not Ellipsis]
     if arrays and all(map(indexing.is_array, marked[: len(arrays)])) and all(map(_is_whole, rest)):
         count = len(arrays)  # whole slices
-        numbers = [b.iota((d,), dtype=i64)[e] for d, e in zip(dims[:count], arrays, strict=True)]
+        kind = index_dtype(i32, *dims[:count])
+        numbers = [b.iota((d,), dtype=kind)[e] for d, e in zip(dims[:count], arrays, strict=True)]
         shape = indexing.broadcast(*(n.shape.dims for n in numbers))
         tuples = b.stack([b.expand(n, shape) for n in numbers], axis=-1)
         values = b.expand(new, (*shape, *flat.shape.dims[count:]))
     else:
-        linear = b.reshape(b.iota((product(dims),), dtype=i64), dims)[tuple(marked)]
+        linear = b.reshape(b.iota((product(dims),), dtype=place_dtype(i32, dims)), dims)[tuple(marked)]
         tuples = b.stack(b.unravel_index(linear, dims), axis=-1)
         values = b.expand(new, linear.shape.dims)
     result = b.scatter_nd(flat, tuples, values, reduction=reduction)

@@ -13,12 +13,12 @@ import numpy as np
 
 from rlx.functions.shape.arrange import moveaxis, ravel
 from rlx.ir.dims.dim import Dim, dim, product
-from rlx.ir.dtype import f32, i32, i64
+from rlx.ir.dtype import DType, f32, i32, i64
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Size, TensorLike
 from rlx.ops.indexing import from_the_end
 from rlx.ops.lift import axis_of, broadcast, cast, tensor_like
-from rlx.ops.shape.index import clamp_indices, extent
+from rlx.ops.shape.index import clamp_indices, extent, index_dtype
 from rlx.ops.shape.shape import check_range
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
@@ -101,7 +101,8 @@ def put_along_axis(
         raise ShapeError(f"indices {indices.shape} and {x.shape} must have one rank")
     dims = [places.shape.dims[i] if i == axis else d for i, d in enumerate(x.shape.dims)]
     places, values = b.expand(places, dims), b.expand(values, dims)
-    parts = [cast(b, places, i64) if i == axis else b.iota(dims, axis=i, dtype=i64) for i in range(x.rank)]
+    kind = index_dtype(places.dtype, *dims)
+    parts = [cast(b, places, kind) if i == axis else b.iota(dims, axis=i, dtype=kind) for i in range(x.rank)]
     return b.scatter_nd(x, b.stack(parts, axis=-1), values, reduction=reduction)
 
 
@@ -163,16 +164,16 @@ def _starts(b: Builder, starts: object, x: Tensor, sizes: Sequence[Dim]) -> list
     return result
 
 
-def _positions(b: Builder, dims: Sequence[Dim], axis: int, whole: Dim) -> Tensor:
-    """Return the position along an axis for each element of a slice.
+def _positions(b: Builder, dims: Sequence[Dim], axis: int, whole: Dim, kind: DType) -> Tensor:
+    """Return the position along an axis for each element of a slice, in an integer dtype.
 
     They are the first positions of the whole axis, so that a symbolic size that exceeds the axis is an error when sizes
     are known.
     """
     size = dims[axis]
     if type(size) is int and type(whole) is int:
-        return b.iota(dims, axis=axis, dtype=i64)
-    all_positions = b.iota([whole if i == axis else d for i, d in enumerate(dims)], axis=axis, dtype=i64)
+        return b.iota(dims, axis=axis, dtype=kind)
+    all_positions = b.iota([whole if i == axis else d for i, d in enumerate(dims)], axis=axis, dtype=kind)
     return b.narrow(all_positions, axis, 0, size)
 
 
@@ -193,7 +194,7 @@ def dynamic_slice(b: Builder, x: TensorLike, starts: TensorLike | Sequence[Tenso
     x, sizes = tensor_like(b, x, f32), [dim(size) for size in sizes]
     for axis, (start, size) in enumerate(zip(_starts(b, starts, x, sizes), sizes, strict=True)):
         if start is not None:
-            x = b.gather(x, start + _positions(b, (size,), 0, x.shape.dims[axis]), axis=axis)
+            x = b.gather(x, start + _positions(b, (size,), 0, x.shape.dims[axis], start.dtype), axis=axis)
     return x
 
 
@@ -232,9 +233,10 @@ def dynamic_update_slice(
     # Positions for the axes up to the last sliced axis. The axes after it are written in whole slices.
     places = update.shape.dims[: sliced[-1] + 1]
     parts: list[Tensor] = []
+    kind = i64 if any(start is not None and start.dtype is i64 for start in starts_of_axes) else i32
     for axis, start in enumerate(starts_of_axes[: sliced[-1] + 1]):
-        number = _positions(b, places, axis, x.shape.dims[axis])
-        parts.append(number if start is None else number + start)
+        number = _positions(b, places, axis, x.shape.dims[axis], kind)
+        parts.append(number if start is None else number + cast(b, start, kind))
     return b.scatter_nd(x, b.stack(parts, axis=-1), update, reduction="set")
 
 
@@ -253,8 +255,8 @@ def unravel_index(b: Builder, indices: TensorLike, shape: Sequence[Any]) -> tupl
     """NumPy's `unravel_index`: the position along each axis, for row-major positions."""
     rest, result = _indices(b, indices), list[Tensor]()
     for size in reversed([shape] if isinstance(shape, int) else list(shape)):
-        result.insert(0, cast(b, rest % cast(b, extent(b, size), rest.dtype), rest.dtype))
-        rest = rest // cast(b, extent(b, size), rest.dtype)
+        result.insert(0, cast(b, rest % extent(b, size, rest.dtype), rest.dtype))
+        rest = rest // extent(b, size, rest.dtype)
     return tuple(result)
 
 
@@ -269,6 +271,6 @@ def ravel_multi_index(b: Builder, multi_index: Sequence[Any], dims: Sequence[Any
     linear = None
     for index, size in zip(parts, dims, strict=True):
         place = cast(b, clamp_indices(b, index, size), kind)
-        linear = place if linear is None else linear * cast(b, extent(b, size), kind) + place
+        linear = place if linear is None else linear * extent(b, size, kind) + place
     assert linear is not None
     return linear

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, exact_divide, maximum, minimum, product
-from rlx.ir.dtype import FLOATS, DType
+from rlx.ir.dtype import FLOATS, DType, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Flags, ShapeLike, Tensors
 from rlx.ir.op.argument_groups import ArgumentGroup
@@ -26,6 +26,7 @@ from rlx.ops.contraction.contraction import DotDims, dots
 from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
 from rlx.ops.norm import statistics_input
+from rlx.ops.shape.index import index_dtype
 from rlx.support.errors import ShapeError
 from rlx.support.guards import is_array, is_sequence
 from rlx.support.short import short_repr
@@ -222,7 +223,7 @@ def _looked_up(b: Builder, line: _ResizedAxis) -> Tensor:
     """Return the nearest pixel of each position."""
     old, new = line.old, line.new
     if type(old) is int and type(new) is int:
-        return b.constant(np.arange(new) * old // new)
+        return b.constant((np.arange(new) * old // new).astype(index_dtype(i32, old).numpy))
     return _quotient(b, b.iota((new,), dtype="i64") * _size(b, old), _size(b, maximum(new, 1)))
 
 
@@ -236,14 +237,15 @@ def _nearest_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> T
         split = b.reshape(dy, (*dims[: axis + 1], 1, *dims[axis + 1 :]))
         room = [(0, every - 1 if i == axis + 1 else 0) for i in range(split.rank)]
         return b.reshape(b.pad(split, room), (*dims[:axis], old, *dims[axis + 1 :]))
-    chosen = b.reshape(_looked_up(b, line), (new, 1)) == b.iota((old,), dtype="i64")
+    looked_up = _looked_up(b, line)
+    chosen = b.reshape(looked_up, (new, 1)) == b.iota((old,), dtype=looked_up.dtype)
     return _times_matrix(b, dy, axis, cast(b, chosen, dy.dtype))
 
 
 def _bilinear(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
     """Interpolate one axis between its two neighbours, in the dtype of x."""
     before, share = _neighbours(b, line, x.dtype)
-    after = b.minimum(before + 1, _size(b, line.old) - 1)
+    after = b.minimum(before + 1, cast(b, _size(b, line.old) - 1, before.dtype))
     share = b.reshape(share, (line.new, *(1,) * (x.rank - 1 - axis)))
     # A neighbour of weight 0 is ignored, even if it is NaN.
     second = b.where(share > 0, b.gather(x, after, axis), b.constant(0, dtype=x.dtype))
@@ -253,8 +255,8 @@ def _bilinear(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
 def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
     """The adjoint of `_bilinear`: a product with the matrix of weights, for any sizes, without scatters."""
     before, share = (b.reshape(t, (line.new, 1)) for t in _neighbours(b, line, dy.dtype))
-    column = b.iota((line.old,), dtype="i64")
-    after = b.minimum(before + 1, _size(b, line.old) - 1)
+    column = b.iota((line.old,), dtype=before.dtype)
+    after = b.minimum(before + 1, cast(b, _size(b, line.old) - 1, before.dtype))
     matrix = b.where(column == before, 1 - share, 0.0) + b.where(column == after, share, 0.0)
     return _times_matrix(b, dy, axis, matrix)
 
@@ -268,7 +270,7 @@ def _neighbours(b: Builder, line: _ResizedAxis, kind: DType) -> tuple[Tensor, Te
     """Return `_ResizedAxis.positions` as tensors, for any sizes."""
     if type(line.old) is int and type(line.new) is int:
         before, share = line.positions()
-        return b.constant(before), b.constant(share.astype(kind.numpy))
+        return b.constant(before.astype(index_dtype(i32, line.old).numpy)), b.constant(share.astype(kind.numpy))
     denominator = _size(b, line.denominator)
     offset = 0 if line.align_corners else _size(b, line.old) - _size(b, line.new)
     numerator = b.iota((line.new,), dtype="i64") * _size(b, line.slope) + offset

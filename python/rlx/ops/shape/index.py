@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, maximum, minimum, product
-from rlx.ir.dtype import EVERY, INTEGERS, i32, i64, u64
+from rlx.ir.dtype import EVERY, INTEGERS, DType, i32, i64, u64
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Flags, TensorLike, Tensors
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, sample
@@ -33,9 +33,24 @@ def in_i64(indices: np.ndarray) -> np.ndarray:
     )
 
 
-def extent(b: Builder, size: Dim) -> Tensor:
-    """Return a size as an i64 scalar."""
-    return constant_scalar(b, size, i64) if type(size) is int else cast(b, b.dim_size(size), i64)
+def extent(b: Builder, size: Dim, kind: DType = i64) -> Tensor:
+    """Return a size as a scalar of an integer dtype."""
+    return constant_scalar(b, size, kind) if type(size) is int else cast(b, b.dim_size(size), kind)
+
+
+def index_dtype(indices: DType, *sizes: Dim) -> DType:
+    """Return the dtype for arithmetic on indices and sizes: i32 if it represents all of them, else i64.
+
+    All devices have i32, and some lack i64. A symbolic size is a size of an axis, and has 32 bits (`dim_size`).
+    """
+    narrow = indices.bits < 32 or indices is i32
+    return i32 if narrow and all(type(size) is not int or size <= i32.max for size in sizes) else i64
+
+
+def place_dtype(indices: DType, sizes: Sequence[Dim]) -> DType:
+    """Return the dtype for positions in joined axes; i64 if one of several sizes is symbolic."""
+    joined = product(sizes)
+    return i64 if len(sizes) > 1 and type(joined) is not int else index_dtype(indices, joined)
 
 
 def widened_index(b: Builder, indices: Tensor) -> Tensor:
@@ -46,8 +61,10 @@ def widened_index(b: Builder, indices: Tensor) -> Tensor:
 
 
 def clamp_indices(b: Builder, indices: Tensor, size: Dim) -> Tensor:
-    """Return indices clamped to [0, size), in i64, which can represent every index and size. A narrower dtype might wrap."""
-    return b.maximum(b.minimum(widened_index(b, indices), extent(b, maximum(size - 1, 0))), 0)
+    """Return indices clamped to [0, size), in the dtype `index_dtype`."""
+    kind = index_dtype(indices.dtype, size)
+    index = widened_index(b, indices) if kind is i64 else cast(b, indices, i32)
+    return b.maximum(b.minimum(index, extent(b, maximum(size - 1, 0), kind)), 0)
 
 
 def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -> Tensor:
@@ -63,8 +80,9 @@ def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -
     before, size = table.dims[:axis], table.dims[axis]
     rows = clamp_indices(b, indices, size)
     if axis:  # all tables, one after the other
-        table_number = b.reshape(b.iota((product(before),), dtype=i64), (*before, *(1,) * (indices.rank - axis)))
-        rows = rows + table_number * extent(b, size)
+        kind = place_dtype(indices.dtype, (*before, size))
+        table_number = b.reshape(b.iota((product(before),), dtype=kind), (*before, *(1,) * (indices.rank - axis)))
+        rows = cast(b, rows, kind) + table_number * extent(b, size, kind)
     return b.reshape(b.scatter_add(dy, rows, product((*before, size))), table.dims)
 
 

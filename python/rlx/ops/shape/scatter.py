@@ -17,7 +17,15 @@ from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
 from rlx.ops.lift import cast, constant_scalar, same_dtype, tensor_like
 from rlx.ops.norm import statistics_input
-from rlx.ops.shape.index import INDICES, clamp, clamp_indices, extent, widened_index
+from rlx.ops.shape.index import (
+    INDICES,
+    clamp,
+    clamp_indices,
+    extent,
+    index_dtype,
+    place_dtype,
+    widened_index,
+)
 from rlx.support.errors import ShapeError
 
 
@@ -69,16 +77,18 @@ class GatherNd(Card, op="gather_nd"):
         return np.broadcast_to(x[(*batch, *chosen)], (*places, *x.shape[end:])).copy()
 
     def decompose(self, b: Builder, x: Tensor, indices: Tensor, *, batch_dims: int) -> Tensor:
-        """Convert tuples to positions on one axis, in i64: the joined axis may be longer than i32 allows."""
+        """Convert tuples to positions on one axis, in i64 if the joined axis may be longer than i32 allows."""
         places, count = indices.shape.dims[:-1], _tuple_size(indices.shape)
         end = batch_dims + count
         batch, indexed, slice_dims = x.shape.dims[:batch_dims], x.shape.dims[batch_dims:end], x.shape.dims[end:]
         if count == 1:
             linear = b.reshape(indices, places)
         else:
-            linear = b.expand(constant_scalar(b, 0, i64), places)
+            kind = place_dtype(indices.dtype, indexed)
+            linear = b.expand(constant_scalar(b, 0, kind), places)
             for k, size in enumerate(indexed):
-                linear = linear * extent(b, size) + clamp_indices(b, _entry(b, indices, k), size)
+                index = cast(b, clamp_indices(b, _entry(b, indices, k), size), kind)
+                linear = linear * extent(b, size, kind) + index
         table = b.reshape(x, (*batch, product(indexed), *slice_dims))
         return b.gather_batched(table, linear, axis=batch_dims) if batch_dims else b.gather(table, linear, axis=0)
 
@@ -245,8 +255,9 @@ def _inside(b: Builder, dims: Sequence[Dim], indices: Tensor) -> Tensor:
     """Return which tuples are in range."""
     result = b.expand(b.constant(True), indices.shape.dims[:-1])
     for k in range(_tuple_size(indices.shape)):
-        index = cast(b, _entry(b, indices, k), i64)
-        result = result & (index >= 0) & (index < extent(b, dims[k]))
+        kind = index_dtype(indices.dtype, dims[k])
+        index = cast(b, _entry(b, indices, k), kind)
+        result = result & (index >= 0) & (index < extent(b, dims[k], kind))
     return result
 
 
@@ -304,9 +315,10 @@ def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -
     """
     count, number = _tuple_size(indices.shape), product(indices.shape.dims[:-1])
     slices = x.dims[count:]
-    place = b.expand(constant_scalar(b, 0, i64), indices.shape.dims[:-1])
+    kind = place_dtype(indices.dtype, x.dims[:count])
+    place = b.expand(constant_scalar(b, 0, kind), indices.shape.dims[:-1])
     for k, size in enumerate(x.dims[:count]):
-        place = place * extent(b, size) + cast(b, _entry(b, indices, k), i64)
+        place = place * extent(b, size, kind) + cast(b, _entry(b, indices, k), kind)
     # Dropped updates get a position that no other update has.
     place = b.reshape(b.where(_inside(b, x.dims, indices), place, -1), (number,))
     order = b.argsort(place, axis=0)
@@ -318,7 +330,7 @@ def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -
         return (before * row, place_of_row), before
 
     ones = b.expand(constant_scalar(b, 1, rows.dtype), slices)
-    start, sorted_places = (ones, constant_scalar(b, -1, i64)), b.gather(place, order)
+    start, sorted_places = (ones, constant_scalar(b, -1, kind)), b.gather(place, order)
     before, after = (
         b.scan(step, start, (rows, sorted_places), reverse=is_reversed)[1] for is_reversed in (False, True)
     )

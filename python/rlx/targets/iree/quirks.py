@@ -305,15 +305,15 @@ QUIRKS = (
     ),
     Quirk(
         "reassociated-arithmetic",
-        "SPIR-V is emitted without the decoration NoContraction, so that drivers may compute `(x + c) - c` as `x`, and Mesa does: "
-        "`round` returned its operand",
+        "SPIR-V is emitted without the decoration NoContraction, so that drivers may compute `(x + c) - c` as `x`, and Mesa "
+        "does: `round` returned its operand",
         ("targets/iree/exact_arithmetic.py", "targets/iree/targets.py"),
         not_shown="it needs a Vulkan device: tests/targets/iree/test_vulkan.py has the cases",
     ),
     Quirk(
         "imprecise-functions",
-        "`exp`, `log`, `tanh` and the fused multiply-add become instructions of Vulkan, which has wide bounds for their errors: "
-        "27 ulp of `exp` and a rounded product of the multiply-add were observed",
+        "`exp`, `log`, `tanh` and the fused multiply-add become instructions of Vulkan, which has wide bounds for their "
+        "errors: 27 ulp of `exp` and a rounded product of the multiply-add were observed",
         (f"{_PASSES}/emulate.py", "targets/iree/targets.py"),
         not_shown="it needs a Vulkan device: tests/targets/iree/test_vulkan.py has the cases",
     ),

@@ -14,6 +14,9 @@ from rlx.targets.linalg.rules import Lowered, lowers
 def clamped(low: LoopEmitter, index: mlir.Value, dtype: DType, size: Dim) -> mlir.Value:
     """Clamp a stored integer scalar to an index in [0, size)."""
     arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
+    if dtype.bits <= 32 and dtype.is_signed:  # in the index type, which has 32 bits on some GPUs
+        position, zero = arith.index_cast(low.index_type, index), low.size(0)
+        return arith.maxsi(arith.minsi(position, arith.subi(low.size(size), low.size(1))), zero)
     zero = low.constant(0, i64)
     last = arith.subi(arith.index_cast(i64, low.size(size)), low.constant(1, i64))
     if dtype.bits < 64:
