@@ -193,6 +193,37 @@ def _() -> bool:
     return bool(run(text, np.zeros((5, 3), np.float32), np.ones((2, 3), np.float32), places)[0].any())
 
 
+@probe("scattered-gathers")
+def _() -> bool:
+    """The pass makes the scatter as well, so that the probe is the text after it, without the copy to memory."""
+    count = 90_000
+    text = f"""#id = affine_map<(a) -> (a)>
+    func.func @main(%v: tensor<{count}xf64>, %p: tensor<{count}xi32>, %i: tensor<{count}x1xi32>) -> tensor<{count}xf64> {{
+      %e = tensor.empty() : tensor<{count}xf64>
+      %g = linalg.generic {{indexing_maps = [#id, #id], iterator_types = ["parallel"]}}
+          ins(%p : tensor<{count}xi32>) outs(%e : tensor<{count}xf64>) {{
+      ^bb0(%a: i32, %o: f64):
+        %n = arith.index_cast %a : i32 to index
+        %x = tensor.extract %v[%n] : tensor<{count}xf64>
+        linalg.yield %x : f64
+      }} -> tensor<{count}xf64>
+      %z = arith.constant 0.0 : f64
+      %f = linalg.fill ins(%z : f64) outs(%e : tensor<{count}xf64>) -> tensor<{count}xf64>
+      %r = tensor.expand_shape %g [[0, 1]] output_shape [{count}, 1] : tensor<{count}xf64> into tensor<{count}x1xf64>
+      %t = tensor.expand_shape %f [[0, 1]] output_shape [{count}, 1] : tensor<{count}xf64> into tensor<{count}x1xf64>
+      %s = "iree_linalg_ext.scatter"(%r, %i, %t) ({{
+      ^bb0(%a: f64, %b: f64):
+        %c = arith.addf %b, %a : f64
+        "iree_linalg_ext.yield"(%c) : (f64) -> ()
+      }}) {{dimension_map = array<i64: 0>, unique_indices = false}}
+        : (tensor<{count}x1xf64>, tensor<{count}x1xi32>, tensor<{count}x1xf64>) -> tensor<{count}x1xf64>
+      %y = tensor.collapse_shape %s [[0, 1]] : tensor<{count}x1xf64> into tensor<{count}xf64>
+      return %y : tensor<{count}xf64>
+    }}"""
+    places = np.zeros(count, np.int32)
+    return fails(text, np.ones(count), places, places[:, None])
+
+
 @probe("complex-tiles")
 def _() -> bool:
     x, w = floats(5, 40), floats(40, 17)

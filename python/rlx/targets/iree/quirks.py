@@ -135,6 +135,12 @@ QUIRKS = (
         "a scatter overwrites the buffer of an argument that the program returns as well",
         (f"{_PASSES}/scatter.py",),
     ),
+    Quirk(
+        "scattered-gathers",
+        "a gather of numbers is fused into the scatter of them, and written to the stack as a whole: the program does not "
+        "compile",
+        (f"{_PASSES}/scatter.py",),
+    ),
     # --- fusion ---------------------------------------------------------------------------------
     Quirk(
         "complex-tiles",

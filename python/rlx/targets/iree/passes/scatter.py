@@ -1,7 +1,7 @@
 """`rlx-iree-scatter`: replaces loops that write rows to a table by one op.
 
 IREE runs a loop outside kernels, with one or two kernel calls in each step. Its own scatter op is one kernel.
-Quirks: `tables-of-constants`, `returned-tables`.
+Quirks: `tables-of-constants`, `returned-tables`, `scattered-gathers`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.targets.iree.passes.base import IreePass, behind_barrier, create, every, maker_of, source_of
+from rlx.targets.iree.passes.base import IreePass, behind_barrier, create, every, in_memory, maker_of, source_of
 from rlx.targets.iree.passes.copies import opaque_copy
 from rlx.targets.iree.passes.sizes import size_of
 
@@ -57,7 +57,7 @@ class _ScatterLoop:
         ir, (table,) = mlir.ir, list(self.op.operands)[3:]
         attributes = {"dimension_map": ir.DenseI64ArrayAttr.get([0]), "unique_indices": ir.BoolAttr.get(False)}
         with self.op.location, ir.InsertionPoint(self.op):
-            operands = [self.rows, self.places, _own_table(table)]
+            operands = [_own_rows(self.rows), self.places, _own_table(table)]
             op = create("iree_linalg_ext.scatter", [table.type], operands, attributes, regions=1)
         element = table.type.element_type
         block = op.regions[0].blocks.append(element, element, arg_locs=[self.op.location] * 2)
@@ -74,6 +74,27 @@ class _ScatterLoop:
                 create("iree_linalg_ext.yield", operands=[values.get(v, v) for v in end.operands])
         self.op.results[0].replace_all_uses_with(op.results[0])
         self.op.erase()
+
+
+def _own_rows(rows: Any) -> Any:
+    """Return the rows, written to memory first if gathered numbers are among what they are computed from.
+
+    IREE would fuse the gather into the scatter.
+    """
+    maker = maker_of(source_of(rows))
+    if maker is None or maker.name != "linalg.generic":
+        return rows
+    inputs = list(maker.operands)[: -len(maker.results)]
+    return in_memory(rows) if any(map(_is_gathered, (rows, *inputs))) else rows
+
+
+def _is_gathered(value: Any) -> bool:
+    """Whether a value is a tensor of elements that a loop reads from another tensor, or a view of it."""
+    maker = maker_of(source_of(value))
+    if maker is None or maker.name != "linalg.generic":
+        return False
+    *_, end = [op.operation for op in maker.regions[0].blocks[0].operations]
+    return any(not isinstance(v.owner, mlir.ir.Block) and v.owner.name == "tensor.extract" for v in end.operands)
 
 
 def _own_table(table: Any) -> Any:
