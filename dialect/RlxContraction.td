@@ -64,8 +64,8 @@ def RLX_DenseSolveOp : RLX_Op<"dense_solve", "linear_algebra"> {
     with partial pivoting. A singular `a` gives infinities or NaN, or large numbers where rounding hides the
     singularity. f16 and bf16 are solved in f32.
   }];
-  let arguments = (ins RLX_FloatTensor:$a, RLX_FloatTensor:$b);
-  let results = (outs RLX_FloatTensor:$result);
+  let arguments = (ins RLX_InexactTensor:$a, RLX_InexactTensor:$b);
+  let results = (outs RLX_InexactTensor:$result);
 }
 
 def RLX_BatchedDenseSolveOp : RLX_Op<"batched_dense_solve", "linear_algebra"> {
@@ -73,8 +73,8 @@ def RLX_BatchedDenseSolveOp : RLX_Op<"batched_dense_solve", "linear_algebra"> {
   let description = [{
     `a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each system as in `dense_solve`.
   }];
-  let arguments = (ins RLX_FloatTensor:$a, RLX_FloatTensor:$b);
-  let results = (outs RLX_FloatTensor:$result);
+  let arguments = (ins RLX_InexactTensor:$a, RLX_InexactTensor:$b);
+  let results = (outs RLX_InexactTensor:$result);
 }
 
 // Offsets and positions of sparse matrices.

@@ -1,5 +1,6 @@
 //===- RlxFactorization.td - Factorisations of matrices -------------------------------------===//
 // All ops take matrices in the last two axes, `[…, M, N]`, with static sizes. f16 and bf16 compute in f32.
+// Matrices may be complex. `xᴴ` is the conjugate transpose; that of a real matrix is its transpose.
 //
 //===----------------------------------------------------------------------------------------===//
 
@@ -9,13 +10,14 @@
 include "RlxEnums.td"
 
 def RLX_CholeskyOp : RLX_Op<"cholesky", "triangular"> {
-  let summary = "Cholesky factor: the lower triangular matrix whose product with its transpose is the operand";
+  let summary = "Cholesky factor: the lower triangular matrix whose product with its conjugate transpose is the operand";
   let description = [{
-    `result·resultᵀ = a` for positive definite `a [..., N, N]`. Only the lower triangle of `a` is read. If a matrix is
+    `result·resultᴴ = a` for positive definite `a [..., N, N]`, real or complex. Only the lower triangle of `a` is read,
+    and of a complex diagonal the real parts. If a matrix is
     not positive definite, the columns are NaN from its first pivot that is not positive.
   }];
-  let arguments = (ins RLX_FloatTensor:$a);
-  let results = (outs RLX_FloatTensor:$result);
+  let arguments = (ins RLX_InexactTensor:$a);
+  let results = (outs RLX_InexactTensor:$result);
 }
 
 def RLX_TriangularSolveOp : RLX_Op<"triangular_solve", "triangular"> {
@@ -25,21 +27,21 @@ def RLX_TriangularSolveOp : RLX_Op<"triangular_solve", "triangular"> {
     With `unit_diagonal` the diagonal is not read either and counts as 1. A zero on the diagonal gives infinities and
     NaN.
   }];
-  let arguments = (ins RLX_FloatTensor:$a, RLX_FloatTensor:$b, DefaultValuedAttr<BoolAttr, "true">:$lower,
+  let arguments = (ins RLX_InexactTensor:$a, RLX_InexactTensor:$b, DefaultValuedAttr<BoolAttr, "true">:$lower,
                        DefaultValuedAttr<BoolAttr, "false">:$unit_diagonal);
-  let results = (outs RLX_FloatTensor:$result);
+  let results = (outs RLX_InexactTensor:$result);
 }
 
 def RLX_LuOp : RLX_Op<"lu", "lu"> {
   let summary = "Triangular factors of matrices, with partial pivoting";
   let description = [{
     `a[permutation] = L·U` for `a [..., M, N]` and `K = min(M, N)`: `lu [..., M, N]` has `U` in its upper triangle and
-    `L`, with unit diagonal, below. `pivots [..., K]` are the rows that were swapped with row 0, 1, … in each step,
+    `L`, with unit diagonal, below. Pivots have the largest magnitude, or of complex numbers the largest `|re| + |im|`. `pivots [..., K]` are the rows that were swapped with row 0, 1, … in each step,
     and `permutation [..., M]` is the resulting permutation. Among equally large pivots the first is taken; if all are
     zero, the column of `L` is zero.
   }];
-  let arguments = (ins RLX_FloatTensor:$a);
-  let results = (outs RLX_FloatTensor:$lu, RLX_I32Tensor:$pivots, RLX_I32Tensor:$permutation);
+  let arguments = (ins RLX_InexactTensor:$a);
+  let results = (outs RLX_InexactTensor:$lu, RLX_I32Tensor:$pivots, RLX_I32Tensor:$permutation);
 }
 
 def RLX_QrOp : RLX_Op<"qr", "qr"> {
@@ -47,31 +49,32 @@ def RLX_QrOp : RLX_Op<"qr", "qr"> {
   let description = [{
     `q·r = a`, with `q [..., M, K]` and `r [..., K, N]` for `a [..., M, N]` and `K = min(M, N)`, by Householder
     reflections. Signs are as in LAPACK: a diagonal element of `r` has the opposite sign of the element that it was
-    reflected from.
+    reflected from. The diagonal of a complex `r` is real.
   }];
-  let arguments = (ins RLX_FloatTensor:$a);
-  let results = (outs RLX_FloatTensor:$q, RLX_FloatTensor:$r);
+  let arguments = (ins RLX_InexactTensor:$a);
+  let results = (outs RLX_InexactTensor:$q, RLX_InexactTensor:$r);
 }
 
 def RLX_EighOp : RLX_Op<"eigh", "eigh"> {
-  let summary = "Eigenvalues and eigenvectors of symmetric matrices";
+  let summary = "Eigenvalues and eigenvectors of symmetric and Hermitian matrices";
   let description = [{
     `a·vectors = vectors·diag(values)`, with `values [..., N]` in ascending order and orthonormal columns in
-    `vectors [..., N, N]`. Only the lower triangle of `a` is read. The element of largest magnitude of each vector is
-    positive.
+    `vectors [..., N, N]`. Only the lower triangle of `a` is read, and of a complex diagonal the real parts. The
+    values are real. The element of largest magnitude of each vector is real and positive.
   }];
-  let arguments = (ins RLX_FloatTensor:$a);
-  let results = (outs RLX_FloatTensor:$values, RLX_FloatTensor:$vectors);
+  let arguments = (ins RLX_InexactTensor:$a);
+  let results = (outs RLX_InexactTensor:$values, RLX_InexactTensor:$vectors);
 }
 
 def RLX_SvdOp : RLX_Op<"svd", "svd"> {
   let summary = "Singular values and singular vectors of matrices";
   let description = [{
     `u·diag(s)·vt = a`, with `s [..., K]` in descending order, orthonormal columns in `u [..., M, K]` and orthonormal rows in
-    `vt [..., K, N]`, for `a [..., M, N]` and `K = min(M, N)`. The element of largest magnitude of each column of `u` is positive.
+    `vt [..., K, N]`, for `a [..., M, N]` and `K = min(M, N)`. `s` is real. The element of largest magnitude of each column
+    of `u` is real and positive.
   }];
-  let arguments = (ins RLX_FloatTensor:$a);
-  let results = (outs RLX_FloatTensor:$u, RLX_FloatTensor:$s, RLX_FloatTensor:$vt);
+  let arguments = (ins RLX_InexactTensor:$a);
+  let results = (outs RLX_InexactTensor:$u, RLX_InexactTensor:$s, RLX_InexactTensor:$vt);
 }
 
 #endif // RLX_FACTORIZATION_TD

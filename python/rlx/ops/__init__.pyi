@@ -183,7 +183,7 @@ def checkpoint(*, shape: ShapeLike | None = ...) -> Any:
     """Ops whose values the backward pass recomputes instead of storing them."""
 
 def cholesky(a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-    """Cholesky factor: the lower triangular matrix whose product with its transpose is the operand."""
+    """Cholesky factor: the lower triangular matrix whose product with its conjugate transpose is the operand."""
 
 def chunk(x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:
     """PyTorch's `chunk`: at most `chunks` parts along an axis, all of equal size except the last, which may be smaller."""
@@ -384,7 +384,7 @@ def dynamic_update_slice_in_dim(x: TensorLike, update: TensorLike, start: Tensor
     """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
 def eigh(a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:
-    """Eigenvalues and eigenvectors of symmetric matrices."""
+    """Eigenvalues and eigenvectors of symmetric and Hermitian matrices."""
 
 def eigvalsh(a: TensorLike) -> Tensor:
     """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""

@@ -1173,7 +1173,7 @@ class OpMethods:
         """Ops whose values the backward pass recomputes instead of storing them."""
 
     def cholesky(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/factorization/triangular.py: Cholesky
-        """Cholesky factor: the lower triangular matrix whose product with its transpose is the operand."""
+        """Cholesky factor: the lower triangular matrix whose product with its conjugate transpose is the operand."""
 
     def chunk(self, x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:  # rlx/functions/shape/split.py: chunk
         """PyTorch's `chunk`: at most `chunks` parts along an axis, all of equal size except the last, which may be smaller."""
@@ -1374,7 +1374,7 @@ class OpMethods:
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
     def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:  # rlx/ops/factorization/eigh.py: Eigh
-        """Eigenvalues and eigenvectors of symmetric matrices."""
+        """Eigenvalues and eigenvectors of symmetric and Hermitian matrices."""
 
     def eigvalsh(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: eigvalsh
         """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""

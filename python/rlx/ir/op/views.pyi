@@ -802,7 +802,7 @@ class DimSize(View):
     result: mlir.Value
 
 class Cholesky(View):
-    """Cholesky factor: the lower triangular matrix whose product with its transpose is the operand."""
+    """Cholesky factor: the lower triangular matrix whose product with its conjugate transpose is the operand."""
 
     a: mlir.Value
     result: mlir.Value
@@ -832,7 +832,7 @@ class Qr(View):
     r: mlir.Value
 
 class Eigh(View):
-    """Eigenvalues and eigenvectors of symmetric matrices."""
+    """Eigenvalues and eigenvectors of symmetric and Hermitian matrices."""
 
     a: mlir.Value
     values: mlir.Value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, minimum
-from rlx.ir.dtype import FLOATS, i32
+from rlx.ir.dtype import COMPLEXES, FLOATS, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
@@ -249,11 +249,11 @@ class _Solve(Card):
 
     def vjp(self, builder: Builder, operands: Tensors, results: Tensors, cotangents: Tensors) -> rules.Cotangents:
         (a, _), (x,), (dx,) = operands, results, cotangents
-        db = builder.emit(self.name, (swap_last_axes(builder, a), dx))
+        db = builder.emit(self.name, (builder.conjugate(swap_last_axes(builder, a)), dx))
 
         def of_matrix() -> Tensor:
             columns, solved = (_as_columns(builder, t, a.rank) for t in (db, x))
-            return -builder.matmul(columns, swap_last_axes(builder, solved))
+            return -builder.matmul(columns, builder.conjugate(swap_last_axes(builder, solved)))
 
         return of_matrix, db
 
@@ -276,7 +276,9 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         return b
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        solved = [solution(*pair) for pair in zip(a.astype(np.float64), b.astype(np.float64), strict=True)]
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        matrices, given = a.astype(wide), b.astype(wide)
+        solved = [solution(*pair) for pair in zip(matrices, given, strict=True)]
         return np.array(solved).reshape(b.shape).astype(b.dtype)
 
     def decompose(self, builder: Builder, a: Tensor, b: Tensor) -> Tensor:
@@ -309,7 +311,7 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         return Cost(flops, moved_bytes(operands, results))
 
     def samples(self) -> Iterable[OpSample]:
-        yield sample((2, 4, 4), (2, 4, 3), dtypes=FLOATS)
+        yield sample((2, 4, 4), (2, 4, 3), dtypes=(*FLOATS, *COMPLEXES))
         yield sample((3, 3, 3), (3, 3), dtypes=("f32",))
         yield sample((2, 0, 0), (2, 0, 3), dtypes=("f32",))
         yield sample(("batch", 3, 3), ("batch", 3, "columns"), dtypes=("f32",))
@@ -343,7 +345,7 @@ class DenseSolve(_Solve, op="dense_solve"):
         )
 
     def samples(self) -> Iterable[OpSample]:
-        yield sample((4, 4), (4,), dtypes=FLOATS)
+        yield sample((4, 4), (4,), dtypes=(*FLOATS, *COMPLEXES))
         yield sample((1, 1), (1, 2), dtypes=("f32",))
         yield sample((2, 2), (2, 0), dtypes=("f32",))
         yield sample((0, 0), (0,), dtypes=("f32",))
@@ -364,7 +366,7 @@ def _batch_of_one(shape: Shape) -> Shape:
 
 
 def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the solution of one system, computed in f64."""
+    """Return the solution of one system of f64 or c128."""
     size = len(a)
     upper = np.concatenate([a, b.reshape(size, b[0].size if size else 0)], 1)
     for step in range(size):

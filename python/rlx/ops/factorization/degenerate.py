@@ -1,17 +1,17 @@
 """Derivatives of eigenvectors and singular vectors whose values are equal up to rounding.
 
 Such vectors are any basis of their subspace, so that their derivatives do not exist. Those of functions of the subspace do,
-such as a projector on it: they do not depend on the rotation of the basis, so that the antisymmetric part of
-`vectorsᵀ·cotangent` is zero.
+such as a projector on it: they do not depend on the rotation of the basis, so that the antihermitian part of
+`vectorsᴴ·cotangent` is zero.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rlx.ir.dtype import f64
+from rlx.ir.dtype import c128, f64
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ops.contraction.contraction import swap_last_axes
+from rlx.ops.factorization.matrices import adjoint
 
 _NAN = float("nan")
 
@@ -20,7 +20,7 @@ def rounding(x: Tensor) -> float:
     """Return the relative size of the rounding errors in values of matrices whose last size is that of `x`."""
     size = x.shape.dims[-1]
     assert isinstance(size, int)
-    computed = np.finfo(np.float64 if x.dtype is f64 else np.float32).eps
+    computed = np.finfo(np.float64 if x.dtype in (f64, c128) else np.float32).eps
     return 4 * size * float(computed) + 2 * float(np.finfo(x.dtype.numpy).eps)
 
 
@@ -54,9 +54,16 @@ def divided(b: Builder, x: Tensor, gaps: Tensor, close: Tensor) -> Tensor:
 
 
 def divided_cotangent(
-    b: Builder, x: Tensor, gaps: Tensor, close: Tensor, vectors: list[Tensor], values: Tensor | None
+    b: Builder,
+    x: Tensor,
+    gaps: Tensor,
+    close: Tensor,
+    vectors: list[Tensor],
+    values: Tensor | None,
+    *,
+    has_diagonal: bool = False,
 ) -> Tensor:
-    """Return `x/gaps` for the antisymmetric part `x` of `vectorsᵀ·cotangent`.
+    """Return `x/gaps` for the antihermitian part `x` of `vectorsᴴ·cotangent`.
 
     Where gaps are close to zero, it is 0 if the function does not depend on the rotation of the vectors, that is if `x` is zero
     up to rounding, else NaN. Functions of the vectors and their values, such as `vectors·f(values)·vectorsᵀ`, have another
@@ -69,11 +76,13 @@ def divided_cotangent(
         close: Which gaps are close to zero, `[…, N, N]`.
         vectors: The cotangents of vectors, `[…, M, N]`.
         values: The cotangent of the values, `[…, N]`; None if there is none.
+        has_diagonal: Whether the diagonal of `x` may be other than 0.
     """
-    squares = [b.sum(b.square(v), axes=-2) for v in vectors]
+    squares = [b.sum(b.square(b.abs(v)), axes=-2) for v in vectors]
     lengths = b.sqrt(sums_of(b, squares[0] if len(squares) == 1 else squares[0] + squares[1]))
     is_known = are_zero(b, x, lengths) if values is None else lengths + sums_of(b, b.abs(values)) == 0.0
-    is_known = b.logical_or(is_known, b.eye(x.shape.dims[-1]) > 0.0)  # the diagonal of x is 0
+    if not has_diagonal:
+        is_known = b.logical_or(is_known, b.eye(x.shape.dims[-1]) > 0.0)
     return quotient(b, x, gaps, close, is_known)
 
 
@@ -82,7 +91,7 @@ def are_zero(b: Builder, x: Tensor, lengths: Tensor) -> Tensor:
     return b.abs(x) <= lengths * (4 * rounding(x))
 
 
-def antisymmetric(b: Builder, vectors: Tensor, cotangent: Tensor) -> Tensor:
-    """Return `m - mᵀ` of `m = vectorsᵀ·cotangent`."""
-    product = b.matmul(swap_last_axes(b, vectors), cotangent)
-    return product - swap_last_axes(b, product)
+def antihermitian(b: Builder, vectors: Tensor, cotangent: Tensor) -> Tensor:
+    """Return `m - mᴴ` of `m = vectorsᴴ·cotangent`."""
+    product = b.matmul(adjoint(b, vectors), cotangent)
+    return product - adjoint(b, product)

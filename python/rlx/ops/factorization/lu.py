@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from rlx.ir.dtype import FLOATS, i32
+from rlx.ir.dtype import COMPLEXES, FLOATS, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Tensors
 from rlx.ir.op.card import OpSample, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.factorization.matrices import Factorization, order_of
+from rlx.ops.factorization.phases import is_complex
 
 
 class Lu(Factorization, op="lu"):
@@ -25,12 +28,14 @@ class Lu(Factorization, op="lu"):
     def factors(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         *batch, rows, columns = a.shape
         steps = min(rows, columns)
-        flat = a.reshape(-1, rows, columns).copy() if a.size else np.zeros((int(np.prod(batch)), rows, columns))
+        flat = (
+            a.reshape(-1, rows, columns).copy() if a.size else np.zeros((int(np.prod(batch)), rows, columns), a.dtype)
+        )
         pivots = np.zeros((len(flat), steps), np.int32)
         order = np.tile(np.arange(rows, dtype=np.int32), (len(flat), 1))
         for matrix, pivot, permutation in zip(flat, pivots, order, strict=True):
             for k in range(steps):
-                pivot[k] = found = k + int(np.argmax(np.abs(matrix[k:, k])))
+                pivot[k] = found = k + int(np.argmax(pivot_sizes(np, matrix[k:, k])))
                 matrix[[k, found]], permutation[[k, found]] = matrix[[found, k]], permutation[[found, k]]
                 if matrix[k, k] != 0:
                     matrix[k + 1 :, k] /= matrix[k, k]
@@ -45,7 +50,7 @@ class Lu(Factorization, op="lu"):
             matrix, order = carry
             at_step = b.reshape(step, (1,))
             column = b.gather(matrix, step, axis=2)  # [B, M]
-            pivot = b.argmax(b.where(row_places >= step, b.abs(column), -1.0), 1, keep_dims=True)  # [B, 1]
+            pivot = b.argmax(b.where(row_places >= step, pivot_sizes(b, column), -1.0), 1, keep_dims=True)  # [B, 1]
             is_pivot, is_step = row_places == pivot, row_places == step
             pivot_row, step_row = b.gather_batched(matrix, pivot, axis=1), b.gather(matrix, at_step, axis=1)
             exchanged = b.where(
@@ -90,6 +95,12 @@ class Lu(Factorization, op="lu"):
         yield sample((2, 5), dtypes=("f32",))
         yield sample((2, 0, 0), dtypes=("f32",))
         yield sample(SampleOperand(("batch", 3, 3)), dtypes=("f32",))
+        yield sample((2, 3, 3), dtypes=COMPLEXES)
+
+
+def pivot_sizes(xp: Builder | ModuleType, column: Any) -> Any:
+    """Return by what pivots are chosen: the magnitude, of complex numbers `|re| + |im|`, as in LAPACK."""
+    return xp.abs(xp.real(column)) + xp.abs(xp.imag(column)) if is_complex(column) else xp.abs(column)
 
 
 def _square(b: Builder, a: Tensor, size: int) -> Tensor:

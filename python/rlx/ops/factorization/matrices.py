@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +15,7 @@ from rlx.ir.graph.typing import Flags, TensorLike, Tensors
 from rlx.ir.op.card import Attributes, Card, Cost, Shapes, moved_bytes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
+from rlx.ops.contraction.contraction import swap_last_axes
 from rlx.ops.lift import cast, dtype_of, tensor_like
 from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
@@ -34,6 +35,11 @@ def order_of(a: Shape, *, square: bool) -> tuple[int, int]:
     return rows, columns
 
 
+def widest(a: np.ndarray) -> np.ndarray:
+    """Return a copy in the dtype in which evaluators compute: f64 or c128."""
+    return a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
+
+
 def all_finite(a: np.ndarray) -> np.ndarray:
     """Return whether all elements of each matrix are finite."""
     return np.asarray(np.isfinite(a).all((-2, -1)))
@@ -48,11 +54,11 @@ class Factorization(Card):
     """A factorisation of `a […, M, N]`.
 
     The factors of a matrix that contains NaN or infinities are NaN. Subclasses implement the factors of finite
-    matrices: `factors` in NumPy, for f64, and `emitted` in ops, for a batch `[B, M, N]` of f32 or f64.
+    matrices: `factors` in NumPy, for f64 and c128, and `emitted` in ops, for a batch `[B, M, N]` of f32, f64, c64 or c128.
     """
 
     def factors(self, a: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the factors of finite f64 matrices."""
+        """Return the factors of finite matrices of f64 or c128."""
         raise NotImplementedError
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, ...]:
@@ -64,10 +70,12 @@ class Factorization(Card):
         return a
 
     def evaluate(self, a: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
-        given = self.read(np, a.astype(np.float64))
+        given = self.read(np, widest(a))
         finite = all_finite(given)
         factors = self.factors(np.where(finite[..., None, None], given, 0))
-        found = [f if f.dtype.kind == "i" else with_nan(finite, f)[0].astype(a.dtype) for f in factors]
+        part = np.real(a).dtype
+        dtypes = {"i": np.int32, "f": part, "c": a.dtype}
+        found = [f if f.dtype.kind == "i" else with_nan(finite, f)[0].astype(dtypes[f.dtype.kind]) for f in factors]
         return found[0] if len(found) == 1 else tuple(found)
 
     def decompose(self, b: Builder, a: Tensor) -> Tensor | tuple[Tensor, ...]:
@@ -100,7 +108,7 @@ class Factorization(Card):
         return rules.zeros(b, shape)
 
     def build(self, b: Builder, a: TensorLike) -> Tensor | tuple[Tensor, ...]:
-        return b.emit(self.name, (as_floats(b, a),))
+        return b.emit(self.name, (as_inexact(b, a),))
 
     def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim) -> Tensor | tuple[Tensor, ...]:
         return b.emit(self.name, operands)
@@ -111,6 +119,12 @@ class Factorization(Card):
         return Cost(self.work * min(rows, columns) * operands[0].num_elements, moved_bytes(operands, results))
 
     work: int = 2
+
+
+def as_inexact(b: Builder, value: TensorLike) -> Tensor:
+    """Return an operand as floats or complex numbers; integers become f32."""
+    x = tensor_like(b, value, dtype_of(value) if dtype_of(value).is_inexact else f32)
+    return x if x.dtype.is_inexact else b.cast(x, f32)
 
 
 def as_floats(b: Builder, value: TensorLike) -> Tensor:
@@ -127,17 +141,29 @@ def as_floats(b: Builder, value: TensorLike) -> Tensor:
     return x if x.dtype.is_float else b.cast(x, f32)
 
 
-def symmetric(b: Builder | ModuleType, a: Tensor | np.ndarray) -> Any:
-    """Return the symmetric matrix of a lower triangle. `b` is a builder, or NumPy."""
-    return b.tril(a) + b.swapaxes(b.tril(a, -1), -1, -2)
+def adjoint(b: Builder, a: Tensor) -> Tensor:
+    """Return the conjugate transposes of matrices."""
+    return b.conjugate(swap_last_axes(b, a))
+
+
+def hermitian(b: Builder | ModuleType, a: Tensor | np.ndarray) -> Any:
+    """Return the Hermitian matrix of a lower triangle: symmetric if it is real. `b` is a builder, or NumPy."""
+    below = b.tril(a, -1)
+    diagonal = b.real(b.triu(b.tril(a)))  # imaginary parts are not read
+    return below + diagonal + b.conjugate(b.swapaxes(below, -1, -2))
+
+
+def identities(b: Builder, a: Tensor) -> Tensor:
+    """Return the identity of the last size of matrices `[B, M, N]`, `[B, N, N]`."""
+    batch, size = a.shape.dims[0], order_of(a.shape, square=False)[1]
+    return b.expand(b.eye(size, dtype=a.dtype), (batch, size, size))
+
+
+def precision(x: Tensor) -> float:
+    """Return the relative precision of elements: that of f64 for c128."""
+    return float(np.finfo(x.dtype.numpy).eps)
 
 
 def columns_of(b: Builder, a: Tensor, order: Tensor) -> Tensor:
     """Return the columns of matrices `[B, M, N]` in the order `[B, N]`."""
     return b.swapaxes(b.gather_batched(b.swapaxes(a, 1, 2), order, axis=1), 1, 2)
-
-
-def signs(xp: Builder | ModuleType, a: Tensor | np.ndarray, where: Callable[..., Any]) -> Any:
-    """Return the sign of the element with the largest magnitude in each column of matrices, `[…, 1, N]`."""
-    kept: dict[str, Any] = {"keepdims": True}
-    return where(xp.max(a, axis=-2, **kept) + xp.min(a, axis=-2, **kept) >= 0, 1.0, -1.0)

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dims.dim import Dim, product
-from rlx.ir.dtype import FLOATS
+from rlx.ir.dtype import COMPLEXES, FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.contraction.contraction import swap_last_axes
-from rlx.ops.factorization.matrices import Factorization, order_of, symmetric
+from rlx.ops.factorization.matrices import Factorization, adjoint, as_inexact, hermitian, order_of, widest
 from rlx.ops.lift import cast, common, same_dtype
 from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
@@ -30,27 +29,27 @@ class Cholesky(Factorization, op="cholesky"):
         return a
 
     def read(self, b: Builder | ModuleType, a: Tensor | np.ndarray) -> Any:
-        return symmetric(b, a)
+        return hermitian(b, a)
 
     def factors(self, a: np.ndarray) -> tuple[np.ndarray]:
         size = a.shape[-1]
         result = np.zeros_like(a)
         for k in range(size):
-            rest = a[..., k:, k] - np.einsum("...ij,...j->...i", result[..., k:, :k], result[..., k, :k])
-            pivot = rest[..., :1]
+            rest = a[..., k:, k] - np.einsum("...ij,...j->...i", result[..., k:, :k], np.conjugate(result[..., k, :k]))
+            pivot = np.real(rest[..., :1])
             root = np.sqrt(np.where(pivot > 0, pivot, np.nan))
             result[..., k:, k] = np.concatenate([root, rest[..., 1:] / root], -1)
         return (result,)
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor]:
-        batch, size, _ = a.shape.dims
+        batch, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
         places = b.iota((size,), dtype="i32")
 
         def step(kept: Tensor, column_of: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[()]]:
             column, place = column_of  # [B, N]
             row = b.gather(kept, b.reshape(place, (1,)), axis=1)
-            rest = column - b.sum(kept * row, axes=2)
-            pivot = b.reshape(b.gather(rest, place, axis=1), (batch, 1))
+            rest = column - b.sum(kept * b.conjugate(row), axes=2)
+            pivot = b.real(b.reshape(b.gather(rest, place, axis=1), (batch, 1)))
             root = b.sqrt(b.where(pivot > 0.0, pivot, float("nan")))
             found = b.where(places < place, 0.0, b.where(places == place, root, rest / root))
             return b.where(places == place, b.reshape(found, (batch, size, 1)), kept), ()
@@ -59,10 +58,10 @@ class Cholesky(Factorization, op="cholesky"):
         return (b.scan(step, start, (b.transpose(a, (2, 0, 1)), places))[0],)
 
     def jvp(self, b: Builder, operands: Tensors, tangents: Tensors, results: Tensors) -> Tensor:
-        """Return `dL = L·phi(L⁻¹·dA·L⁻ᵀ)`, where phi takes the lower triangle and half of the diagonal."""
+        """Return `dL = L·phi(L⁻¹·dA·L⁻ᴴ)`, where phi takes the lower triangle and half of the diagonal."""
         (factor,), (da,) = results, tangents
-        inner = b.triangular_solve(factor, symmetric(b, da))
-        inner = b.triangular_solve(factor, swap_last_axes(b, inner))  # the transpose, which is symmetric
+        inner = b.triangular_solve(factor, hermitian(b, da))
+        inner = b.triangular_solve(factor, adjoint(b, inner))  # the adjoint, which is Hermitian
         size, _ = order_of(inner.shape, square=True)
         half = b.tril(inner) - 0.5 * b.eye(size, dtype=inner.dtype) * inner
         return b.matmul(factor, half)
@@ -73,6 +72,7 @@ class Cholesky(Factorization, op="cholesky"):
         yield sample(SampleOperand((1, 1), low=0.5), dtypes=("f32",))
         yield sample((2, 0, 0), dtypes=("f32",))
         yield sample(SampleOperand(("batch", 3, 3), low=-1, high=1, diagonal=4), dtypes=("f32",))
+        yield sample(SampleOperand((2, 3, 3), low=-1, high=1, diagonal=5), dtypes=COMPLEXES)
 
 
 class TriangularSolve(Card, op="triangular_solve"):
@@ -84,7 +84,7 @@ class TriangularSolve(Card, op="triangular_solve"):
         return b
 
     def evaluate(self, a: np.ndarray, b: np.ndarray, *, lower: bool, unit_diagonal: bool) -> np.ndarray:
-        matrix, x = a.astype(np.float64), b.astype(np.float64)
+        matrix, x = widest(a), widest(b)
         steps = range(a.shape[-1])
         for k in steps if lower else reversed(steps):
             before = slice(0, k) if lower else slice(k + 1, None)
@@ -123,7 +123,8 @@ class TriangularSolve(Card, op="triangular_solve"):
     def build(
         self, builder: Builder, a: TensorLike, b: TensorLike, lower: bool = True, unit_diagonal: bool = False
     ) -> Tensor:
-        return builder.emit("triangular_solve", common(builder, a, b), lower=lower, unit_diagonal=unit_diagonal)
+        operands = [as_inexact(builder, x) for x in common(builder, a, b)]
+        return builder.emit("triangular_solve", operands, lower=lower, unit_diagonal=unit_diagonal)
 
     def jvp(
         self, b: Builder, operands: Tensors, tangents: Tangents, results: Tensors, *, lower: bool, unit_diagonal: bool
@@ -139,8 +140,8 @@ class TriangularSolve(Card, op="triangular_solve"):
         self, b: Builder, operands: Tensors, results: Tensors, cotangents: Tensors, *, lower: bool, unit_diagonal: bool
     ) -> rules.Cotangents:
         (a, _), (x,), (dx,) = operands, results, cotangents
-        db = b.emit("triangular_solve", (swap_last_axes(b, a), dx), lower=not lower, unit_diagonal=unit_diagonal)
-        return lambda: -_triangle(b, b.matmul(db, swap_last_axes(b, x)), lower, unit_diagonal), db
+        db = b.emit("triangular_solve", (adjoint(b, a), dx), lower=not lower, unit_diagonal=unit_diagonal)
+        return lambda: -_triangle(b, b.matmul(db, adjoint(b, x)), lower, unit_diagonal), db
 
     def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, **attributes: Any) -> Tensor:
         whole = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
@@ -158,6 +159,7 @@ class TriangularSolve(Card, op="triangular_solve"):
         yield sample(
             SampleOperand(("batch", 3, 3), **matrix), ("batch", 3, "columns"), unit_diagonal=True, dtypes=("f32",)
         )
+        yield sample(SampleOperand((2, 3, 3), **matrix), (2, 3, 2), dtypes=COMPLEXES)
 
 
 def _triangle(b: Builder, a: Tensor, lower: bool, unit_diagonal: bool) -> Tensor:
