@@ -63,7 +63,7 @@ def RLX_EighOp : RLX_Op<"eigh", "eigh"> {
     values are real. The element of largest magnitude of each vector is real and positive.
   }];
   let arguments = (ins RLX_InexactTensor:$a);
-  let results = (outs RLX_InexactTensor:$values, RLX_InexactTensor:$vectors);
+  let results = (outs RLX_FloatTensor:$values, RLX_InexactTensor:$vectors);
 }
 
 def RLX_SvdOp : RLX_Op<"svd", "svd"> {
@@ -74,7 +74,7 @@ def RLX_SvdOp : RLX_Op<"svd", "svd"> {
     of `u` is real and positive.
   }];
   let arguments = (ins RLX_InexactTensor:$a);
-  let results = (outs RLX_InexactTensor:$u, RLX_InexactTensor:$s, RLX_InexactTensor:$vt);
+  let results = (outs RLX_InexactTensor:$u, RLX_FloatTensor:$s, RLX_InexactTensor:$vt);
 }
 
 #endif // RLX_FACTORIZATION_TD

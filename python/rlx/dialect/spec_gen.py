@@ -2078,7 +2078,7 @@ OPS = (
         ),
         (),
         (
-            ValueSpec('values', _DTYPES_8),
+            ValueSpec('values', _DTYPES_0),
             ValueSpec('vectors', _DTYPES_8),
         ),
         (),
@@ -2097,7 +2097,7 @@ OPS = (
         (),
         (
             ValueSpec('u', _DTYPES_8),
-            ValueSpec('s', _DTYPES_8),
+            ValueSpec('s', _DTYPES_0),
             ValueSpec('vt', _DTYPES_8),
         ),
         (),

@@ -290,6 +290,8 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
             statistics_input(builder, a),
             statistics_input(builder, builder.reshape(b, (batch, size, columns))),
         )
+        if type(size) is int and size > _LARGEST_ELIMINATED:
+            return cast(builder, builder.reshape(_factored(builder, matrix, wide), b.shape.dims), b.dtype)
         if type(size) is not int:
             matrix, wide = _with_one_more(builder, matrix, wide)
         upper = _eliminated(builder, builder.concat([matrix, wide], axis=2))
@@ -391,6 +393,17 @@ def _with_one_more(b: Builder, a: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]
     square = b.concat([a, b.expand(zero, (batch, 1, size))], axis=1)
     last = b.concat([b.expand(zero, (batch, size, 1)), b.expand(one, (batch, 1, 1))], axis=1)
     return b.concat([square, last], axis=2), b.concat([wide, b.expand(zero, (batch, 1, columns))], axis=1)
+
+
+# The largest matrix that is eliminated together with its right-hand side. Larger ones are factorised in blocks.
+_LARGEST_ELIMINATED = 64
+
+
+def _factored(b: Builder, a: Tensor, right: Tensor) -> Tensor:
+    """Return the solutions `[B, N, K]` of systems by the factors of `lu`."""
+    packed, _, order = b.lu(a)
+    given = b.gather_batched(right, order, axis=1)
+    return b.triangular_solve(packed, b.triangular_solve(packed, given, unit_diagonal=True), lower=False)
 
 
 def _eliminated(b: Builder, augmented: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from rlx.ir.graph.typing import Flags, Tangents, TensorLike, Tensors
 from rlx.ir.op.card import Attributes, Card, Cost, OpSample, SampleOperand, Shapes, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
+from rlx.ops.factorization import blocked
 from rlx.ops.factorization.matrices import Factorization, adjoint, as_inexact, hermitian, order_of, widest
 from rlx.ops.lift import cast, common, same_dtype
 from rlx.ops.norm import statistics_input
@@ -22,7 +23,7 @@ from rlx.support.errors import ShapeError
 
 
 class Cholesky(Factorization, op="cholesky"):
-    """The Cholesky-Banachiewicz method, one column per step."""
+    """The Cholesky-Banachiewicz method, one column per step; large matrices in blocks of columns."""
 
     def infer(self, a: Shape) -> Shape:
         order_of(a, square=True)
@@ -43,6 +44,8 @@ class Cholesky(Factorization, op="cholesky"):
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor]:
         batch, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
+        if size > blocked.LARGEST:
+            return (blocked.cholesky(b, a),)
         places = b.iota((size,), dtype="i32")
 
         def step(kept: Tensor, column_of: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[()]]:
@@ -93,13 +96,16 @@ class TriangularSolve(Card, op="triangular_solve"):
         return x.astype(b.dtype)
 
     def decompose(self, builder: Builder, a: Tensor, b: Tensor, *, lower: bool, unit_diagonal: bool) -> Tensor:
-        """Substitute one row per step."""
+        """Substitute one row per step; in large matrices in blocks of rows."""
         *batch, size, columns = b.shape.dims
         if 0 in (*batch, size, columns):
             return b
         count = product(batch)
         matrix = statistics_input(builder, builder.reshape(a, (count, size, size)))
         right = statistics_input(builder, builder.reshape(b, (count, size, columns)))
+        if type(size) is int and size > blocked.LARGEST:
+            x = blocked.triangular_solve(builder, matrix, right, lower=lower, unit_diagonal=unit_diagonal)
+            return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
         places = builder.iota((size,), dtype="i32")
         if unit_diagonal:
             diagonal = builder.expand(builder.constant(1.0, dtype=matrix.dtype), (count, size))
