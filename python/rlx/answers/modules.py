@@ -1,4 +1,4 @@
-"""Names in modules of other libraries, and their counterparts in `rlx`, `rlx.nn` and `rlx.train`."""
+"""Names in modules of other libraries, and their counterparts in `rlx`, `rlx.nn`, `rlx.train` and `rlx.linalg`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _FILES = {
     "nn": ("nn",),
     "nn.init": ("nn.init",),
     "train": ("optimisers", "schedules", "losses"),
+    "linalg": ("linalg",),
 }
 # Modules of other libraries, and the RLX module with the same purpose.
 _PLACES = {
@@ -58,11 +59,11 @@ def _known(place: str, name: str, names: Iterable[str]) -> str:
     module = ".".join(filter(None, ("rlx", place)))
     if name in names:
         return f"{module}.{name}"
-    methods = surface.methods()
-    if not counterparts()[place].get(name) and place == "nn" and name in methods:
+    methods, table_of = surface.methods(), counterparts().get(place, {})
+    if not table_of.get(name) and place == "nn" and name in methods:
         return other_names.called("rlx.ops", name, methods[name])
     same = next((n for n in names if n.casefold() == name.casefold()), None)
-    return counterparts()[place].get(name) or (f"{module}.{same}" if same else "")
+    return table_of.get(name) or (f"{module}.{same}" if same else "")
 
 
 def _of_ops(call: str) -> str:

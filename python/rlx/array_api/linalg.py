@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rlx.array_api.arrays import builder
 from rlx.array_api.linear import matmul, matrix_transpose, tensordot, vecdot
+from rlx.functions.factorization.operands import as_inexact
+from rlx.functions.factorization.systems import cholesky_factor
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import Axes, DTypeLike, TensorLike
 from rlx.ir.op.results import EighResult, QRResult, SlogdetResult, SVDResult
@@ -81,8 +83,8 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """The triangular factor of symmetric positive definite matrices."""
-    factor = builder(x).cholesky(x)
-    return matrix_transpose(factor) if upper else factor
+    b = builder(x)
+    return cholesky_factor(b, as_inexact(b, x), upper)
 
 
 def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
@@ -132,6 +134,6 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str = "fro
     return builder(x).matrix_norm(x, ord, keepdims)
 
 
-def vector_norm(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False, ord: float | str = 2) -> Tensor:
+def vector_norm(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """A norm of the elements along axes."""
-    return builder(x).norm(x, ord, axis=axis, keepdims=keepdims)
+    return builder(x).vector_norm(x, ord, axis=axis, keepdims=keepdims)

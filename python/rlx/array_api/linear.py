@@ -18,7 +18,7 @@ def matmul(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """The tensor with its last two axes swapped."""
-    return builder(x).swapaxes(x, -1, -2)
+    return builder(x).matrix_transpose(x)
 
 
 def tensordot(x1: TensorLike, x2: TensorLike, /, *, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:

@@ -14,12 +14,9 @@ from inspect import Signature
 from typing import Any
 
 from rlx.ir.graph.builder import Builder
-from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ops import signatures, surface
 from rlx.parts import FUNCTIONS
 from rlx.support.answers import answers
-from rlx.support.caller import caller_place
-from rlx.support.errors import Error
 from rlx.support.submodules import import_all
 
 
@@ -30,13 +27,7 @@ def _signature(name: str) -> Signature:
 @cache
 def _function(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
-        builder = builder_of((*args, *kwargs.values())) or current_builder()
-        if builder is None:
-            raise Error(
-                f"rlx.ops.{name} takes tensors of a graph; none was given",
-                location=caller_place(),
-                hint="call it in a function under rlx.jit, or inside of `with rlx.eager():` to compute with arrays",
-            )
+        builder = surface.builder_for(f"rlx.ops.{name}", (*args, *kwargs.values()))
         return getattr(builder, name)(*args, **kwargs)
 
     function.__name__ = function.__qualname__ = name  # pickle looks up the function in this module by name

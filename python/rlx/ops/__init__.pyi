@@ -158,6 +158,9 @@ def bitwise_or(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def bitwise_xor(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
 
+def block_diag(*arrays: TensorLike) -> Tensor:
+    """SciPy's `linalg.block_diag`: matrices `[…, M, N]` along the diagonal, 0 elsewhere; batches broadcast."""
+
 def broadcast_to(x: TensorLike, shape: ShapeLike) -> Tensor:
     """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
@@ -181,6 +184,12 @@ def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
 
 def checkpoint(*, shape: ShapeLike | None = ...) -> Any:
     """Ops whose values the backward pass recomputes instead of storing them."""
+
+def cho_factor(a: TensorLike, lower: bool = ...) -> ChoFactorResult:
+    """SciPy's `linalg.cho_factor`: the Cholesky factor of hermitian positive definite `a […, N, N]`, and `lower`."""
+
+def cho_solve(c_and_lower: Sequence[Any], b: TensorLike) -> Tensor:
+    """SciPy's `linalg.cho_solve`: the solution of `a·x = b` by the factor of `cho_factor`; batches broadcast."""
 
 def cholesky(a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Cholesky factor: the lower triangular matrix whose product with its conjugate transpose is the operand."""
@@ -215,8 +224,8 @@ def concat(xs: TensorLike | Sequence[TensorLike], axis: int = ..., *, shape: Sha
 def concatenate(xs: Sequence[Any], axis: int | None = ...) -> Tensor:
     """NumPy's `concatenate`, the same as `concat`: tensors joined along an axis; for None, their flattened elements."""
 
-def cond(a: TensorLike) -> Tensor:
-    """NumPy's `linalg.cond`: the largest singular value divided by the smallest; ∞ for zero matrices, NaN for NaN."""
+def cond(a: TensorLike, p: float | str | None = ...) -> Tensor:
+    """NumPy's `linalg.cond`: the condition number in the norm `p`; ∞ for singular matrices, NaN for NaN."""
 
 def conjugate(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Complex conjugate."""
@@ -340,6 +349,9 @@ def det(a: TensorLike) -> Tensor:
 
 def diag(x: TensorLike, k: int = ...) -> Tensor:
     """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
+
+def diag_set(a: TensorLike, values: TensorLike, offset: int = ...) -> Tensor:
+    """Return matrices `a […, M, N]` with diagonal `offset` replaced by `values […, K]`; values broadcast."""
 
 def diagonal(x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
     """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices formed by two axes, as the last axis."""
@@ -605,8 +617,8 @@ def hinge_loss(prediction: TensorLike, target: TensorLike, margin: float = ..., 
 def histogram(x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:
     """NumPy's `histogram`: the number of elements in each interval, and the edges of the intervals."""
 
-def householder_product(a: TensorLike, factors: TensorLike) -> Tensor:
-    """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `factors […, K]`."""
+def householder_product(a: TensorLike, tau: TensorLike) -> Tensor:
+    """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `tau […, K]`."""
 
 def huber_loss(prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Squared difference that grows linearly where it is large."""
@@ -651,7 +663,10 @@ def interpolate(x: TensorLike, size: ShapeLike | None = ..., scale_factor: float
     """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
 def inv(a: TensorLike) -> Tensor:
-    """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`."""
+    """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`; NaN or infinite for singular ones."""
+
+def inv_sqrtm(a: TensorLike, *, hermitian: bool = ...) -> Tensor:
+    """The inverse of the root of hermitian positive definite matrices `[…, N, N]`: `sqrtm(a)⁻¹`."""
 
 def iota(shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:
     """Positions along one axis."""
@@ -749,6 +764,9 @@ def logaddexp(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def logcumsumexp(x: TensorLike, axis: int = ...) -> Tensor:
     """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
 
+def logdet(a: TensorLike) -> Tensor:
+    """PyTorch's `logdet`: the logarithm of the determinant of the matrices `[…, N, N]`."""
+
 def logical_and(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `logical_and`: whether both elements are nonzero."""
 
@@ -763,6 +781,9 @@ def logical_xor(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 
 def logit(x: TensorLike) -> Tensor:
     """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
+
+def logm(a: TensorLike, *, hermitian: bool = ...) -> Tensor:
+    """SciPy's `linalg.logm` of hermitian positive definite matrices `[…, N, N]`: the hermitian logarithm."""
 
 def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or without elements."""
@@ -785,14 +806,20 @@ def lp_pool3d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | 
 def lstm(x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Long short-term memory over a sequence."""
 
-def lstsq(a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
-    """The minimum-norm least-squares solution of `a·result = x`, for `a [M, N]` and `x [M]` or `[M, K]`."""
+def lstsq(a: TensorLike, b: TensorLike, rcond: TensorLike | None = ...) -> LstsqResult:
+    """NumPy's `linalg.lstsq`: the minimum-norm solution `x` of least squares `a·x = b`, for any rank, and batches."""
 
 def lt(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Whether elements of lhs are less than those of rhs."""
 
 def lu(a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Triangular factors of matrices, with partial pivoting."""
+
+def lu_factor(a: TensorLike) -> LUFactorResult:
+    """SciPy's `linalg.lu_factor`: both triangular factors of `a […, M, N]` in one matrix, and the exchanged rows."""
+
+def lu_solve(lu_and_piv: Sequence[TensorLike], b: TensorLike, trans: int | str = ...) -> Tensor:
+    """SciPy's `linalg.lu_solve`: the solution of `op(a)·x = b` by the factors of `lu_factor`; batches broadcast."""
 
 def mamba_block(x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Mamba layer: projection, causal convolution, selective scan, gate."""
@@ -817,6 +844,9 @@ def matrix_power(a: TensorLike, n: int) -> Tensor:
 
 def matrix_rank(a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:
     """NumPy's `linalg.matrix_rank`: the number of singular values above `rtol` times the largest; i32."""
+
+def matrix_transpose(x: TensorLike) -> Tensor:
+    """The array API's `linalg.matrix_transpose`: the last two axes swapped, `[…, N, M]` of `[…, M, N]`."""
 
 def max(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """The greatest element over axes."""
@@ -871,6 +901,9 @@ def mse_loss(prediction: TensorLike, target: TensorLike, reduction: str = ..., *
 
 def mul(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Product."""
+
+def multi_dot(arrays: Sequence[TensorLike]) -> Tensor:
+    """NumPy's `linalg.multi_dot`: the product of several matrices, in the order with the fewest multiplications."""
 
 def nan_to_num(x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
     """NumPy's `nan_to_num`: replaces NaN and infinities; by default, infinities become the extreme finite numbers."""
@@ -941,8 +974,8 @@ def pairwise_distance(first: TensorLike, second: TensorLike, p: float = ..., eps
 def permute(x: TensorLike, perm: Sequence[int]) -> Tensor:
     """PyTorch's `permute`, the same as `transpose`."""
 
-def pinv(a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
-    """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]`."""
+def pinv(a: TensorLike, rtol: TensorLike | None = ..., *, hermitian: bool = ...) -> Tensor:
+    """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]` of `a […, M, N]`."""
 
 def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
     """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`, for any dtype."""
@@ -952,6 +985,9 @@ def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
 
 def poisson_nll_loss(prediction: TensorLike, target: TensorLike, log_input: bool = ..., full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:
     """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or `x - t·log(x + eps)` for rates x."""
+
+def polar(a: TensorLike, side: str = ...) -> PolarResult:
+    """SciPy's `linalg.polar`: `a = u·p` (or `a = p·u`) for `a […, M, N]`, with orthonormal u and positive semi-definite p."""
 
 def pool(x: TensorLike, kind: str, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Maximum, mean or sum over windows in one, two or three dimensions."""
@@ -1190,8 +1226,14 @@ def softmin(x: TensorLike, axis: int = ...) -> Tensor:
 def softplus(x: TensorLike, beta: float = ...) -> Tensor:
     """`log(1 + exp(beta·x))/beta`, without overflow and without loss of digits for small results."""
 
-def solve(a: TensorLike, x: TensorLike) -> Tensor:
-    """NumPy's `linalg.solve`: the solution of `a·result = x`, `a […, N, N]` and `x [N]` or `[…, N, K]`; batches broadcast."""
+def solve(a: TensorLike, b: TensorLike) -> Tensor:
+    """NumPy's `linalg.solve`: the solution of `a·x = b`, `a […, N, N]` and `b [N]` or `[…, N, K]`; batches broadcast."""
+
+def solve_sylvester(a: TensorLike, b: TensorLike, q: TensorLike) -> Tensor:
+    """SciPy's `linalg.solve_sylvester`: the solution of `a·x + x·b = q`; batches broadcast."""
+
+def solve_triangular(a: TensorLike, b: TensorLike, trans: int | str = ..., lower: bool = ..., unit_diagonal: bool = ..., *, left: bool = ...) -> Tensor:
+    """SciPy's `linalg.solve_triangular`: the solution of `op(a)·x = b` for triangular `a […, N, N]`; batches broadcast."""
 
 def sort(x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """The sorted elements of an axis."""
@@ -1204,6 +1246,9 @@ def split_spectrum(x: TensorLike) -> tuple[Tensor, Tensor]:
 
 def sqrt(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Square root."""
+
+def sqrtm(a: TensorLike, *, hermitian: bool = ...) -> Tensor:
+    """SciPy's `linalg.sqrtm` of hermitian positive semi-definite matrices `[…, N, N]`: the positive semi-definite root."""
 
 def square(x: TensorLike) -> Tensor:
     """NumPy's `square`: `x * x`."""
@@ -1324,6 +1369,9 @@ def vdot(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 
 def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
     """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
+
+def vector_norm(x: TensorLike, ord: float | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    """The array API's `linalg.vector_norm`: the norm `(sum |x|^ord)^(1/ord)` of the elements along any axes."""
 
 def where(condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Elementwise choice."""

@@ -176,7 +176,9 @@ def of_kind(spec: OpSpec, kind: str, signature: Signature) -> str:
 
 def of_helper(function: Callable[..., Any], signature: Signature) -> str:
     """Return the docstring of a helper's method: that of the helper without the graph, plus missing sections."""
-    text = "\n".join(line for line in (inspect.getdoc(function) or "").splitlines() if not line.startswith("    b: "))
+    builder = f"    {next(iter(inspect.signature(function).parameters))}: The "
+    hidden = tuple(f"{builder}{name}." for name in ("builder", "graph"))
+    text = "\n".join(line for line in (inspect.getdoc(function) or "").splitlines() if line not in hidden)
     parameters = [p for p in signature.parameters.values() if p.name != "self"]
     if "Args:\n" not in text and parameters:
         said = "\n".join(["Args:", *(f"    {p.name}: {_of_helper(p)}" for p in parameters)])

@@ -14,6 +14,7 @@ import numpy as np
 
 from rlx.ir.calls import CallError, at_caller
 from rlx.ir.graph.builder import Builder, Tensor, method_of
+from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.regions import IN_BODY
 from rlx.ir.location import describe
 from rlx.ir.op import registry
@@ -21,6 +22,7 @@ from rlx.ir.op.card import Card
 from rlx.ir.python_values import type_description
 from rlx.ops import manual, operators, signatures
 from rlx.support.answers import answers
+from rlx.support.caller import caller_place
 from rlx.support.errors import Error, ShapeError
 from rlx.support.short import short_repr
 from rlx.support.traces import raised_at
@@ -74,7 +76,8 @@ def helpers() -> dict[str, Callable[..., Any]]:
     return _HELPERS
 
 
-def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function(b, …)` as a method of a builder: errors are raised at the caller's line and name the method."""
     flags = [(i, p.name) for i, p in enumerate(signature(function).parameters.values()) if p.annotation == "bool"]
 
     @wraps(function)
@@ -93,6 +96,22 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
     method.__qualname__ = f"Graph.{name}"
     return method
+
+
+def builder_for(name: str, values: Sequence[Any]) -> Any:
+    """Return the builder of the tensors among the values, else the builder that is being traced or is eager.
+
+    Raises:
+        Error: There is none.
+    """
+    builder = builder_of(values) or current_builder()
+    if builder is None:
+        raise Error(
+            f"{name} takes tensors of a graph; none was given",
+            location=caller_place(),
+            hint="call it in a function under rlx.jit, or inside of `with rlx.eager():` to compute with arrays",
+        )
+    return builder
 
 
 def check_flag(name: str, value: object) -> None:
@@ -174,7 +193,7 @@ def methods() -> dict[str, Callable[..., Any]]:
             add(name, _kind_method(op, name, kind), of_kind, manual.of_kind(card.spec, kind, of_kind))
     for name, function in _HELPERS.items():
         signature = signatures.of_helper(function)
-        add(name, _helper_method(name, function), signature, manual.of_helper(function, signature))
+        add(name, helper_method(name, function), signature, manual.of_helper(function, signature))
     return result
 
 

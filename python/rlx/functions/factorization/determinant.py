@@ -1,11 +1,15 @@
-"""Determinants as polynomials of the elements, which have derivatives also at singular matrices."""
+"""Determinants: polynomials of the elements, which have derivatives also at singular matrices, and their logarithms."""
 
 from __future__ import annotations
 
+import math
+
+from rlx.functions.factorization.operands import as_inexact
 from rlx.ir.dims.dim import product
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import TensorLike
-from rlx.ops.factorization.matrices import as_floats, order_of
+from rlx.ir.op.results import SlogdetResult
+from rlx.ops.factorization.matrices import order_of
 from rlx.ops.lift import cast
 from rlx.ops.norm import statistics_input
 from rlx.ops.surface import helper
@@ -18,7 +22,7 @@ def det(b: Builder, a: TensorLike) -> Tensor:
     Its derivative is that of the polynomial, the cofactors, also at singular matrices. Second derivatives are correct
     up to `N = 3`, and for larger N where the rank is at least `N - 1`.
     """
-    a = as_floats(b, a)
+    a = as_inexact(b, a)
     size, _ = order_of(a.shape, square=True)
     batch = a.shape.dims[:-2]
     matrices = statistics_input(b, b.reshape(a, (product(batch), size, size)))
@@ -84,3 +88,36 @@ def _inversions(b: Builder, order: Tensor) -> Tensor:
         b.iota((size,), dtype="i32"), (1, size, 1)
     )
     return b.sum(b.where(earlier, falls, 0), axes=(0, 1))
+
+
+def _diagonal_and_sign(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the diagonal of the upper factor `[…, N]`, and the sign of the permutation `[…]`."""
+    size, _ = order_of(a.shape, square=True)
+    packed, pivots, _ = b.lu(a)
+    moved = b.cast(pivots != b.iota((size,), dtype="i32"), "i32")
+    odd = b.remainder(b.sum(moved, axes=-1), 2)
+    return b.diagonal(packed, 0, -2, -1), b.cast(1 - 2 * odd, a.dtype)
+
+
+@helper
+def slogdet(b: Builder, a: TensorLike) -> SlogdetResult:
+    """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude.
+
+    For singular matrices these are 0 and -∞, and the derivative is NaN or infinite. The derivative of `det` is finite.
+    """
+    diagonal, sign = _diagonal_and_sign(b, as_inexact(b, a))
+    signs = b.prod(b.sign(diagonal), axes=-1) * sign
+    # The sign of a complex determinant varies with the matrix, that of a real one does not.
+    signs = signs if signs.dtype.is_complex else b.stop_gradient(signs)
+    return SlogdetResult(signs, b.sum(b.log(b.abs(diagonal)), axes=-1))
+
+
+@helper
+def logdet(b: Builder, a: TensorLike) -> Tensor:
+    """PyTorch's `logdet`: the logarithm of the determinant of the matrices `[…, N, N]`.
+
+    It is -∞ for singular matrices, and NaN for real ones with a negative determinant. The logarithm of a complex
+    determinant is its principal value.
+    """
+    sign, size = slogdet(b, a)
+    return b.log(sign) + size if sign.dtype.is_complex else b.where(sign < 0.0, math.nan, size)

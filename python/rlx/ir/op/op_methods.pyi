@@ -604,6 +604,9 @@ class TensorMethods(Operators):
     def matmul_transposed(self, w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Product with the transpose of a matrix: x·wᵀ."""
 
+    def matrix_transpose(self) -> Tensor:
+        """The array API's `linalg.matrix_transpose`: the last two axes swapped, `[…, N, M]` of `[…, M, N]`."""
+
     def max(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """The greatest element over axes."""
 
@@ -991,6 +994,9 @@ class TensorMethods(Operators):
     def vecdot(self, rhs: TensorLike, axis: int = ...) -> Tensor:
         """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
 
+    def vector_norm(self, ord: float | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """The array API's `linalg.vector_norm`: the norm `(sum |x|^ord)^(1/ord)` of the elements along any axes."""
+
     def xlogy(self, y: TensorLike) -> Tensor:
         """SciPy's `xlogy`: x·log(y), and 0 for x = 0 unless y is NaN."""
 
@@ -1148,6 +1154,9 @@ class OpMethods:
     def bitwise_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: bitwise_xor
         """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
 
+    def block_diag(self, *arrays: TensorLike) -> Tensor:  # rlx/functions/factorization/blocks.py: block_diag
+        """SciPy's `linalg.block_diag`: matrices `[…, M, N]` along the diagonal, 0 elsewhere; batches broadcast."""
+
     def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/functions/shape/arrange.py: broadcast_to
         """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
@@ -1171,6 +1180,12 @@ class OpMethods:
 
     def checkpoint(self, *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/checkpoint.py: Checkpoint
         """Ops whose values the backward pass recomputes instead of storing them."""
+
+    def cho_factor(self, a: TensorLike, lower: bool = ...) -> ChoFactorResult:  # rlx/functions/factorization/systems.py: cho_factor
+        """SciPy's `linalg.cho_factor`: the Cholesky factor of hermitian positive definite `a […, N, N]`, and `lower`."""
+
+    def cho_solve(self, c_and_lower: Sequence[Any], b: TensorLike) -> Tensor:  # rlx/functions/factorization/systems.py: cho_solve
+        """SciPy's `linalg.cho_solve`: the solution of `a·x = b` by the factor of `cho_factor`; batches broadcast."""
 
     def cholesky(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/factorization/triangular.py: Cholesky
         """Cholesky factor: the lower triangular matrix whose product with its conjugate transpose is the operand."""
@@ -1205,8 +1220,8 @@ class OpMethods:
     def concatenate(self, xs: Sequence[Any], axis: int | None = ...) -> Tensor:  # rlx/functions/shape/split.py: concatenate
         """NumPy's `concatenate`, the same as `concat`: tensors joined along an axis; for None, their flattened elements."""
 
-    def cond(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: cond
-        """NumPy's `linalg.cond`: the largest singular value divided by the smallest; ∞ for zero matrices, NaN for NaN."""
+    def cond(self, a: TensorLike, p: float | str | None = ...) -> Tensor:  # rlx/functions/factorization/norms.py: cond
+        """NumPy's `linalg.cond`: the condition number in the norm `p`; ∞ for singular matrices, NaN for NaN."""
 
     def conjugate(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: Conjugate
         """Complex conjugate."""
@@ -1330,6 +1345,9 @@ class OpMethods:
 
     def diag(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/functions/shape/make.py: diag
         """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
+
+    def diag_set(self, a: TensorLike, values: TensorLike, offset: int = ...) -> Tensor:  # rlx/functions/factorization/blocks.py: diag_set
+        """Return matrices `a […, M, N]` with diagonal `offset` replaced by `values […, K]`; values broadcast."""
 
     def diagonal(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:  # rlx/functions/shape/make.py: diagonal
         """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices formed by two axes, as the last axis."""
@@ -1595,8 +1613,8 @@ class OpMethods:
     def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:  # rlx/functions/reduction/search.py: histogram
         """NumPy's `histogram`: the number of elements in each interval, and the edges of the intervals."""
 
-    def householder_product(self, a: TensorLike, factors: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: householder_product
-        """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `factors […, K]`."""
+    def householder_product(self, a: TensorLike, tau: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: householder_product
+        """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `tau […, K]`."""
 
     def huber_loss(self, prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: HuberLoss
         """Squared difference that grows linearly where it is large."""
@@ -1640,8 +1658,11 @@ class OpMethods:
     def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: float | Sequence[float] | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:  # rlx/functions/convolution/interpolation.py: interpolate
         """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
-    def inv(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: inv
-        """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`."""
+    def inv(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/systems.py: inv
+        """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`; NaN or infinite for singular ones."""
+
+    def inv_sqrtm(self, a: TensorLike, *, hermitian: bool = ...) -> Tensor:  # rlx/functions/factorization/hermitian.py: inv_sqrtm
+        """The inverse of the root of hermitian positive definite matrices `[…, N, N]`: `sqrtm(a)⁻¹`."""
 
     def iota(self, shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/elementwise/leaf.py: Iota
         """Positions along one axis."""
@@ -1739,6 +1760,9 @@ class OpMethods:
     def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/reduction/search.py: logcumsumexp
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
 
+    def logdet(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/determinant.py: logdet
+        """PyTorch's `logdet`: the logarithm of the determinant of the matrices `[…, N, N]`."""
+
     def logical_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/functions/elementwise/logic.py: logical_and
         """NumPy's `logical_and`: whether both elements are nonzero."""
 
@@ -1753,6 +1777,9 @@ class OpMethods:
 
     def logit(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/special.py: logit
         """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
+
+    def logm(self, a: TensorLike, *, hermitian: bool = ...) -> Tensor:  # rlx/functions/factorization/hermitian.py: logm
+        """SciPy's `linalg.logm` of hermitian positive definite matrices `[…, N, N]`: the hermitian logarithm."""
 
     def logsumexp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/reduction/statistics.py: logsumexp
         """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or without elements."""
@@ -1775,14 +1802,20 @@ class OpMethods:
     def lstm(self, x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:  # rlx/ops/recurrent.py: Lstm
         """Long short-term memory over a sequence."""
 
-    def lstsq(self, a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:  # rlx/functions/factorization/functions.py: lstsq
-        """The minimum-norm least-squares solution of `a·result = x`, for `a [M, N]` and `x [M]` or `[M, K]`."""
+    def lstsq(self, a: TensorLike, b: TensorLike, rcond: TensorLike | None = ...) -> LstsqResult:  # rlx/functions/factorization/least_squares.py: lstsq
+        """NumPy's `linalg.lstsq`: the minimum-norm solution `x` of least squares `a·x = b`, for any rank, and batches."""
 
     def lt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements of lhs are less than those of rhs."""
 
     def lu(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:  # rlx/ops/factorization/lu.py: Lu
         """Triangular factors of matrices, with partial pivoting."""
+
+    def lu_factor(self, a: TensorLike) -> LUFactorResult:  # rlx/functions/factorization/systems.py: lu_factor
+        """SciPy's `linalg.lu_factor`: both triangular factors of `a […, M, N]` in one matrix, and the exchanged rows."""
+
+    def lu_solve(self, lu_and_piv: Sequence[TensorLike], b: TensorLike, trans: int | str = ...) -> Tensor:  # rlx/functions/factorization/systems.py: lu_solve
+        """SciPy's `linalg.lu_solve`: the solution of `op(a)·x = b` by the factors of `lu_factor`; batches broadcast."""
 
     def mamba_block(self, x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/recurrent.py: MambaBlock
         """Mamba layer: projection, causal convolution, selective scan, gate."""
@@ -1799,14 +1832,17 @@ class OpMethods:
     def matrix_exp(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_exp
         """SciPy's `linalg.expm`: the exponential of the matrices `[…, N, N]`, by scaling and squaring."""
 
-    def matrix_norm(self, a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_norm
+    def matrix_norm(self, a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/factorization/norms.py: matrix_norm
         """NumPy's `linalg.matrix_norm` of the matrices `[…, M, N]`: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
 
     def matrix_power(self, a: TensorLike, n: int) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_power
         """NumPy's `linalg.matrix_power`: an integer power of the matrices `[…, N, N]`, by repeated squaring."""
 
-    def matrix_rank(self, a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:  # rlx/functions/factorization/functions.py: matrix_rank
+    def matrix_rank(self, a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:  # rlx/functions/factorization/least_squares.py: matrix_rank
         """NumPy's `linalg.matrix_rank`: the number of singular values above `rtol` times the largest; i32."""
+
+    def matrix_transpose(self, x: TensorLike) -> Tensor:  # rlx/functions/factorization/blocks.py: matrix_transpose
+        """The array API's `linalg.matrix_transpose`: the last two axes swapped, `[…, N, M]` of `[…, M, N]`."""
 
     def max(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """The greatest element over axes."""
@@ -1861,6 +1897,9 @@ class OpMethods:
 
     def mul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Product."""
+
+    def multi_dot(self, arrays: Sequence[TensorLike]) -> Tensor:  # rlx/functions/factorization/blocks.py: multi_dot
+        """NumPy's `linalg.multi_dot`: the product of several matrices, in the order with the fewest multiplications."""
 
     def nan_to_num(self, x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:  # rlx/functions/elementwise/numbers.py: nan_to_num
         """NumPy's `nan_to_num`: replaces NaN and infinities; by default, infinities become the extreme finite numbers."""
@@ -1931,8 +1970,8 @@ class OpMethods:
     def permute(self, x: TensorLike, perm: Sequence[int]) -> Tensor:  # rlx/functions/shape/arrange.py: permute
         """PyTorch's `permute`, the same as `transpose`."""
 
-    def pinv(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:  # rlx/functions/factorization/functions.py: pinv
-        """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]`."""
+    def pinv(self, a: TensorLike, rtol: TensorLike | None = ..., *, hermitian: bool = ...) -> Tensor:  # rlx/functions/factorization/least_squares.py: pinv
+        """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]` of `a […, M, N]`."""
 
     def pixel_shuffle(self, x: TensorLike, upscale_factor: int) -> Tensor:  # rlx/functions/convolution/sampling.py: pixel_shuffle
         """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`, for any dtype."""
@@ -1942,6 +1981,9 @@ class OpMethods:
 
     def poisson_nll_loss(self, prediction: TensorLike, target: TensorLike, log_input: bool = ..., full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/distances.py: poisson_nll_loss
         """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or `x - t·log(x + eps)` for rates x."""
+
+    def polar(self, a: TensorLike, side: str = ...) -> PolarResult:  # rlx/functions/factorization/polar.py: polar
+        """SciPy's `linalg.polar`: `a = u·p` (or `a = p·u`) for `a […, M, N]`, with orthonormal u and positive semi-definite p."""
 
     def pool(self, x: TensorLike, kind: str, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/pool.py: Pool
         """Maximum, mean or sum over windows in one, two or three dimensions."""
@@ -2153,7 +2195,7 @@ class OpMethods:
     def slice(self, x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Slice
         """A strided box."""
 
-    def slogdet(self, a: TensorLike) -> SlogdetResult:  # rlx/functions/factorization/functions.py: slogdet
+    def slogdet(self, a: TensorLike) -> SlogdetResult:  # rlx/functions/factorization/determinant.py: slogdet
         """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
 
     def smooth_l1_loss(self, prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:  # rlx/functions/losses/distances.py: smooth_l1_loss
@@ -2180,8 +2222,14 @@ class OpMethods:
     def softplus(self, x: TensorLike, beta: float = ...) -> Tensor:  # rlx/functions/elementwise/gates.py: softplus
         """`log(1 + exp(beta·x))/beta`, without overflow and without loss of digits for small results."""
 
-    def solve(self, a: TensorLike, x: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: solve
-        """NumPy's `linalg.solve`: the solution of `a·result = x`, `a […, N, N]` and `x [N]` or `[…, N, K]`; batches broadcast."""
+    def solve(self, a: TensorLike, b: TensorLike) -> Tensor:  # rlx/functions/factorization/systems.py: solve
+        """NumPy's `linalg.solve`: the solution of `a·x = b`, `a […, N, N]` and `b [N]` or `[…, N, K]`; batches broadcast."""
+
+    def solve_sylvester(self, a: TensorLike, b: TensorLike, q: TensorLike) -> Tensor:  # rlx/functions/factorization/systems.py: solve_sylvester
+        """SciPy's `linalg.solve_sylvester`: the solution of `a·x + x·b = q`; batches broadcast."""
+
+    def solve_triangular(self, a: TensorLike, b: TensorLike, trans: int | str = ..., lower: bool = ..., unit_diagonal: bool = ..., *, left: bool = ...) -> Tensor:  # rlx/functions/factorization/systems.py: solve_triangular
+        """SciPy's `linalg.solve_triangular`: the solution of `op(a)·x = b` for triangular `a […, N, N]`; batches broadcast."""
 
     def sort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/order.py: Sort
         """The sorted elements of an axis."""
@@ -2194,6 +2242,9 @@ class OpMethods:
 
     def sqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Square root."""
+
+    def sqrtm(self, a: TensorLike, *, hermitian: bool = ...) -> Tensor:  # rlx/functions/factorization/hermitian.py: sqrtm
+        """SciPy's `linalg.sqrtm` of hermitian positive semi-definite matrices `[…, N, N]`: the positive semi-definite root."""
 
     def square(self, x: TensorLike) -> Tensor:  # rlx/functions/elementwise/numbers.py: square
         """NumPy's `square`: `x * x`."""
@@ -2314,6 +2365,9 @@ class OpMethods:
 
     def vecdot(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/contraction/products.py: vecdot
         """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
+
+    def vector_norm(self, x: TensorLike, ord: float | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/functions/factorization/norms.py: vector_norm
+        """The array API's `linalg.vector_norm`: the norm `(sum |x|^ord)^(1/ord)` of the elements along any axes."""
 
     def where(self, condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Where
         """Elementwise choice."""

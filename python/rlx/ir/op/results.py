@@ -42,3 +42,48 @@ class SVDResult(NamedTuple):
     U: Tensor
     S: Tensor
     Vh: Tensor
+
+
+class LUResult(NamedTuple):
+    """Result of `rlx.linalg.lu`."""
+
+    p: Tensor
+    l: Tensor  # noqa: E741 (SciPy's name)
+    u: Tensor
+
+
+class PermutedLUResult(NamedTuple):
+    """Result of `rlx.linalg.lu` with `permute_l`."""
+
+    pl: Tensor
+    u: Tensor
+
+
+class LUFactorResult(NamedTuple):
+    """Result of `lu_factor`."""
+
+    lu: Tensor
+    piv: Tensor
+
+
+class ChoFactorResult(NamedTuple):
+    """Result of `cho_factor`."""
+
+    c: Tensor
+    lower: bool
+
+
+class LstsqResult(NamedTuple):
+    """Result of `lstsq`."""
+
+    x: Tensor
+    residuals: Tensor
+    rank: Tensor
+    s: Tensor
+
+
+class PolarResult(NamedTuple):
+    """Result of `polar`."""
+
+    u: Tensor
+    p: Tensor
