@@ -12,7 +12,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op import opview
 from rlx.ir.op.card import as_results
 from rlx.ir.shape import shape_of
-from rlx.ops.factorization.matrices import signs
+from rlx.ops.factorization.phases import phases
 from rlx.ops.lift import cast
 from rlx.ops.norm import statistics_input
 from rlx.passes.base import Pass, option
@@ -115,22 +115,22 @@ def _factors(name: str) -> Callable[..., Any]:
         read = b.tril(matrices) if name in ("cholesky", "eigh") else matrices
         # A finite number minus itself is 0, anything else is NaN.
         finite = b.sum(b.abs(read - read), axes=(1, 2), keep_dims=True) == 0.0
-        factors = _with_signs(b, name, as_results(_marked(b, name, b.where(finite, matrices, 0.0))))
+        factors = _with_phases(b, name, as_results(_marked(b, name, b.where(finite, matrices, 0.0))))
         found = [_finished(b, f, finite, batch, a) for f in factors]
         return found[0] if len(found) == 1 else tuple(found)
 
     return emit
 
 
-def _with_signs(b: Builder, name: str, factors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return factors with the signs of the op. LAPACK's signs of vectors depend on the library."""
+def _with_phases(b: Builder, name: str, factors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return factors with the phases of the op. LAPACK's depend on the library."""
     if name == "eigh":
         values, vectors = factors
-        return values, vectors * signs(b, vectors, b.where)
+        return values, vectors * b.conjugate(phases(b, vectors, b.where))
     if name == "svd":
         u, s, vt = factors
-        sign = signs(b, u, b.where)
-        return u * sign, s, vt * b.swapaxes(sign, 1, 2)
+        phase = phases(b, u, b.where)
+        return u * b.conjugate(phase), s, vt * b.swapaxes(phase, 1, 2)
     return factors
 
 
