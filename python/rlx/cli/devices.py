@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rlx.targets.protocol import DeviceInfo
     from rlx.targets.registry import Registered
 
-_FIELDS = ("driver", "uri", "name", "available", "reason")
+_FIELDS = ("driver", "uri", "name", "available", "reason", "features")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +35,18 @@ def run(arguments: argparse.Namespace) -> int:
             d.driver,
             d.uri,
             "yes" if d.available else "no",
-            d.name if d.available else f"{d.name} {d.reason}".strip(),
+            _described(d),
         ]
         for d in infos
     ]
     say("\n".join(table(rows, ["driver", "device", "usable", "name, or what is missing"], long={3})))
     return 0
+
+
+def _described(device: DeviceInfo) -> str:
+    if not device.available:
+        return f"{device.name} {device.reason}".strip()
+    return f"{device.name}; {', '.join(device.features)}" if device.features else device.name
 
 
 def devices() -> list[DeviceInfo]:

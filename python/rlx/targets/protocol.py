@@ -281,6 +281,7 @@ class DeviceInfo:
         name: The name of the device itself.
         available: Whether it can be used.
         reason: Why it cannot be used.
+        features: Its optional features, by the driver's names.
     """
 
     driver: str
@@ -288,6 +289,7 @@ class DeviceInfo:
     name: str
     available: bool
     reason: str = ""
+    features: tuple[str, ...] = ()
 
 
 @runtime_checkable

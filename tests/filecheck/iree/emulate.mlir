@@ -6,7 +6,7 @@
 // RUN: rlx-opt %s --rlx-iree-emulate=instructions=functions | filecheck %s --check-prefix=FUNCTIONS
 // RUN: not rlx-opt %s --rlx-iree-emulate=instructions=f8 2>&1 | filecheck %s --check-prefix=UNKNOWN
 
-// UNKNOWN: instructions are some of bf16, f16, fma, fma-f32, functions, truncation, not f8
+// UNKNOWN: instructions are some of bf16, f16, fma, fma-f32, functions, remainders, truncation, not f8
 // CHECK: arith.bitcast
 // CHECK: math.fma
 // FMA-NOT: math.fma

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from rlx.support.errors import ExecutionError
@@ -12,6 +13,7 @@ from rlx.support.packages import import_package
 from rlx.targets.host import usable_cpus
 from rlx.targets.iree.cpu import host_level, machine
 from rlx.targets.iree.memory import configure_allocator, pools
+from rlx.targets.iree.vulkan_features import core_features
 from rlx.targets.protocol import DeviceInfo
 
 LOCAL_DRIVERS = ("local-sync", "local-task")
@@ -90,11 +92,11 @@ def devices() -> list[DeviceInfo]:
     return infos
 
 
-def check_features(driver: str) -> None:
-    """Check that the first device of a driver supports storage and arithmetic of bytes, which is optional in Vulkan.
+def check_features(driver: str, needed: Sequence[str]) -> None:
+    """Check that the first device of a driver has features that are optional in Vulkan, by their names there.
 
     Raises:
-        ExecutionError: The device does not support it, or there is no device.
+        ExecutionError: The device lacks some of them, or there is no device.
     """
     try:
         opened = _create_driver(driver)
@@ -104,11 +106,17 @@ def check_features(driver: str) -> None:
         raise ExecutionError(f"cannot open the device {driver!r}: {_reason(driver, error)}") from error
     if description is None:
         raise ExecutionError(f"cannot open the device {driver!r}: the driver finds no device")
-    lacking = [name for name in ("storageBuffer8BitAccess", "shaderInt8") if f"{name}=no" in description]
+    lacking = [name for name in needed if name not in _features(description)]
     if lacking:
         raise ExecutionError(
             f"the device {entries[0].get('name', '')!r} lacks {' and '.join(lacking)}, which programs use"
         )
+
+
+def _features(description: str) -> list[str]:
+    """Return the features of the first Vulkan device: those in the runtime's description, and others."""
+    reported = re.findall(r"\b(storageBuffer\w+|shader\w+|cooperativeMatrix)=yes", description)
+    return [*reported, *sorted(core_features())]
 
 
 def abandon_devices() -> None:
@@ -124,10 +132,12 @@ def _probe(driver: str, entry: dict[str, Any]) -> DeviceInfo:
     if driver in LOCAL_DRIVERS:
         return DeviceInfo(driver, uri, f"CPU, {host_level() or machine()}", True)
     try:
-        _create_driver(driver).create_device(entry)
+        created = _create_driver(driver)
+        created.create_device(entry)
+        features = tuple(_features(created.dump_device_info(entry["device_id"]))) if driver == "vulkan" else ()
     except Exception as error:
         return DeviceInfo(driver, uri, name, False, _reason(driver, error))
-    return DeviceInfo(driver, uri, name, True)
+    return DeviceInfo(driver, uri, name, True, features=features)
 
 
 def short_reason(error: BaseException) -> str:

@@ -195,8 +195,8 @@ def load_beside(
     """Load an artifact like `load`, as a function of a program that may be loaded already: see `protocol.JointRuntime`."""
     check_cpu(artifact)
     target = targets.target(artifact.target, artifact.arch)
-    if target.device:
-        check_features(target.drivers[0])
+    if target.features:
+        check_features(target.drivers[0], target.features)
     driver = choose_driver(target, artifact.info["flops"], threads)
     executable = other.executable if isinstance(other, IreeProgram) else None
     return IreeProgram(artifact, parameters, driver, threads, takes_empty=target.takes_empty, executable=executable)

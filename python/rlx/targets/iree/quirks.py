@@ -305,7 +305,8 @@ QUIRKS = (
     # --- GPUs -----------------------------------------------------------------------------------
     Quirk(
         "reduction-races",
-        "in a kernel with a reduction and ops fused after it, threads do not wait for the thread that writes the result",
+        "in a kernel with a reduction and ops fused after it, threads do not wait for the thread that writes the result, and "
+        "in one with a reduction that reads a computed tensor at two positions, not for those that write the tensor",
         (f"{_PASSES}/fence_reductions.py",),
         not_shown="it needs a Vulkan device, and does not happen in every run",
     ),
@@ -327,6 +328,12 @@ QUIRKS = (
         "storage-of-bytes",
         "if a Vulkan target stores bytes in words, the last word of a tensor is lost",
         (f"{_PASSES}/set_device.py", "targets/iree/targets.py"),
+        not_shown="it needs a Vulkan device",
+    ),
+    Quirk(
+        "narrow-remainders",
+        "on Mesa's lavapipe, some remainders of negative integers of 8 and 64 bits have the wrong sign",
+        (f"{_PASSES}/narrow_integers.py", f"{_PASSES}/emulate.py", "targets/iree/targets.py"),
         not_shown="it needs a Vulkan device",
     ),
     Quirk(

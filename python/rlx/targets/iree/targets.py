@@ -95,6 +95,7 @@ class Target:
         level: The optimisation level.
         unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) that tensors cannot have.
         device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
+        features: The optional features that a device must have to run programs, by the driver's names.
         contracts_products: Whether the compiler rounds a product and a sum only once if the architecture can. Quirk:
             `contracted-products`.
         wide_registers: Whether integers of 8 and 16 bits are in 32-bit registers with undefined upper bits. Quirk:
@@ -126,6 +127,7 @@ class Target:
     level: int = 2  # `rlx.targets.options.DEFAULT_LEVEL`, which a distribution that only runs programs lacks
     unsupported_dtypes: frozenset[str] = frozenset()
     device: str = ""
+    features: tuple[str, ...] = ()
     contracts_products: bool = False
     wide_registers: bool = False
     sums_in_order: bool = False
@@ -222,6 +224,7 @@ class _DeviceFamily:
 # dtypes that are stored as a listed one.
 _UNSUPPORTED = {
     ("vulkan", "default"): {"f64", "i64", "f16", "bf16", "i8", "u8", "i16"},
+    ("vulkan", "desktop"): {"f64", "bf16"},
     ("vulkan", "valhall4"): {"f64", "i64", "bf16"},
     ("vulkan", "adreno"): {"f64", "i64", "bf16", "i8", "u8", "bool"},
     **{("vulkan", arch): {"f64", "bf16"} for arch in ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4")},
@@ -229,15 +232,36 @@ _UNSUPPORTED = {
     ("vmvx", "default"): {"f16", "bf16", "c64", "u64"},
 }
 # The baseline of Vulkan devices, and byte storage, which is needed for bool: if bytes were stored in words, the last bytes of
-# a tensor would be lost (`storage-of-bytes`). `devices.check_features` checks for these features.
+# a tensor would be lost (`storage-of-bytes`). `devices.check_features` checks for the features of an architecture.
 _VULKAN_DEVICE = (
-    '[#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {iree_codegen.target_info = '
+    '[#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {{iree_codegen.target_info = '
     '#iree_gpu.target<arch = "vp_android_baseline_2022", features = "spirv:v1.3,cap:Shader", wgp = <'
-    "compute = fp32|int32|int8, storage = b32|b8, subgroup = none, subgroup_size_choices = [64], "
+    "compute = {compute}, storage = {storage}, subgroup = none, subgroup_size_choices = [64], "
     "max_workgroup_sizes = [128, 128, 64], max_thread_count_per_workgroup = 128, max_workgroup_memory_bytes = 16384, "
-    "max_workgroup_counts = [65535, 65535, 65535]>>}>]> : !hal.device]"
+    "max_workgroup_counts = [65535, 65535, 65535]>>}}>]> : !hal.device]"
 )
-_INEXACT_ON_GPUS = frozenset({"fma-f32", "functions"})  # quirk: `imprecise-functions`
+# By architecture: the attribute, for architectures that no flag describes.
+_DEVICES = {
+    ("vulkan", "default"): _VULKAN_DEVICE.format(compute="fp32|int32|int8", storage="b32|b8"),
+    ("vulkan", "desktop"): _VULKAN_DEVICE.format(compute="fp32|fp16|int64|int32|int16|int8", storage="b64|b32|b16|b8"),
+}
+# By architecture: the features that a device must have, by Vulkan's names.
+_FEATURES = {
+    ("vulkan", "default"): ("storageBuffer8BitAccess", "shaderInt8"),
+    ("vulkan", "desktop"): (
+        *(
+            "storageBuffer8BitAccess",
+            "storageBuffer16BitAccess",
+            "shaderInt8",
+            "shaderInt16",
+            "shaderInt64",
+            "shaderFloat16",
+        ),
+    ),
+}
+_INEXACT_ON_GPUS = frozenset(
+    {"fma-f32", "functions", "remainders"}
+)  # quirks: `imprecise-functions`, `narrow-remainders`
 _ARCH_NOTES = {
     **{("rocm", arch): "a matmul of f16 must accumulate in f32" for arch in ("gfx90a", "gfx942", "gfx950")},
     **{
@@ -312,18 +336,20 @@ _FAMILIES = {
             ("vulkan",),
             (*_COMMON, "--iree-hal-target-device=vulkan"),
             (("--iree-opt-level=O1",), _NO_OPTIMISATION),
-            device=_VULKAN_DEVICE,
             fences_reductions=True,
             reassociates=True,
+            wide_registers=True,  # quirk: `narrow-remainders`
             emulated=_INEXACT_ON_GPUS,
             takes_empty=False,
             notes=(
-                "a program for a named arch is only correct on that device: others give wrong results without an error",
+                "a program for another arch than default and desktop is only correct on that device: others give wrong "
+                "results without an error",
+                "arch desktop also has f16 and integers of 8, 16 and 64 bits, which a device must support to load the program",
             ),
         ),
         "default",
         arch_flag="--iree-vulkan-target=",
-        archs=dict.fromkeys(VULKAN_ARCHS, ()),
+        archs={"desktop": (), **dict.fromkeys(VULKAN_ARCHS, ())},
     ),
     "metal": _DeviceFamily(
         Target(
@@ -396,7 +422,8 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     if chosen != family.default_arch and chosen not in family.archs:
         raise _unknown(f"architecture of {name}", arch_name, [*archs(name), *family.aliases])
     flags = family.archs.get(chosen, ())
-    if family.arch_flag and chosen in family.archs:
+    device = _DEVICES.get((name, chosen), "")
+    if family.arch_flag and chosen in family.archs and not device:
         flags = (family.arch_flag + chosen,)
     base = family.base
     process_flags = (*base.process_flags, *filter(is_process_flag, extra_flags))
@@ -407,7 +434,8 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         flags=(*base.flags, *flags),
         ladder=tuple(dict.fromkeys((*rung, *session_flags) for rung in base.ladder)),
         process_flags=process_flags,
-        device=base.device if chosen == family.default_arch else "",
+        device=device,
+        features=_FEATURES.get((name, chosen), ()),
         unsupported_dtypes=_with_made(_UNSUPPORTED.get((name, chosen), frozenset())),
         notes=_notes(base, arch_name, chosen),
         cross=name == "cpu" and chosen != "host",

@@ -8,6 +8,7 @@
 * IREE's VM rounds floats to the nearest integer where `arith.fptosi` truncates. Quirk: `nearest-integers`.
 * Vulkan allows a device to round the product of a fused multiply-add, and errors of `exp`, `log` and `tanh` of many ulp. Quirk:
   `imprecise-functions`.
+* On Mesa's lavapipe, some remainders of i64 have the wrong sign. Quirk: `narrow-remainders`.
 
 RLX's lowerings depend on correct results of all these ops.
 """
@@ -47,7 +48,7 @@ class Emulate(Pass, name="rlx-iree-emulate"):
     instructions: tuple[str, ...] = option(
         (),
         "what is emulated: bf16 (rounding to it), f16 (conversions), fma (of f64), fma-f32 (except with constant addends), "
-        "functions (exp, log and tanh of f32), truncation",
+        "functions (exp, log and tanh of f32), remainders (of signed i64), truncation",
     )
 
     def run(self, module: mlir.Module) -> None:
@@ -195,6 +196,11 @@ def _multiplied_and_added_in_f32(e: _ScalarEmitter, a: Any, b: Any, c: Any) -> A
     return _multiplied_and_added(e, a, b, c)
 
 
+def _remainder(e: _ScalarEmitter, a: Any, b: Any) -> Any:
+    """The remainder of a truncating division, from the quotient."""
+    return e.arith.subi(a, e.arith.muli(e.arith.divsi(a, b), b))
+
+
 def _truncated(kind: str, width: int, e: _ScalarEmitter, x: Any) -> Any:
     """Convert an f32 to an integer, rounding toward zero."""
     is_negative = e.arith.cmpf(e.arith.CmpFPredicate.OLT, x, e.number(e.f32, 0.0))
@@ -216,6 +222,7 @@ EMULATED: dict[str, dict[tuple[str, str, str], Callable[..., Any]]] = {
     "functions": {
         (f"math.{name}", "f32", "f32"): partial(_function, of_f32) for name, of_f32 in ACCURATE_FUNCTIONS.items()
     },
+    "remainders": {("arith.remsi", "i64", "i64"): _remainder},
     "truncation": {
         (f"arith.{kind}", "f32", f"i{width}"): partial(_truncated, kind, width)
         for kind in ("fptosi", "fptoui")

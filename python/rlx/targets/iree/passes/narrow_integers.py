@@ -2,7 +2,7 @@
 
 IREE's VM stores these integers in 32-bit registers. A load sign-extends them, a truncation zero-extends them, and sums and
 products leave the upper bits undefined. But comparisons, quotients and right shifts read all 32 bits. The VM also lacks a
-popcount. Quirk: `wide-registers`.
+popcount. Quirk: `wide-registers`. Some GPUs have wrong narrow remainders. Quirk: `narrow-remainders`.
 """
 
 from __future__ import annotations
