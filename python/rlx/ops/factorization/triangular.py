@@ -150,6 +150,12 @@ class TriangularSolve(Card, op="triangular_solve"):
         return lambda: -_triangle(b, b.matmul(db, adjoint(b, x)), lower, unit_diagonal), db
 
     def vmap(self, b: Builder, operands: Tensors, batched: Flags, *, size: Dim, **attributes: Any) -> Tensor:
+        if not batched[0]:  # one matrix for all right-hand sides [size, …, N, K]: they become its columns
+            a, right = operands
+            *batch, rows, columns = right.shape.dims[1:]
+            wide = b.reshape(b.moveaxis(right, 0, -2), (*batch, rows, size * columns))
+            solved = b.reshape(b.emit("triangular_solve", (a, wide), **attributes), (*batch, rows, size, columns))
+            return b.moveaxis(solved, -2, 0)
         whole = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         return b.emit("triangular_solve", whole, **attributes)
 
