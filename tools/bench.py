@@ -1,6 +1,8 @@
 """Measure RLX against other libraries and against its own limits.
 
-    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary|xla|cpu|language] [--json OUT]
+    python tools/bench.py [--only NAME] [--json OUT]
+
+where NAME is minilm, overhead, startup, compile, graph, training, elementary, xla, cpu, linear-algebra or language.
 
 Prints one line per figure. The exit code is 1 if a figure is over its limit. docs/benchmarks.md describes the
 measurements.
@@ -127,6 +129,12 @@ def _cpu(arguments: argparse.Namespace) -> Iterator[Figure]:
     return bench_cpu.measure(arguments.rounds)
 
 
+def _linear_algebra(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_linear_algebra
+
+    return bench_linear_algebra.measure(arguments.rounds)
+
+
 def _language(arguments: argparse.Namespace) -> Iterator[Figure]:
     from tools import bench_language
 
@@ -143,6 +151,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "elementary": _elementary,
     "xla": _xla,
     "cpu": _cpu,
+    "linear-algebra": _linear_algebra,
     "language": _language,
 }
 

@@ -268,6 +268,31 @@ def test_threads(device: str) -> None:
         np.testing.assert_allclose(values, wanted, rtol=1e-10)
 
 
+def test_threads_of_the_driver() -> None:
+    """Large factorisations run in IREE's worker threads, whose stacks must hold those of LAPACK."""
+    g, array = rlx.Graph("g"), np.random.default_rng(5).standard_normal((400, 400))
+    a = g.input("a", array.shape, "f64")
+    (q, r), (u, s, vt), lu = g.qr(a), g.svd(a, full_matrices=False), g.lu(a)
+    g.set_outputs([q, r, u, s, vt, lu[0], g.cholesky(a @ a.T), g.eigh(a @ a.T)[0]])
+    program = rlx.Session("cpu", threads=2).compile(g, cache=False)
+    q, r, u, s, vt, packed, factor, values = program.run(a=array)
+    for product in (q @ r, u * s @ vt):
+        np.testing.assert_allclose(product, array, atol=1e-10)
+    np.testing.assert_allclose(factor @ factor.T, array @ array.T, atol=1e-9)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(array @ array.T), rtol=1e-8, atol=1e-8)
+    assert np.isfinite(packed).all()
+
+
+def test_levels_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAPACK is called on a machine that counts as another one, and not for a CPU that the user names."""
+    g, array = _graph()
+    assert not calls_lapack(_artifact(rlx.Session("cpu", arch="x86-64-v2").compile(g, cache=False)))
+    monkeypatch.setenv("RLX_CPU_LEVEL", "x86-64-v2")
+    program = rlx.Session("cpu").compile(g, cache=False)
+    assert calls_lapack(_artifact(program))
+    np.testing.assert_allclose(program.run(a=array)[0], np.linalg.eigvalsh(array), rtol=1e-12)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_derivatives_and_loops(device: str) -> None:
     """Rules of derivatives use the same ops, also inside of loops."""

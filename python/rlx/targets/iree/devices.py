@@ -18,8 +18,9 @@ from rlx.targets.protocol import DeviceInfo
 
 LOCAL_DRIVERS = ("local-sync", "local-task")
 
-# The stack size of a worker thread. It covers the allocations of a dispatch (see targets.py); the default is half of this.
-_WORKER_STACK_BYTES = 524288
+# The stack size of a worker thread, that of other threads: LAPACK's routines with threads need more than the 128 KiB of IREE.
+# It also covers the allocations of a dispatch (see targets.py). Pages that are not used take no memory.
+_WORKER_STACK_BYTES = 8 << 20
 
 _REQUIRED_SOFTWARE = {
     "cuda": "NVIDIA's driver (libcuda.so)",

@@ -186,8 +186,9 @@ class Target:
 
     @property
     def calls_lapack(self) -> bool:
-        """Whether programs of sessions may call LAPACK, through SciPy."""
-        return bool(self.kernel_cpu) and not self.cross and has_lapack()
+        """Whether programs of sessions may call LAPACK, through SciPy: not if they are for a CPU that the user names."""
+        is_here = not self.cross or self.arch == assumed_arch()
+        return self.kernel_cpu.startswith("x86-64") and is_here and has_lapack()
 
     def lowering(self, level: int) -> str:
         """The passes from LIR to the linalg that IREE compiles."""
