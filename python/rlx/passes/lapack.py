@@ -36,8 +36,18 @@ ROUTINES = {
 OPS = tuple(ROUTINES)
 # The smallest number of rows and columns for which the call is faster than the decomposition: for a few matrices, and for a
 # batch, whose small matrices are factored together by loops (docs/performance.md).
-_LEAST = dict.fromkeys(OPS, (4, 16))
+_LEAST = {
+    "cholesky": (4, 8),
+    "lu": (4, 8),
+    "qr": (4, 24),
+    "eigh": (4, 8),
+    "svd": (4, 8),
+    "triangular_solve": (8, 16),
+    "batched_dense_solve": (8, 16),
+}
 _FEW_MATRICES = 8
+# The ops whose routines end for all matrices, and whose results for matrices that are not finite are all replaced.
+_WITHOUT_ITERATION = ("cholesky", "qr")
 
 
 @dataclass(frozen=True)
@@ -114,8 +124,9 @@ def _factors(name: str) -> Callable[..., Any]:
         matrices = statistics_input(b, b.reshape(a, (product(batch), rows, columns)))
         read = b.tril(matrices) if name in ("cholesky", "eigh") else matrices
         # A finite number minus itself is 0, anything else is NaN.
-        finite = b.sum(b.abs(read - read), axes=(1, 2), keep_dims=True) == 0.0
-        factors = _with_phases(b, name, as_results(_marked(b, name, b.where(finite, matrices, 0.0))))
+        finite = b.sum(read - read, axes=(1, 2), keep_dims=True) == 0.0
+        given = matrices if name in _WITHOUT_ITERATION else b.where(finite, matrices, 0.0)
+        factors = _with_phases(b, name, as_results(_marked(b, name, given)))
         found = [_finished(b, f, finite, batch, a) for f in factors]
         return found[0] if len(found) == 1 else tuple(found)
 

@@ -54,16 +54,18 @@ def _call(
     config: Mapping[str, str] | None = None,
     *,
     in_place: int = 0,
+    by_columns: bool = True,
 ) -> tuple[Lowered, ...]:
     """Emit a custom call of jaxlib's handler of a routine.
 
     Args:
         emit: The emitter.
         routine: The routine without the letter of its dtype.
-        operands: The operands. Matrices are passed by columns.
+        operands: The operands.
         results: The shapes of the results.
         config: The characters that LAPACK takes, by the handler's names.
         in_place: The operand whose memory the first result takes.
+        by_columns: Whether matrices are passed as LAPACK reads them, and not as their transposes.
     """
     ir = mlir.ir
     characters = ", ".join(f"{name} = {ord(value)} : ui8" for name, value in (config or {}).items())
@@ -76,15 +78,15 @@ def _call(
         "call_target_name": ir.StringAttr.get(f"lapack_{LETTERS[operands[0].dtype.name]}{routine}_ffi"),
         "api_version": attribute("4 : i32"),
         "backend_config": attribute(f"{{{characters}}}"),
-        "operand_layouts": _layouts([o.rank for o in operands]),
-        "result_layouts": _layouts([r.rank for r in results]),
+        "operand_layouts": _layouts([o.rank for o in operands], by_columns),
+        "result_layouts": _layouts([r.rank for r in results], by_columns),
         "output_operand_aliases": attribute(alias),
     }
     return emit.op("custom_call", operands, results, attributes)
 
 
-def _layouts(ranks: Sequence[int]) -> mlir.Attribute:
-    layouts = [_BY_COLUMNS if rank == 3 else tuple(reversed(range(rank))) for rank in ranks]
+def _layouts(ranks: Sequence[int], by_columns: bool) -> mlir.Attribute:
+    layouts = [_BY_COLUMNS if rank == 3 and by_columns else tuple(reversed(range(rank))) for rank in ranks]
     return attribute("[" + ", ".join(f"dense<{list(v)}> : tensor<{len(v)}xindex>" for v in layouts) + "]")
 
 
@@ -100,8 +102,9 @@ def _where(emit: HloEmitter, condition: Lowered, a: Lowered, number: float) -> L
 
 def _cholesky(emit: HloEmitter, results: Sequence[Shape], a: Lowered) -> tuple[Lowered, ...]:
     """Return factors whose columns are NaN from the first pivot that is not positive."""
-    config, shapes = {"uplo": "L"}, [a.shape, _info(a)]
-    factor, info = _call(emit, "potrf", [a], shapes, config)
+    # The lower triangle is the upper one of the transpose, so that XLA need not transpose.
+    config, shapes = {"uplo": "U"}, [a.shape, _info(a)]
+    factor, info = _call(emit, "potrf", [a], shapes, config, by_columns=False)
     rows, columns = (emit.iota(a.dims, axis, i32) for axis in (1, 2))
     is_lower = emit.compare("ge", rows, columns)
     found = emit.select(is_lower, factor, 0.0)
@@ -113,7 +116,7 @@ def _cholesky(emit: HloEmitter, results: Sequence[Shape], a: Lowered) -> tuple[L
         is_after = emit.compare("ge", columns, first)
         diagonal = emit.select(emit.compare("eq", rows, columns), emit.like(a, _INFINITY), 0.0)
         rest = emit.both(is_after, emit.compare("ge", rows, first))
-        columns_before, _ = _call(emit, "potrf", [emit.select(rest, diagonal, a)], shapes, config)
+        columns_before, _ = _call(emit, "potrf", [emit.select(rest, diagonal, a)], shapes, config, by_columns=False)
         return [emit.select(is_lower, emit.select(emit.elementwise("not", is_after), columns_before, _NAN), 0.0)]
 
     any_failed = emit.reduce(failed, "or", [0], False)
