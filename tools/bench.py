@@ -1,8 +1,6 @@
 """Measure RLX against other libraries and against its own limits.
 
-    python tools/bench.py [--only NAME] [--json OUT]
-
-where NAME is minilm, overhead, startup, compile, graph, training, elementary, xla, cpu, linear-algebra or language.
+    python tools/bench.py [--only SECTION] [--json OUT]
 
 Prints one line per figure. The exit code is 1 if a figure is over its limit. docs/benchmarks.md describes the
 measurements.
@@ -141,6 +139,12 @@ def _language(arguments: argparse.Namespace) -> Iterator[Figure]:
     return bench_language.measure(arguments.rounds)
 
 
+def _sparse(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_sparse
+
+    return bench_sparse.measure(arguments.rounds)
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "minilm": _minilm,
     "overhead": _overhead,
@@ -153,6 +157,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "cpu": _cpu,
     "linear-algebra": _linear_algebra,
     "language": _language,
+    "sparse": _sparse,
 }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
+from examples import graph_network
 from rlx import sparse
 from tests.drawing import drawn, graph_seed
 from tests.sparse.matrices import FORMATS, assert_close, dense, generated, in_format
@@ -191,3 +192,30 @@ def test_operands_of_scipy_and_numpy(seed: int) -> None:
     assert_close(stored @ matrix, full @ full)
     assert_close(matrix @ stored, full @ full)
     assert_close(sparse.matmul(matrix, x), full @ x)
+
+
+def test_long_sums_of_gathered_numbers_compile() -> None:
+    """IREE fused the gather into the scatter, and put all 90,000 numbers on the stack."""
+    count = 90_000
+    ids = np.random.default_rng(0).integers(0, count, (2, count)).astype(np.int32)
+    data = np.random.default_rng(1).normal(size=count)
+
+    @rlx.jit
+    def summed(data: Any, source: Any, target: Any) -> Any:
+        return sparse.segment_sum(rlx.ops.gather(data, source), target, count)
+
+    expected = np.zeros(count)
+    np.add.at(expected, ids[1], data[ids[0]])
+    np.testing.assert_allclose(summed(data, *ids), expected, atol=1e-12)
+
+
+def test_the_graph_network_finds_communities(tmp_path: Any) -> None:
+    accuracy = graph_network.main(str(tmp_path / "graph.svg"))
+    assert accuracy > 0.85
+    assert (tmp_path / "graph.svg").read_text().count("<circle") == graph_network.NODES
+
+
+def test_a_matrix_of_scipy_is_answered_with_its_conversion(seed: int) -> None:
+    matrix = generated(np.random.default_rng(graph_seed(seed, 0)), 3, 3, 4)
+    with pytest.raises(rlx.Error, match="from_scipy"):
+        rlx.jit(lambda A: A @ np.ones(3))(matrix)

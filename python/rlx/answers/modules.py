@@ -20,6 +20,7 @@ _FILES = {
     "nn.init": ("nn.init",),
     "train": ("optimisers", "schedules", "losses"),
     "linalg": ("linalg",),
+    "sparse": ("sparse",),
 }
 # Modules of other libraries, and the RLX module with the same purpose.
 _PLACES = {

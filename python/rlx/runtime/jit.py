@@ -209,6 +209,8 @@ def _array(leaf: Any, what: str, structure: Structure, index: int) -> np.ndarray
             return as_array(leaf, "the value")
     name = paths_of(structure)[index].partition(".")[0].partition("[")[0]
     message = f"{what}: argument '{paths_of(structure)[index]}' is neither an array nor a number, but {kind_name(leaf)}"
+    if type(leaf).__module__.startswith("scipy.sparse"):
+        raise Error(message, hint="rlx.sparse.from_scipy(A) is a matrix that functions take")
     raise Error(message, hint=f'if the trace may depend on its value, rlx.jit(static="{name}")')
 
 
