@@ -133,6 +133,7 @@ def page() -> str:
 
 # The level of CPU is fixed: with `host`, the page would depend on the CPU of this machine.
 _ARCHS = {"cpu": "x86-64-v3"}
+_NOTED = ("vulkan", "metal")  # the targets whose notes the page has
 
 
 def targets_page() -> str:
@@ -164,7 +165,9 @@ def targets_page() -> str:
             lines.append(f"| {' | '.join(cells)} |")
             lowering = example.lowering(DEFAULT_LEVEL)
             of = f", for `{_ARCHS[name]}`" if name in _ARCHS else ""
-            pipelines += ["", f"## `{name}`", "", f"To LIR{of}:", "", "```pipeline", example.pipeline, "```", ""]
+            notes = [f"* {note}" for note in target.notes] if name in _NOTED else []
+            heading = ["", f"## `{name}`", *(["", *notes] if notes else []), ""]
+            pipelines += [*heading, f"To LIR{of}:", "", "```pipeline", example.pipeline, "```", ""]
             own = ["From LIR on:", "", "```pipeline", lowering, "```"]
             pipelines += own if lowering else ["From LIR on, there are no passes: LIR is evaluated."]
     return "\n".join([*lines, *pipelines, ""])

@@ -12,6 +12,7 @@ import rlx
 from rlx.targets.compilation import Compilation
 from rlx.targets.iree import targets
 from rlx.targets.iree.devices import devices
+from rlx.targets.iree.program import load
 from tests.targets.iree.iree_text import iree_text
 
 TARGET = targets.target("vulkan")
@@ -62,6 +63,9 @@ def _programs() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "order": (lambda g, x: g.sort(x, 1), {"x": x}),
         "sums": (lambda g, x: g.cumsum(x, 1), {"x": x}),
         "integers": (lambda g, i: g.sort(i * 3 - g.max(i), 0), {"i": ids}),
+        "long_order": (lambda g, v: g.argsort(v, 0), {"v": ("v", (67,))}),
+        "rounding": (lambda g, x: g.round(x), {"x": x}),
+        "remainders": (lambda g, x: g.emit("binary", (x, x * 0.37), kind="rem"), {"x": x}),
     }
 
 
@@ -155,3 +159,46 @@ def test_later_calls_use_their_own_buffers() -> None:
         used.append((arrays, results))
         for result, expected in zip(results, rlx.evaluate(g, arrays), strict=True):
             np.testing.assert_array_equal(result, expected)
+
+
+def _attention_with_cache() -> Any:
+    """One position of attention. Its keys and values are written to a cache in place."""
+    g: Any = rlx.Graph("decoder")
+    x, position = g.input("x", (1, 1, 8)), g.input("position", (), rlx.i32)
+    caches = {}
+    for name in ("keys", "values"):
+        cache = g.state(name, (1, 6, 8))
+        row = x @ g.param(f"w_{name}", (8, 8))
+        caches[name] = g.dynamic_update_slice(cache, row, [0, position, 0])
+        g.update(cache, caches[name])
+    scores = (x @ g.param("w_query", (8, 8))) @ g.transpose(caches["keys"], (0, 2, 1))
+    scores = g.where(g.iota((6,), dtype=rlx.i32) <= position, scores, -1e9)
+    last = g.dynamic_slice(caches["keys"], [0, position, 0], [1, 1, 8])
+    g.set_outputs([g.softmax(scores, axis=-1) @ caches["values"], last])
+    return g
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_DEVICE, reason="no Vulkan device")
+def test_a_decoder_updates_its_cache_in_place() -> None:
+    rng = np.random.default_rng(0)
+    weights = {f"w_{n}": rng.standard_normal((8, 8)).astype(np.float32) for n in ("query", "keys", "values")}
+    tokens = rng.standard_normal((6, 1, 1, 8)).astype(np.float32)
+    expected, got = (rlx.Session(d).compile(_attention_with_cache(), params=weights) for d in ("numpy", "vulkan"))
+    for position, x in enumerate(tokens):
+        arrays = {"x": x, "position": np.array(position, np.int32)}
+        for result, wanted in zip(got.run(arrays), expected.run(arrays), strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_DEVICE, reason="no Vulkan device")
+def test_features_of_the_device_are_checked_when_a_program_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    g: Any = rlx.Graph("bytes")
+    g.set_outputs([g.sort(g.input("x", (3, 9), "i8"), 1)])
+    artifact = Compilation(g, targets.target("vulkan", "desktop")).artifact()
+    rows = np.arange(27, dtype=np.int8).reshape(3, 9)
+    np.testing.assert_array_equal(load(artifact, {}).call([rows[:, ::-1].copy()])[0], rows)
+    monkeypatch.setattr("rlx.targets.iree.devices.core_features", lambda: frozenset({"shaderInt16"}))
+    with pytest.raises(rlx.ExecutionError, match="lacks shaderInt64, which programs use"):
+        load(artifact, {})

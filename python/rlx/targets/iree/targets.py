@@ -31,6 +31,9 @@ from rlx.targets.iree.architectures import (
     NEWER_THAN_IREE_KNOWS,
     ROCM_ARCHS,
     VULKAN_ARCHS,
+    VULKAN_DEVICES,
+    VULKAN_FEATURES,
+    VULKAN_NOTES,
 )
 from rlx.targets.iree.cpu import assumed_arch
 from rlx.targets.iree.cpu_operations import emulated_operations, has_byte_products, kernel_cpu
@@ -232,34 +235,6 @@ _UNSUPPORTED = {
     ("metal", "default"): {"f64", "bf16"},
     ("vmvx", "default"): {"f16", "bf16", "c64", "u64"},
 }
-# The baseline of Vulkan devices, and byte storage, which is needed for bool: if bytes were stored in words, the last bytes of
-# a tensor would be lost (`storage-of-bytes`). `devices.check_features` checks for the features of an architecture.
-_VULKAN_DEVICE = (
-    '[#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {{iree_codegen.target_info = '
-    '#iree_gpu.target<arch = "vp_android_baseline_2022", features = "spirv:v1.3,cap:Shader", wgp = <'
-    "compute = {compute}, storage = {storage}, subgroup = none, subgroup_size_choices = [64], "
-    "max_workgroup_sizes = [128, 128, 64], max_thread_count_per_workgroup = 128, max_workgroup_memory_bytes = 16384, "
-    "max_workgroup_counts = [65535, 65535, 65535]>>}}>]> : !hal.device]"
-)
-# By architecture: the attribute, for architectures that no flag describes.
-_DEVICES = {
-    ("vulkan", "default"): _VULKAN_DEVICE.format(compute="fp32|int32|int8", storage="b32|b8"),
-    ("vulkan", "desktop"): _VULKAN_DEVICE.format(compute="fp32|fp16|int64|int32|int16|int8", storage="b64|b32|b16|b8"),
-}
-# By architecture: the features that a device must have, by Vulkan's names.
-_FEATURES = {
-    ("vulkan", "default"): ("storageBuffer8BitAccess", "shaderInt8"),
-    ("vulkan", "desktop"): (
-        *(
-            "storageBuffer8BitAccess",
-            "storageBuffer16BitAccess",
-            "shaderInt8",
-            "shaderInt16",
-            "shaderInt64",
-            "shaderFloat16",
-        ),
-    ),
-}
 _INEXACT_ON_GPUS = frozenset(
     {"fma-f32", "functions", "remainders"}
 )  # quirks: `imprecise-functions`, `narrow-remainders`
@@ -342,11 +317,7 @@ _FAMILIES = {
             wide_registers=True,  # quirk: `narrow-remainders`
             emulated=_INEXACT_ON_GPUS,
             takes_empty=False,
-            notes=(
-                "a program for another arch than default and desktop is only correct on that device: others give wrong "
-                "results without an error",
-                "arch desktop also has f16 and integers of 8, 16 and 64 bits, which a device must support to load the program",
-            ),
+            notes=VULKAN_NOTES,
         ),
         "default",
         arch_flag="--iree-vulkan-target=",
@@ -423,7 +394,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     if chosen != family.default_arch and chosen not in family.archs:
         raise _unknown(f"architecture of {name}", arch_name, [*archs(name), *family.aliases])
     flags = family.archs.get(chosen, ())
-    device = _DEVICES.get((name, chosen), "")
+    device = VULKAN_DEVICES.get(chosen, "") if name == "vulkan" else ""
     if family.arch_flag and chosen in family.archs and not device:
         flags = (family.arch_flag + chosen,)
     base = family.base
@@ -436,7 +407,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         ladder=tuple(dict.fromkeys((*rung, *session_flags) for rung in base.ladder)),
         process_flags=process_flags,
         device=device,
-        features=_FEATURES.get((name, chosen), ()),
+        features=VULKAN_FEATURES.get(chosen, ()) if name == "vulkan" else (),
         unsupported_dtypes=_with_made(_UNSUPPORTED.get((name, chosen), frozenset())),
         notes=_notes(base, arch_name, chosen),
         cross=name == "cpu" and chosen != "host",

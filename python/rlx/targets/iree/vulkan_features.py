@@ -30,7 +30,7 @@ class _InstanceInfo(ctypes.Structure):
 
 @cache
 def core_features() -> frozenset[str]:
-    """Return the names of the features that the first device has: some of `_PLACES`. None if there is no device."""
+    """Return the names of the features that the first device has: some of `_PLACES`; none if there is no device."""
     loader = _loader()
     if loader is None:
         return frozenset()
