@@ -165,7 +165,7 @@ def targets_page() -> str:
             lines.append(f"| {' | '.join(cells)} |")
             lowering = example.lowering(DEFAULT_LEVEL)
             of = f", for `{_ARCHS[name]}`" if name in _ARCHS else ""
-            notes = [f"* {note}" for note in target.notes] if name in _NOTED else []
+            notes = [f"* {note}" for note in getattr(target, "notes", ())] if name in _NOTED else []
             heading = ["", f"## `{name}`", *(["", *notes] if notes else []), ""]
             pipelines += [*heading, f"To LIR{of}:", "", "```pipeline", example.pipeline, "```", ""]
             own = ["From LIR on:", "", "```pipeline", lowering, "```"]

@@ -327,7 +327,7 @@ QUIRKS = (
     Quirk(
         "storage-of-bytes",
         "if a Vulkan target stores bytes in words, the last word of a tensor is lost",
-        (f"{_PASSES}/set_device.py", "targets/iree/targets.py"),
+        (f"{_PASSES}/set_device.py", "targets/iree/architectures.py"),
         not_shown="it needs a Vulkan device",
     ),
     Quirk(
