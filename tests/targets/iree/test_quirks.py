@@ -17,14 +17,13 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.support.errors import Error
-from rlx.targets.compilation import Compilation
-from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import compile_module
 from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.passes import branches, scatter
 from rlx.targets.iree.pipeline import lowering_passes
 from rlx.targets.iree.quirks import QUIRKS
 from rlx.targets.iree.targets import target
+from tests.targets.iree.lapack_calls import lapack_call
 from tests.targets.iree.vm_branches import lowered, wrong_branches
 
 _PACKAGE = Path(rlx.__file__).parent
@@ -342,21 +341,7 @@ def _() -> bool:
 
 @probe("indirect-calls")
 def _() -> bool:
-    _skip_unless_x86()
-    graph: Any = rlx.Graph("main")
-    graph.set_outputs(list(graph.lu(graph.input("a", (8, 8)))))
-    text = module_text(Compilation(graph, target("cpu"), in_session=True).lowered())
-    assembly = r'%\S+ = "llvm\.inline_asm"\((%\S+), (%\S+)\) <\{.*?\}> : \(i64, i64\) -> !llvm\.struct<\(i64, i64\)>'
-    call = (
-        r'%pointer = "llvm.inttoptr"(\2) : (i64) -> !llvm.ptr'
-        "\n"
-        r'"llvm.call"(%pointer, \1) <{op_bundle_sizes = array<i32>, operandSegmentSizes = array<i32: 2, 0>}>'
-        " : (!llvm.ptr, i64) -> ()"
-    )
-    called, count = re.subn(assembly, call, text)
-    assert count == 1
-    compile_module(text, target("cpu"), timeout_s=60)
-    return fails(called)
+    return fails(lapack_call())
 
 
 @probe("sums-in-order")
