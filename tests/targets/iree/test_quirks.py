@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import platform
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,61 +17,15 @@ import rlx
 from rlx import mlir
 from rlx.support.errors import Error
 from rlx.targets.iree.compiler import compile_module
-from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.passes import branches, scatter
 from rlx.targets.iree.pipeline import lowering_passes
 from rlx.targets.iree.quirks import QUIRKS
 from rlx.targets.iree.targets import target
 from tests.targets.iree.lapack_calls import lapack_call
+from tests.targets.iree.quirk_probes import PROBES, fails, floats, needs, probe, run
 from tests.targets.iree.vm_branches import lowered, wrong_branches
 
 _PACKAGE = Path(rlx.__file__).parent
-_RANDOM = np.random.default_rng(0)
-# Functions by name of the quirk, which return whether it occurs.
-_PROBES: dict[str, Callable[[], bool]] = {}
-
-
-def probe(name: str) -> Callable[[Callable[[], bool]], None]:
-    def register(shows: Callable[[], bool]) -> None:
-        _PROBES[name] = shows
-
-    return register
-
-
-def floats(*shape: int) -> np.ndarray:
-    return _RANDOM.standard_normal(shape).astype(np.float32)
-
-
-def run(text: str, *arrays: np.ndarray, name: str = "cpu", arch: str | None = None) -> list[np.ndarray]:
-    """The results of a module, compiled on the first rung."""
-    device = target(name, arch)
-    compiled = compile_module(text, replace(device, ladder=device.ladder[:1]), timeout_s=60)
-    if compiled.cpu is not None and (lacks := compiled.cpu.lacks()):
-        pytest.skip(lacks)
-    return list(IreeExecutable(compiled.vmfb).function("main")(list(arrays)))
-
-
-def fails(text: str, *arrays: np.ndarray) -> bool:
-    """Whether a module fails to compile or to run."""
-    try:
-        run(text, *arrays)
-    except Error:
-        return True
-    return False
-
-
-def needs(step: str, build: Callable[..., Any], **inputs: tuple[np.ndarray, tuple[Any, ...]]) -> bool:
-    """Whether a graph of f32 arrays, with declared sizes, is wrong or fails without one pass of the pipeline."""
-    graph: Any = rlx.Graph("main")
-    graph.set_outputs(build(graph, *(graph.input(name, dims) for name, (_, dims) in inputs.items())))
-    arrays = {name: a for name, (a, _) in inputs.items()}
-    assert step in lowering_passes(target("cpu")).split(",")
-    try:
-        results = run(lowered(graph, step), *arrays.values())
-    except Error:
-        return True
-    wanted = rlx.evaluate(graph, arrays)
-    return not all(np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(results, wanted, strict=True))
 
 
 @probe("moved-away")
@@ -432,17 +385,17 @@ def _() -> bool:
     return run(text, np.full(4, -2, np.int8), name="vmvx")[0].tolist() != [127] * 4
 
 
-@pytest.mark.parametrize("name", _PROBES)
+@pytest.mark.parametrize("name", PROBES)
 def test_quirk(name: str) -> None:
     (quirk,) = [q for q in QUIRKS if q.name == name]
-    assert _PROBES[name](), f"quirk {name} is gone: remove its workaround from {', '.join(quirk.where)}, and its entry"
+    assert PROBES[name](), f"quirk {name} is gone: remove its workaround from {', '.join(quirk.where)}, and its entry"
 
 
 def test_the_register_is_complete() -> None:
     """Every quirk has a test or a reason for having none. The files that work around it exist, and those for IREE name it."""
     names = [q.name for q in QUIRKS]
     assert len(set(names)) == len(names)
-    assert {q.name for q in QUIRKS if q.not_shown is None} == set(_PROBES)
+    assert {q.name for q in QUIRKS if q.not_shown is None} == set(PROBES)
     assert [path for q in QUIRKS for path in q.where if not (_PACKAGE / path).is_file()] == []
     for quirk in QUIRKS:
         for path in quirk.where:
