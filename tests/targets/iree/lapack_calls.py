@@ -24,7 +24,7 @@ _CALL = (
 
 
 def lapack_call() -> str:
-    """Return a module that compiles, but for one call of a pointer, which replaces the call in assembly."""
+    """Return a module in which a call of a pointer replaces the call in assembly. With the assembly it compiles."""
     if platform.machine() != "x86_64":
         pytest.skip("LAPACK is called on x86-64 only")
     graph: Any = rlx.Graph("main")
