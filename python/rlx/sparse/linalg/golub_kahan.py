@@ -173,8 +173,7 @@ def lsmr_loop(
     u, v, z, alpha, beta = m.start(b, x0)
     bnorm, begun = norm2(b), (alpha * beta) > 0.0
     x = rules.zeros(g, m.domain) if x0 is None else x0
-    y = rules.zeros(g, z.shape)
-    none = g.constant(np.zeros((), np.int32))
+    y, none = rules.zeros(g, z.shape), g.constant(np.zeros((), np.int32))
 
     def holds(*c: Tensor) -> Tensor:
         return (c[-1] == 0) & (c[-2] < bound) & begun & is_finite(c[-3])
@@ -204,15 +203,13 @@ def lsmr_loop(
         thetaold = thetatilde
         ctilde, stilde, rhotilde = _rotation(g, rhodold, thetabar)
         thetatilde, rhodold = stilde * rhobar, ctilde * rhobar
-        betad = ctilde * betahat - stilde * betad
-        tautilde = (zetaold - thetaold * tautilde) / rhotilde
+        betad, tautilde = ctilde * betahat - stilde * betad, (zetaold - thetaold * tautilde) / rhotilde
         taud = (zeta - thetatilde * tautilde) / rhodold
         d = d + check * check
         normr = g.sqrt(d + (betad - taud) * (betad - taud) + betadd * betadd)
         norma2 = norma2 + beta * beta
         norma, norma2 = g.sqrt(norma2), norma2 + alpha * alpha
-        maxrbar = g.maximum(maxrbar, rhobarold)
-        minrbar = g.where(k > 0, g.minimum(minrbar, rhobarold), minrbar)
+        maxrbar, minrbar = g.maximum(maxrbar, rhobarold), g.where(k > 0, g.minimum(minrbar, rhobarold), minrbar)
         conda = g.maximum(maxrbar, rhotemp) / g.minimum(minrbar, rhotemp)
         normar, normx = g.abs(zetabar), norm2(x)
         reason = _stops(g, limits, bnorm, normr, normar, norma, conda, normx)
@@ -221,8 +218,7 @@ def lsmr_loop(
             tautilde, thetatilde, zeta, d, norma2, maxrbar, minrbar, norma, conda, normar, normx, normr, k + 1, reason,
         )  # fmt: skip
 
-    zero, one = _scalars(g, beta, 0.0, 1.0)
-    large = zero + float(np.finfo(beta.dtype.numpy).max)
+    zero, one, large = _scalars(g, beta, 0.0, 1.0, float(np.finfo(beta.dtype.numpy).max))
     numbers = (alpha, alpha * beta, alpha, one, one, one, zero, beta, zero, one, zero, zero, zero, zero, alpha * alpha)
     ends = (zero, large, alpha, one, alpha * beta, norm2(x), beta, none, none)
     r = g.while_(holds, step, x, u, v, v, g.zeros_like(v), y, z, z, g.zeros_like(z), *numbers, *ends)

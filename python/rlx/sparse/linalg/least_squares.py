@@ -199,10 +199,9 @@ def _least_squares(
 
     eps = float(np.finfo(b.dtype.part.numpy).eps)
     rtol = max(0.01 * min(limits.atol, limits.btol), 10.0 * eps)
-    method = Method(krylov.cg, symmetric=True)
 
     def solve(_: Any, c: Any) -> Tensor:
-        return known(g, iterate(g, method, normal, None, c[0], None, rtol, 0.0, None), c[0])
+        return known(g, iterate(g, Method(krylov.cg, symmetric=True), normal, None, c[0], None, rtol, 0.0, None), c[0])
 
     root, *numbers = g.custom_root(residual, primal, solve, symmetric=True)
     if not wide:
