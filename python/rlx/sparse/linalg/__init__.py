@@ -1,6 +1,19 @@
 """Iterative solvers of linear systems and eigenvalue problems, of matrices, sparse matrices and functions of a tensor."""
 
 from rlx.sparse.linalg.least_squares import LsmrResult, LsqrResult, lsmr, lsqr
+from rlx.sparse.linalg.preconditioners import Jacobi, jacobi
 from rlx.sparse.linalg.solvers import SolveResult, bicgstab, cg, gmres, minres
 
-__all__ = ["LsmrResult", "LsqrResult", "SolveResult", "bicgstab", "cg", "gmres", "lsmr", "lsqr", "minres"]
+__all__ = [
+    "Jacobi",
+    "LsmrResult",
+    "LsqrResult",
+    "SolveResult",
+    "bicgstab",
+    "cg",
+    "gmres",
+    "jacobi",
+    "lsmr",
+    "lsqr",
+    "minres",
+]
