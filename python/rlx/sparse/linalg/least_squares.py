@@ -95,7 +95,7 @@ def lsqr(
     limits = Limits(_damp(damp), tolerance_of("atol", atol), tolerance_of("btol", btol), tolerance_of("conlim", conlim))
     g = builder_for(b, A, x0)
     x, numbers = _least_squares(g, A, b, x0, limits, count_of("iter_lim", iter_lim), lsqr_loop, lambda m, n: 2 * n)
-    return LsqrResult(x, *numbers, g.zeros_like(x))
+    return LsqrResult._make([x, *numbers, g.zeros_like(x)])
 
 
 @public
