@@ -101,7 +101,6 @@ def test_singular_systems(name):
     assert info != 0 and not converged
     np.testing.assert_allclose(norm, np.linalg.norm(b - a @ x), rtol=1e-6)
     if name == "minres":
-        assert info < 0
         np.testing.assert_allclose(norm, abs(b.mean()) * 12**0.5, rtol=1e-6)
 
 

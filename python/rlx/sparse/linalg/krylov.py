@@ -189,7 +189,9 @@ def minres(p: Problem, x: Tensor, r: Tensor, norm: Tensor, k: Tensor) -> tuple[T
         oldeps, delta, gbar = epsln, cs * dbar + sn * alfa, sn * dbar - cs * alfa
         epsln, dbar = sn * beta, -cs * beta
         gamma = g.sqrt(gbar * gbar + beta * beta)
-        ok = is_finite(gamma) & (gamma > 10.0 * eps * g.sqrt(scale))
+        # ‖A·r‖ / ‖r‖ of the residual so far: if it vanishes, the residual is the least, and a step would be arbitrary.
+        slope = g.sqrt(gbar * gbar + dbar * dbar)
+        ok = is_finite(gamma) & (gamma > 10.0 * eps * g.sqrt(scale)) & (slope > eps**0.65 * g.sqrt(scale))
         cs, sn = g.where(ok, gbar / gamma, 0.0), g.where(ok, beta / gamma, 1.0)
         phi, phibar = cs * phibar, sn * phibar
         w2, w = w, g.where(ok, (v - oldeps * w2 - delta * w) / gamma, w)

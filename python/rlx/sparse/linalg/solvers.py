@@ -126,7 +126,7 @@ def minres(
     """Solve `A·x = b` by minimal residuals, for a symmetric (Hermitian) `A`, which may be indefinite or singular.
 
     Arguments, results and errors are those of `cg`. By default `maxiter` is 5·N. If `A` is singular and the system has no
-    solution, `x` has the least residual, and `info` is less than 0.
+    solution, `x` has the least residual, and `info` is not 0.
     """
     return _solve(Method(krylov.minres, symmetric=True, default=5), A, b, x0, rtol, atol, maxiter, M)
 
