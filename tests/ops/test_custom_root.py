@@ -1,5 +1,7 @@
 """Roots of functions (`custom_root`): values and derivatives of roots that are known in closed form."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -82,8 +84,8 @@ def test_two_roots_that_depend_on_each_other():
         np.testing.assert_allclose(np.array(derived)[: len(expected)], np.array(expected), atol=1e-12)
 
 
-def test_regions_that_do_not_fit_are_refused():
-    g = rlx.Graph("wrong")
+def test_regions_that_do_not_fit_are_refused() -> None:
+    g: Any = rlx.Graph("wrong")
     x = g.input("x", (3,))
     with pytest.raises(ShapeError, match="function_region must yield"):
         g.custom_root(lambda y: g.sum(y), lambda: x, lambda x, c: c[0])

@@ -5,7 +5,8 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.op.custom import CustomOp
-from rlx.ir.op.results import EighResult, QRResult, SlogdetResult, SVDResult, TopKResult
+from rlx.ir.op.results import ChoFactorResult, EighResult, LstsqResult, LUFactorResult, PolarResult, QRResult
+from rlx.ir.op.results import SlogdetResult, SVDResult, TopKResult
 from rlx.ops.operators import Operators
 from rlx.ir.graph.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
 

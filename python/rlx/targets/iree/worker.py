@@ -108,7 +108,7 @@ class IreeCompiler:
             diagnostics.append(("error", str(error)))
         else:
             target = self._targets[session]
-            phases = (from_phase and from_phase.encode(), phase and phase.encode())
+            phases = (from_phase.encode() if from_phase else None, phase.encode() if phase else None)
             outcome, output = self._invoke(session, name, module, diagnostics, phases, pipeline)
         return {
             "outcome": outcome,
