@@ -77,4 +77,15 @@ def RLX_SvdOp : RLX_Op<"svd", "svd"> {
   let results = (outs RLX_InexactTensor:$u, RLX_FloatTensor:$s, RLX_InexactTensor:$vt);
 }
 
+def RLX_EigOp : RLX_Op<"eig", "eig"> {
+  let summary = "Eigenvalues and eigenvectors of matrices";
+  let description = [{
+    `a·vectors = vectors·diag(values)`, with complex `values [..., N]` in no particular order and columns of norm 1 in
+    complex `vectors [..., N, N]`. The element of largest magnitude of each vector is real and positive. Both are c64 for
+    f32, and c128 for f64. They are NaN if the QR algorithm does not converge within `30·N` sweeps.
+  }];
+  let arguments = (ins RLX_InexactTensor:$a);
+  let results = (outs RLX_ComplexTensor:$values, RLX_ComplexTensor:$vectors);
+}
+
 #endif // RLX_FACTORIZATION_TD

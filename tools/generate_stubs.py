@@ -44,7 +44,7 @@ _IMPORTS = (
     "",
     "from rlx.ir.graph.builder import Tensor",
     "from rlx.ir.op.custom import CustomOp",
-    "from rlx.ir.op.results import ChoFactorResult, EighResult, LstsqResult, LUFactorResult, PolarResult, QRResult",
+    "from rlx.ir.op.results import ChoFactorResult, EighResult, EigResult, LstsqResult, LUFactorResult, PolarResult, QRResult",
     "from rlx.ir.op.results import SlogdetResult, SVDResult, TopKResult",
 )
 _TYPES = "from rlx.ir.graph.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window"

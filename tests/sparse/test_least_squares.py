@@ -1,5 +1,7 @@
 """LSQR and LSMR, judged by SciPy, dense least squares and derivatives of the normal equations."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse.linalg as scipy_linalg
@@ -12,7 +14,7 @@ TALL, WIDE, SQUARE = RNG.normal(size=(9, 4)), RNG.normal(size=(3, 7)), RNG.norma
 
 
 def _graph(name, a, b, *, as_function=False, x0=None, **options):
-    g = rlx.Graph("least")
+    g: Any = rlx.Graph("least")
     matrix, side = g.param("a", a.shape, dtype=a.dtype), g.input("b", b.shape, dtype=b.dtype)
     result = getattr(linalg, name)((lambda x: matrix @ x) if as_function else matrix, side, x0=x0, **options)
     g.set_outputs(dict(zip(result._fields, result, strict=True)))
@@ -35,14 +37,14 @@ def test_scipys_results(name):
 
 @pytest.mark.parametrize("name", ["lsqr", "lsmr"])
 def test_edges(name):
-    tight = {"atol": 1e-13, "btol": 1e-13}
+    tight: Any = {"atol": 1e-13, "btol": 1e-13}
     x, istop, itn, *_ = rlx.evaluate(_graph(name, TALL, np.zeros(9)), {"a": TALL, "b": np.zeros(9)})
     assert (x == 0).all() and istop == 0 and itn == 0
     b = TALL @ np.arange(4.0)
     x, istop, *_ = rlx.evaluate(_graph(name, TALL, b, **tight), {"a": TALL, "b": b})
     np.testing.assert_allclose(x, np.arange(4.0), atol=1e-9)
     assert istop in (1, 4)
-    limit = {"iter_lim" if name == "lsqr" else "maxiter": 1}
+    limit: Any = {"iter_lim" if name == "lsqr" else "maxiter": 1}
     x, istop, itn, *_ = rlx.evaluate(_graph(name, TALL, b, **limit), {"a": TALL, "b": b})
     assert istop == 7 and itn == 1
     x, istop, *_ = rlx.evaluate(_graph(name, TALL, b), {"a": TALL * np.nan, "b": b})
@@ -57,7 +59,7 @@ def test_edges(name):
 def test_derivatives(name, a, damp):
     b, w = RNG.normal(size=len(a)), RNG.normal(size=a.shape[1])
     options = {"atol": 1e-13, "btol": 1e-13, "damp": damp, **({"iter_lim": 60} if name == "lsqr" else {"maxiter": 60})}
-    g = rlx.Graph("least")
+    g: Any = rlx.Graph("least")
     matrix, side = g.param("a", a.shape, "f64"), g.param("b", b.shape, "f64")
     g.set_outputs({"y": g.sum(getattr(linalg, name)(matrix, side, **options).x ** 2 * w)})
     h = rlx.Graph("dense")

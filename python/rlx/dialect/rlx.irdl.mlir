@@ -1094,6 +1094,13 @@ irdl.dialect @rlx {
     irdl.operands(a: %type_a)
     irdl.results(u: %type_u, s: %type_s, vt: %type_vt)
   }
+  irdl.operation @eig {
+    %type_a = irdl.any
+    %type_values = irdl.any
+    %type_vectors = irdl.any
+    irdl.operands(a: %type_a)
+    irdl.results(values: %type_values, vectors: %type_vectors)
+  }
   irdl.operation @fused_matmul_bias_act {
     %type_x = irdl.any
     %type_w = irdl.any

@@ -2105,6 +2105,24 @@ OPS = (
         'dialect/RlxFactorization.td',
     ),
     OpSpec(
+        'eig',
+        'eig',
+        'mir',
+        'Eigenvalues and eigenvectors of matrices',
+        '`a·vectors = vectors·diag(values)`, with complex `values [..., N]` in no particular order and columns of norm 1 in\ncomplex `vectors [..., N, N]`. The element of largest magnitude of each vector is real and positive. Both are c64 for\nf32, and c128 for f64. They are NaN if the QR algorithm does not converge within `30·N` sweeps.',
+        (
+            ValueSpec('a', _DTYPES_8),
+        ),
+        (),
+        (
+            ValueSpec('values', _DTYPES_5),
+            ValueSpec('vectors', _DTYPES_5),
+        ),
+        (),
+        (),
+        'dialect/RlxFactorization.td',
+    ),
+    OpSpec(
         'fused_matmul_bias_act',
         'fused',
         'mir',

@@ -5,7 +5,7 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.op.custom import CustomOp
-from rlx.ir.op.results import ChoFactorResult, EighResult, LstsqResult, LUFactorResult, PolarResult, QRResult
+from rlx.ir.op.results import ChoFactorResult, EighResult, EigResult, LstsqResult, LUFactorResult, PolarResult, QRResult
 from rlx.ir.op.results import SlogdetResult, SVDResult, TopKResult
 from rlx.ir.graph.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
 
@@ -396,8 +396,14 @@ def dynamic_update_slice(x: TensorLike, update: TensorLike, starts: TensorLike |
 def dynamic_update_slice_in_dim(x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
     """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
+def eig(a: TensorLike, *, shape: ShapeLike | None = ...) -> EigResult:
+    """Eigenvalues and eigenvectors of matrices."""
+
 def eigh(a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:
     """Eigenvalues and eigenvectors of symmetric and Hermitian matrices."""
+
+def eigvals(a: TensorLike) -> Tensor:
+    """NumPy's `linalg.eigvals`: the eigenvalues `[…, N]` of matrices, complex, in no particular order."""
 
 def eigvalsh(a: TensorLike) -> Tensor:
     """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""

@@ -25,6 +25,12 @@ def eigvalsh(b: Builder, a: TensorLike) -> Tensor:
 
 
 @helper
+def eigvals(b: Builder, a: TensorLike) -> Tensor:
+    """NumPy's `linalg.eigvals`: the eigenvalues `[…, N]` of matrices, complex, in no particular order."""
+    return b.eig(a)[0]
+
+
+@helper
 def svdvals(b: Builder, a: TensorLike) -> Tensor:
     """NumPy's `linalg.svdvals`: the singular values of matrices, in descending order."""
     return b.svd(a, full_matrices=False)[1]

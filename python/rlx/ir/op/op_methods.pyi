@@ -5,7 +5,7 @@ from typing import Any
 
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.op.custom import CustomOp
-from rlx.ir.op.results import ChoFactorResult, EighResult, LstsqResult, LUFactorResult, PolarResult, QRResult
+from rlx.ir.op.results import ChoFactorResult, EighResult, EigResult, LstsqResult, LUFactorResult, PolarResult, QRResult
 from rlx.ir.op.results import SlogdetResult, SVDResult, TopKResult
 from rlx.ops.operators import Operators
 from rlx.ir.graph.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
@@ -1392,8 +1392,14 @@ class OpMethods:
     def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:  # rlx/functions/shape/along.py: dynamic_update_slice_in_dim
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
+    def eig(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> EigResult:  # rlx/ops/factorization/eig.py: Eig
+        """Eigenvalues and eigenvectors of matrices."""
+
     def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:  # rlx/ops/factorization/eigh.py: Eigh
         """Eigenvalues and eigenvectors of symmetric and Hermitian matrices."""
+
+    def eigvals(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: eigvals
+        """NumPy's `linalg.eigvals`: the eigenvalues `[…, N]` of matrices, complex, in no particular order."""
 
     def eigvalsh(self, a: TensorLike) -> Tensor:  # rlx/functions/factorization/functions.py: eigvalsh
         """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""

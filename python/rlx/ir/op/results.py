@@ -29,6 +29,13 @@ class QRResult(NamedTuple):
     R: Tensor
 
 
+class EigResult(NamedTuple):
+    """Result of `eig`."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
 class EighResult(NamedTuple):
     """Result of `eigh`."""
 

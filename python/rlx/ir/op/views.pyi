@@ -846,6 +846,13 @@ class Svd(View):
     s: mlir.Value
     vt: mlir.Value
 
+class Eig(View):
+    """Eigenvalues and eigenvectors of matrices."""
+
+    a: mlir.Value
+    values: mlir.Value
+    vectors: mlir.Value
+
 class FusedMatmulBiasAct(View):
     """activation(x·w + bias)."""
 

@@ -86,14 +86,14 @@ def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     def step(matrix: Tensor, place: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         column = b.gather(matrix, place, axis=2)
-        vector, factor = _reflection(b, column, place, places)
-        return _applied(b, vector, b.conjugate(factor), matrix), (vector, factor)
+        vector, factor = reflection(b, column, place, places)
+        return applied(b, vector, b.conjugate(factor), matrix), (vector, factor)
 
     reduced, (vectors, factors) = b.scan(step, a, b.iota((min(rows, columns),), dtype="i32"))
     return reduced, vectors, factors
 
 
-def _reflection(b: Builder, column: Tensor, place: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+def reflection(b: Builder, column: Tensor, place: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     """Return the vector `[B, M]` and the factor `[B, 1]` that make the elements of a column after a place zero."""
     batch = column.shape.dims[0]
     sizes = b.abs(b.where(places >= place, column, 0.0))
@@ -118,7 +118,7 @@ def _square(b: Builder, x: Tensor) -> Tensor:
     return b.complex_norm_sq(x) if x.dtype.is_complex else b.square(x)
 
 
-def _applied(b: Builder, vector: Tensor, factor: Tensor, matrix: Tensor) -> Tensor:
+def applied(b: Builder, vector: Tensor, factor: Tensor, matrix: Tensor) -> Tensor:
     """Return `(I - factor·v·vᴴ)·matrix` for `v [B, M]` and `matrix [B, M, N]`."""
     column = b.reshape(vector, (*vector.shape.dims, 1))
     products = b.sum(b.conjugate(column) * matrix, axes=1, keep_dims=True)
@@ -133,7 +133,7 @@ def reflected_identity(b: Builder, vectors: Tensor, factors: Tensor, columns: in
 
     def step(q: Tensor, reflection: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[()]]:
         vector, factor = reflection
-        return _applied(b, vector, factor, q), ()
+        return applied(b, vector, factor, q), ()
 
     return b.scan(step, start, (vectors, factors), reverse=True)[0]
 
