@@ -124,3 +124,13 @@ def test_compiled_programs(device: str) -> None:
     values, vectors = rlx.Session(device).compile(graph(a), params={"a": a}).run({})
     check(a, np.asarray(values), np.asarray(vectors))
     assert_same_values(np.asarray(values), np.linalg.eigvals(a), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["eigh", "svd", "eig"])
+def test_empty_complex_matrices_have_derivatives(name: str) -> None:
+    g: Any = rlx.Graph("empty")
+    g.set_outputs(list(getattr(g, name)(g.param("a", (2, 0, 0), "c128"))))
+    pushed = rlx.jvp(g, "a")
+    empty = np.zeros((2, 0, 0), np.complex128)
+    results = rlx.evaluate(pushed, dict.fromkeys([argument.name for argument in pushed.arguments], empty))
+    assert all(r.size == 0 for r in results)

@@ -29,6 +29,11 @@ def is_complex(a: Tensor | np.ndarray) -> bool:
     return bool(np.iscomplexobj(a)) if isinstance(a, np.ndarray) else a.dtype.is_complex
 
 
+def _have_phases(vectors: Tensor) -> bool:
+    """Return whether vectors are complex and have elements."""
+    return vectors.dtype.is_complex and 0 not in vectors.shape.dims[-2:]
+
+
 def _largest(a: Tensor) -> Tensor:
     """Return which element of each column has the largest magnitude; the first one of equals."""
     b, rows = a.builder, a.shape.dims[-2]
@@ -44,7 +49,7 @@ def turned_tangents(b: Builder, vectors: Tensor, *pairs: tuple[Tensor, Tensor]) 
         vectors: The vectors that determine the phases, `[…, M, N]`.
         pairs: Vectors and their tangents, for any phases. The first ones are those of `vectors`.
     """
-    if not vectors.dtype.is_complex:
+    if not _have_phases(vectors):
         return [tangent for _, tangent in pairs]
     largest = _largest(vectors)
     turn = b.sum(b.where(largest, b.imag(pairs[0][1]), 0.0), axes=-2, keep_dims=True) / _lengths(b, vectors, largest)
@@ -62,7 +67,7 @@ def turned_cotangent(
         cotangent: Their cotangent.
         pairs: Other vectors with the same phases, and their cotangents.
     """
-    if not vectors.dtype.is_complex:
+    if not _have_phases(vectors):
         return cotangent
     turns = [
         b.sum(b.imag(b.conjugate(c) * x), axes=-2, keep_dims=True)
