@@ -205,16 +205,15 @@ def _interrupts(progress: bool) -> Generator[threading.Event]:
         if progress and sys.stderr is not None:
             sys.stderr.write("\nending after this step; Ctrl-C again interrupts it\n")
 
-    try:
-        before = signal.getsignal(signal.SIGINT)
-        if before is not signal.default_int_handler:  # another library, or Ctrl-C is off
-            yield event
-            return
-        signal.signal(signal.SIGINT, handle)
-    except ValueError:  # not the main thread
-        yield event
-        return
-    try:
+    before = signal.getsignal(signal.SIGINT)
+    is_ours = before is signal.default_int_handler  # else another library handles it, or Ctrl-C is off
+    if is_ours:
+        try:
+            signal.signal(signal.SIGINT, handle)
+        except ValueError:  # not the main thread
+            is_ours = False
+    try:  # without `except`: an exception of the training is thrown into this generator
         yield event
     finally:
-        signal.signal(signal.SIGINT, before)
+        if is_ours:
+            signal.signal(signal.SIGINT, before)
