@@ -47,3 +47,51 @@ def test_an_error_of_the_data_is_raised_with_any_handler_of_interrupts(handler: 
         assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("label", [-1, 4, 7])
+def test_a_confusion_matrix_refuses_labels_of_no_class(trained: Any, label: int) -> None:
+    with pytest.raises(rlx.Error, match=f"label {label} at 2"):
+        trained.confusion_matrix((X, np.array([0, 1, label, 3, 0, 1])))
+
+
+def test_a_confusion_matrix_takes_labels_as_evaluate_does(trained: Any) -> None:
+    expected = trained.confusion_matrix((X, Y)).counts
+    assert expected.sum() == 6
+    for labels in (Y.astype(np.float32), Y[:, None], Y.astype(np.int64)):
+        np.testing.assert_array_equal(trained.confusion_matrix((X, labels)).counts, expected)
+    with pytest.raises(rlx.Error, match="y of a batch is"):
+        trained.confusion_matrix((X, Y + np.float32(0.5)))
+
+
+@pytest.mark.parametrize("size", [-1, 0, 2.5, True, "4"])
+def test_a_wrong_batch_size_is_refused(trained: Any, size: Any) -> None:
+    for call in (lambda: trained.predict(X, batch_size=size), lambda: trained.evaluate((X, Y), batch_size=size)):
+        with pytest.raises(rlx.Error, match="batch_size must be an integer of at least 1"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda t: {"output_mean": t, "output_var": t * 2.0},
+        lambda t: {"output": t},
+        lambda t: [t, t * 2.0],
+        lambda t: [t],
+        lambda t: (t, t * 2.0),
+        lambda t: Pair(t, t * 2.0),
+    ],
+)
+def test_predictions_have_the_container_of_forward(form: Any) -> None:
+    def loss(outputs: Any, y: Any) -> Any:
+        first = next(iter(outputs.values())) if isinstance(outputs, dict) else outputs[0]
+        return rlx.ops.mean((first - y) * (first - y))
+
+    found = fit(Several(form), (X, X[:, :2]), loss=loss, **QUIET).predict(X)
+    expected = form(np.zeros((6, 2), np.float32))
+    assert type(found) is type(expected) and len(found) == len(expected)
+    if isinstance(found, dict):
+        assert list(found) == list(expected)
+    values = list(found.values()) if isinstance(found, dict) else list(found)
+    for factor, value in enumerate(values, 1):
+        np.testing.assert_allclose(value, factor * values[0], rtol=1e-6)

@@ -33,6 +33,7 @@ class ModelGraphs:
         layout: The names of inputs and targets.
         task: The meaning of outputs and targets.
         ends_with_probabilities: Whether the module ends with a softmax or sigmoid that the loss leaves out.
+        container: The type of the dictionary or sequence that `forward` returns; None for one tensor.
     """
 
     training: Graph
@@ -41,6 +42,7 @@ class ModelGraphs:
     layout: BatchLayout
     task: Task
     ends_with_probabilities: bool = False
+    container: type[Any] | None = None
 
     def with_targets_as_trained(self, batch: Mapping[str, np.ndarray], what: str = "a batch") -> Batch:
         """Return a batch whose targets have the shapes and dtypes of those of the training.
@@ -117,16 +119,17 @@ def build_graphs(
 
     training = with_loss("training", True)
     evaluation = with_loss("evaluation", False)
-    prediction = prediction_graph(model, layout, shapes)
-    return ModelGraphs(training, evaluation, prediction, layout, *tasks[0])
+    prediction, container = prediction_graph(model, layout, shapes)
+    return ModelGraphs(training, evaluation, prediction, layout, *tasks[0], container)
 
 
-def prediction_graph(model: Module, layout: BatchLayout, shapes: Mapping[str, Shape]) -> Graph:
-    """Return the graph of a module in inference mode."""
+def prediction_graph(model: Module, layout: BatchLayout, shapes: Mapping[str, Shape]) -> tuple[Graph, type[Any] | None]:
+    """Return the graph of a module in inference mode, and the type of its container of outputs."""
     g = Graph(type(model).__name__)
     outputs = _called(model, g, layout, shapes, False, 0)
-    g.set_outputs({"output": outputs} if isinstance(outputs, Tensor) else outputs)
-    return g
+    is_single = isinstance(outputs, Tensor)
+    g.set_outputs({"output": outputs} if is_single else outputs)
+    return g, None if is_single else type(outputs)
 
 
 def _dtype(array: np.ndarray) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from rlx.train.confusion import ConfusionMatrix
 from rlx.train.data import ArrayData, data_of
 from rlx.train.model_graphs import ModelGraphs
 from rlx.train.model_step import ModelStep, set_values
+from rlx.train.schedules import check_count
 from rlx.train.training_history import TrainingHistory
 
 
@@ -86,9 +87,9 @@ class TrainedModel(Answered):
             batch_size: The number of samples of a batch, for arrays; that of the training by default.
 
         Raises:
-            Error: The data is empty or does not fit the model.
+            Error: The data is empty or does not fit the model, or `batch_size` is not a positive integer.
         """
-        batches, layout = data_of(data, self.model, "data", batch_size or self._batch_size)
+        batches, layout = data_of(data, self.model, "data", self._checked_size(batch_size))
         check_layout(self.graphs.layout, layout, "data")
         return self.step.evaluate(batches(0))
 
@@ -103,21 +104,25 @@ class TrainedModel(Answered):
             An array, or arrays in the container that `forward` returns. A last layer without softmax gives logits.
 
         Raises:
-            Error: The inputs are empty or do not fit the model.
+            Error: The inputs are empty or do not fit the model, or `batch_size` is not a positive integer.
         """
+        size = self._checked_size(batch_size)
         layout = layout_of(self.model, x, "x", target=False)
         arrays = layout.batch(x, "x")
         program = self._ready()
-        parts = [program.run(batch) for batch in ArrayData(arrays, batch_size or self._batch_size)(0)]
+        parts = [program.run(batch) for batch in ArrayData(arrays, size)(0)]
         joined = [np.concatenate(entries) for entries in zip(*parts, strict=True)]
-        names = [o.name for o in self.graphs.prediction.outputs]
-        if names == ["output"]:
+        container = self.graphs.container
+        if container is None:
             return joined[0]
-        is_named = self._outputs_are_named()
-        return dict(zip(names, joined, strict=True)) if is_named else tuple(joined)
+        if issubclass(container, Mapping):
+            return dict(zip((o.name for o in self.graphs.prediction.outputs), joined, strict=True))
+        if hasattr(container, "_make"):  # a named tuple
+            return container(*joined)
+        return joined if issubclass(container, list) else tuple(joined)
 
-    def _outputs_are_named(self) -> bool:
-        return not all(o.name.startswith("output") for o in self.graphs.prediction.outputs)
+    def _checked_size(self, batch_size: int | None) -> int:
+        return self._batch_size if batch_size is None else check_count("batch_size", batch_size)
 
     def _ready(self) -> Program:
         """Return the program of the prediction graph, with the current parameters."""
@@ -140,7 +145,7 @@ class TrainedModel(Answered):
             names: The names of the classes.
 
         Raises:
-            Error: The targets are not labels, or the data does not fit.
+            Error: The targets are not labels, a label is not that of a class, or the data does not fit.
         """
         task = self.graphs.task
         if task.kind == "values":
@@ -149,10 +154,19 @@ class TrainedModel(Answered):
             )
         batches, layout = data_of(data, self.model, "data", self._batch_size)
         check_layout(self.graphs.layout, layout, "data")
+        target = self.graphs.layout.targets[0]
         counts, program = np.zeros((task.classes, task.classes), np.int64), self._ready()
         for batch in batches(0):
-            outputs, targets = program.run({n: batch[n] for n in layout.inputs})[0], batch[layout.targets[0]]
+            targets = self.graphs.with_targets_as_trained(batch)[target]
+            self.step.check_labels(targets, f"{target} of a batch")
+            outputs = program.run({n: batch[n] for n in layout.inputs})[0]
             predicted, actual = self._labels(outputs, targets)
+            wrong = (actual < 0) | (actual >= task.classes)
+            if wrong.any():  # labels that a loss function of the caller ignores
+                raise Error(
+                    f"{target} of a batch has the label {actual[wrong][0]}; expected 0 to {task.classes - 1}",
+                    hint="leave out samples without a class",
+                )
             np.add.at(counts, (actual.reshape(-1), predicted.reshape(-1)), 1)
         return ConfusionMatrix(counts, names)
 
