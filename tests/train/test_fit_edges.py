@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 from collections import namedtuple
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rlx
+from rlx.train.loop import epoch_of
 
 fit: Any = rlx.train.fit  # wrong arguments too
 QUIET: Any = {"progress": False, "device": "xla"}
@@ -95,3 +98,47 @@ def test_predictions_have_the_container_of_forward(form: Any) -> None:
     values = list(found.values()) if isinstance(found, dict) else list(found)
     for factor, value in enumerate(values, 1):
         np.testing.assert_allclose(value, factor * values[0], rtol=1e-6)
+
+
+def test_the_best_state_of_an_earlier_training_is_not_used(tmp_path: Path) -> None:
+    path, best = tmp_path / "c.safetensors", tmp_path / "c.safetensors.best"
+    options: Any = {"loss": "mse", "keep_best": True, "checkpoint": path, "batch_size": 6, **QUIET}
+    model, y = rlx.nn.Linear(3, 1), X[:, :1]
+    fit(model, (X, y), validation=(X, y), **options)
+    assert best.exists()
+    never = (X, np.full_like(y, np.nan))  # no validation is the best
+    later = fit(model, (X, y), validation=never, epochs=2, seed=5, **options)
+    alone = fit(model, (X, y), epochs=2, seed=5, **{**options, "keep_best": False, "checkpoint": None})
+    for name, value in alone.params.items():
+        np.testing.assert_array_equal(later.params[name], value)
+    assert not best.exists()
+
+
+def test_functions_get_the_epoch() -> None:
+    def default(epoch: int = 0) -> Any:
+        return [{"epoch": epoch}]
+
+    def after(size: int = 3, *, epoch: int = 0) -> Any:
+        return [{"epoch": epoch, "size": size}]
+
+    def other(number: int) -> Any:
+        return [{"epoch": number}]
+
+    for function in (default, other, lambda epoch: [{"epoch": epoch}], functools.partial(after, 3)):
+        assert next(iter(epoch_of(function, 7, "data")))["epoch"] == 7
+    assert list(epoch_of(after, 7, "data")) == [{"epoch": 7, "size": 3}]
+    assert list(epoch_of(functools.partial(default, epoch=2), 7, "data")) == [{"epoch": 2}]
+    assert list(epoch_of(lambda size=3: [{"size": size}], 7, "data")) == [{"size": 3}]
+
+
+def test_an_iterable_that_can_be_called_is_an_iterable() -> None:
+    class Loader:
+        def __iter__(self) -> Iterator[Any]:
+            return iter([(X, Y)])
+
+        def __call__(self, sample: Any) -> Any:
+            raise AssertionError("not called")
+
+    first: Any = next(iter(epoch_of(Loader(), 0, "data")))
+    assert first[0] is X
+    assert len(fit(rlx.nn.Linear(3, 4), Loader(), loss="cross_entropy", epochs=2, **QUIET).history) == 2

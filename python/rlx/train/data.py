@@ -13,7 +13,7 @@ from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 from rlx.support.short import short_repr
 from rlx.train.batch_layout import FORMS, Batch, BatchLayout, layout_of
-from rlx.train.loop import epoch_of, num_batches
+from rlx.train.loop import epoch_of, is_function, num_batches
 
 
 class ArrayData:
@@ -92,7 +92,7 @@ class IterableData:
 
     def __init__(self, source: Any, model: Any, what: str, steps_per_epoch: int | None = None):
         self._source, self._what, self._limit = source, what, steps_per_epoch
-        self._is_function = callable(source) and not isinstance(source, Iterable)
+        self._is_function = is_function(source)
         started = None if self._is_function else iter(epoch_of(source, 0, what))
         self.is_iterator = started is source
         self._open: Iterator[Any] | None = None  # batches that the next epoch continues

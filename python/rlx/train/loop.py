@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from itertools import count, islice
+from pathlib import Path
 from typing import Any, Protocol
 
 from rlx.support.errors import Error
@@ -16,7 +18,7 @@ from rlx.train.loggers import Logger
 from rlx.train.progress_bar import ProgressBar
 from rlx.train.step import TrainStep
 from rlx.train.training_history import TrainingHistory
-from rlx.train.validation import Judge
+from rlx.train.validation import Judge, best_file
 
 Batches = Iterable[Mapping[str, Any]] | Callable[..., Iterable[Mapping[str, Any]]]
 Entry = dict[str, Any]
@@ -168,6 +170,11 @@ def begin(step: TrainStep, options: LoopOptions) -> None:
     step.position, step.validation, step.log = (0, 0, 0), (math.inf, 0), {}
     if options.resume and options.checkpoint is not None and os.path.exists(options.checkpoint):
         step.load(options.checkpoint)
+    elif options.checkpoint is not None:  # the best state of an earlier training is not that of this one
+        try:
+            Path(best_file(options.checkpoint)).unlink(missing_ok=True)
+        except OSError as problem:
+            raise Error(f"cannot remove the best state of an earlier training: {problem}") from None
 
 
 def judge_of(step: TrainStep, validation: Any, options: LoopOptions) -> Judge | None:
@@ -197,23 +204,33 @@ def epoch_of(batches: Any, epoch: int, what: str) -> Iterable[Mapping[str, Any]]
     Raises:
         Error: They are not batches. `what` is the name of the argument.
     """
-    given = batches
-    if callable(batches):
-        given = batches(epoch) if _takes_epoch(batches) else batches()
+    is_called = is_function(batches)
+    given = _called(batches, epoch) if is_called else batches
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
-        subject = f"the function of {what} gives" if callable(batches) else f"{what} is"
+        subject = f"the function of {what} gives" if is_called else f"{what} is"
         raise Error(f"{subject} {type(given).__name__}; expected batches, each a mapping of names to arrays")
     return given
 
 
-def _takes_epoch(function: Callable[..., Any]) -> bool:
-    """Return whether a function requires an argument."""
+def is_function(batches: Any) -> bool:
+    """Return whether batches are those that a function returns. An iterable that can be called is an iterable."""
+    return callable(batches) and not isinstance(batches, Iterable)
+
+
+def _called(function: Callable[..., Any], epoch: int) -> Any:
+    """Call a function, with the epoch if it has a parameter of this name or requires an argument."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # a function of C
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return any(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
+        return function()
+    kind = inspect.Parameter
+    named = parameters.get("epoch")
+    is_bound = isinstance(function, functools.partial) and "epoch" in function.keywords
+    if named is not None and not is_bound and named.kind in (kind.POSITIONAL_OR_KEYWORD, kind.KEYWORD_ONLY):
+        return function(epoch=epoch)
+    positional = (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD)
+    is_required = any(p.kind in positional and p.default is kind.empty for p in parameters.values())
+    return function(epoch) if is_required else function()
 
 
 def placed(

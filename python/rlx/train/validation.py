@@ -11,6 +11,11 @@ import numpy as np
 from rlx.train.step import TrainStep
 
 
+def best_file(checkpoint: Any) -> str:
+    """Return the file of the best state, next to a checkpoint."""
+    return f"{os.fspath(checkpoint)}.best"
+
+
 class Judge:
     """Validates after some steps of a training.
 
@@ -36,7 +41,7 @@ class Judge:
         self._step, self._batches, self._every = step, batches, every
         self._patience, self._keeps = patience, keep_best
         self._best: dict[str, np.ndarray] | None = None
-        self._file = None if checkpoint is None or not keep_best else f"{os.fspath(checkpoint)}.best"
+        self._file = None if checkpoint is None or not keep_best else best_file(checkpoint)
         self.has_judged = False
 
     def __call__(self, entry: dict[str, Any], ends_epoch: bool) -> bool:
