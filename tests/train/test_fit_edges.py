@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import signal
 from collections import namedtuple
 from collections.abc import Iterator
@@ -74,6 +75,18 @@ def test_a_wrong_batch_size_is_refused(trained: Any, size: Any) -> None:
             call()
 
 
+def test_data_without_inputs_is_refused(trained: Any) -> None:
+    model = rlx.nn.Linear(3, 4)
+    for call in (
+        lambda: trained.predict({}),
+        lambda: fit(model, {"y": Y}, loss="cross_entropy", **QUIET),
+        lambda: fit(model, ({}, Y), loss="cross_entropy", **QUIET),
+        lambda: fit(model, [{"y": Y}], loss="cross_entropy", **QUIET),
+    ):
+        with pytest.raises(rlx.Error, match=r"has no inputs[\s\S]*Linear.forward are x"):
+            call()
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -142,3 +155,18 @@ def test_an_iterable_that_can_be_called_is_an_iterable() -> None:
     first: Any = next(iter(epoch_of(Loader(), 0, "data")))
     assert first[0] is X
     assert len(fit(rlx.nn.Linear(3, 4), Loader(), loss="cross_entropy", epochs=2, **QUIET).history) == 2
+
+
+def test_a_step_takes_lists(trained: Any) -> None:
+    step = trained.step
+    step.restore(state := step.snapshot())
+    expected = step({"x": X[:3], "y": Y[:3]})
+    step.restore(state)
+    assert step({"x": X[:3].tolist(), "y": Y[:3].tolist()}) == expected
+    assert step.sums["samples"] == 3
+    whole = step.evaluate([{"x": X[:4], "y": Y[:4]}, {"x": X[4:5], "y": Y[4:5]}])
+    lists = step.evaluate([{"x": X[:4].tolist(), "y": Y[:4].tolist()}, {"x": X[4:5].tolist(), "y": Y[4:5].tolist()}])
+    assert lists == whole
+    with pytest.raises(rlx.Error, match=r"'x' of this batch has nan at \[0, 0\]"):
+        step({"x": [[math.nan, 0.0, 0.0]], "y": [1]})
+    step.restore(state)

@@ -66,7 +66,7 @@ class BatchLayout:
         if self.target is not None:
             names = self.target if is_dict(self.target) else {name: name for name in self.targets}
             values |= _named(y, names, "targets", what)
-        arrays = {n: _converted(v, f"{n} of {what}") for n, v in values.items()}
+        arrays = {n: converted(v, f"{n} of {what}") for n, v in values.items()}
         for name in self.targets:
             if arrays[name].dtype == np.bool_:  # labels of two classes
                 arrays[name] = arrays[name].astype(np.int32)
@@ -87,6 +87,9 @@ def layout_of(model: Any, element: Any, what: str, *, target: bool = True) -> Ba
     """
     positional, keyword = _parameters(model)
     x, y = _parts(element, what, None) if target else (element, None)
+    if isinstance(x, Mapping) and not x:
+        parameters = ", ".join([*positional, *keyword]) or "none"
+        raise Error(f"{what} has no inputs", hint=f"the parameters of {type(model).__name__}.forward are {parameters}")
     if is_dict(x):
         names = tuple(map(str, x))
         unknown = [n for n in names if n not in positional and n not in keyword]
@@ -180,7 +183,7 @@ def _is_numbers(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.generic))
 
 
-def _converted(value: Any, what: str) -> np.ndarray:
+def converted(value: Any, what: str) -> np.ndarray:
     """Return an array in a dtype that a model computes in: f32 for f64, i32 for i64."""
     array = as_numbers(value, what) if is_sequence(value) else as_array(value, what)
     if array.dtype == np.float64:

@@ -12,6 +12,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
 from rlx.support.errors import Error
+from rlx.train.batch_layout import Batch, converted
 from rlx.train.losses import Loss
 from rlx.train.metrics import Metric
 from rlx.train.model_graphs import BATCH, SUMS, ModelGraphs
@@ -75,7 +76,7 @@ class ModelStep(TrainStep):
         Raises:
             Error: An array does not fit, a label is out of range, or the loss is not finite.
         """
-        arrays = dict(batch or {})
+        arrays = _arrays(batch or {})
         size = self._checked(arrays)
         if size == self.batch_size:
             results = super().__call__(arrays)
@@ -104,16 +105,16 @@ class ModelStep(TrainStep):
             self._any_size = TrainStep(self.graphs.training, optimizer, **arguments)
         return self._any_size
 
-    def _checked(self, batch: Mapping[str, Any]) -> int:
+    def _checked(self, batch: Batch) -> int:
         """Check the labels of a batch. Returns its number of samples."""
         layout = self.graphs.layout
         for name in layout.targets:
             if name in batch:
-                self.check_labels(np.asarray(batch[name]), f"{name} of a batch")
+                self.check_labels(batch[name], f"{name} of a batch")
         first = batch.get(layout.inputs[0])
-        return len(first) if isinstance(first, np.ndarray) and first.ndim else self.batch_size
+        return len(first) if first is not None and first.ndim else self.batch_size
 
-    def _check_loss(self, loss: float, batch: Mapping[str, Any]) -> None:
+    def _check_loss(self, loss: float, batch: Batch) -> None:
         if math.isfinite(loss) or not self.checks_loss:
             return
         at = f"the loss is {loss} at step {self.position[0] + 1} (epoch {self.position[1] + 1})"
@@ -151,7 +152,7 @@ class ModelStep(TrainStep):
         set_values(program, self.graphs.evaluation, self.values())
         sums: dict[str, np.ndarray] = {}
         for batch in batches:
-            arrays = self.graphs.with_targets_as_trained(batch)
+            arrays = self.graphs.with_targets_as_trained(_arrays(batch))
             size = self._checked(arrays)
             own = self._summed(program.run_named(arrays), size)
             sums = {name: sums[name] + value for name, value in own.items()} if sums else own
@@ -163,6 +164,10 @@ class ModelStep(TrainStep):
         """Return the parameters for inference, with moving averages if there are any, and the states of the module."""
         params = self.ema_params() if self._averaged else self.params()
         return params | {name: self.compiled.state(name) for name in self._own_states}
+
+
+def _arrays(batch: Mapping[str, Any]) -> Batch:
+    return {name: converted(value, f"{name} of a batch") for name, value in batch.items()}
 
 
 def set_values(program: Program, graph: Graph, values: Mapping[str, np.ndarray]) -> None:
