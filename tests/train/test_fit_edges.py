@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.train.learning_rates import LearningRateSearch, _losses
 from rlx.train.loop import epoch_of
 
 fit: Any = rlx.train.fit  # wrong arguments too
@@ -111,6 +112,31 @@ def test_predictions_have_the_container_of_forward(form: Any) -> None:
     values = list(found.values()) if isinstance(found, dict) else list(found)
     for factor, value in enumerate(values, 1):
         np.testing.assert_allclose(value, factor * values[0], rtol=1e-6)
+
+
+def test_a_search_takes_negative_losses() -> None:
+    class Step:
+        def __init__(self, losses: list[float]):
+            self._losses = iter(losses)
+
+        def __call__(self, batch: Any) -> dict[str, float]:
+            return {"loss": next(self._losses)}
+
+    def found(*losses: float) -> list[float]:
+        step: Any = Step([*losses, math.inf])
+        data: Any = lambda epoch: iter([{}] * 20)  # noqa: E731
+        return _losses(step, data, 20)
+
+    assert found(-0.5, -0.6, -0.7, -0.6, 3.0) == [-0.5, -0.6, -0.7, -0.6]
+    assert found(1.0, 0.1, -0.01, 0.1, 5.0) == [1.0, 0.1, -0.01, 0.1]
+    assert found(2.0, 1.0, 3.9, 4.1, 1.0) == [2.0, 1.0, 3.9]
+
+
+def test_a_search_without_a_decrease_is_drawn_without_a_suggestion() -> None:
+    pytest.importorskip("matplotlib")
+    place = LearningRateSearch([0.1, 0.2, 0.4], [1.0, 2.0, 3.0]).plot().axes[0]
+    assert [line.get_label() for line in place.lines] == ["loss of a batch", "smoothed"]
+    assert len(LearningRateSearch([0.1, 0.2, 0.4], [3.0, 2.0, 1.0]).plot().axes[0].lines) == 3
 
 
 def test_the_best_state_of_an_earlier_training_is_not_used(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -77,7 +78,9 @@ class LearningRateSearch(Answered):
         place = figure.subplots()
         place.semilogx(self.rates, self.losses, alpha=0.3, color="C0", label="loss of a batch")
         place.semilogx(self.rates, self.smoothed, color="C0", label="smoothed")
-        place.axvline(self.suggestion, color="C1", linestyle="--", label=f"suggestion {self.suggestion:.2g}")
+        with contextlib.suppress(Error):  # the loss never decreases: there is no suggestion to draw
+            suggestion = self.suggestion
+            place.axvline(suggestion, color="C1", linestyle="--", label=f"suggestion {suggestion:.2g}")
         place.set(xlabel="learning rate", ylabel="loss")
         place.grid(alpha=0.3)
         place.legend()
@@ -102,7 +105,9 @@ def find_learning_rate(
 ) -> LearningRateSearch:
     """Train from the initial parameters with a learning rate that grows with each step, and record the losses.
 
-    It ends early if the loss grows to four times its minimum. The model is not changed.
+    It ends early if the loss grows to four times its minimum. If the minimum is not positive, it ends when the loss is above
+    the minimum by three times the larger of the minimum's absolute value and the decrease since the first loss. The model
+    is not changed.
 
     Args:
         model: A module.
@@ -134,13 +139,20 @@ def find_learning_rate(
     return LearningRateSearch([start * growth ** (i / (num_rates - 1)) for i in range(len(losses))], losses)
 
 
+def _limit(losses: Sequence[float]) -> float:
+    """Return the loss that ends a search: four times the minimum, or its equivalent for a minimum that is not positive."""
+    least = min(losses)
+    size = least if least > 0 else max(-least, losses[0] - least)
+    return least + (_DIVERGED - 1) * size
+
+
 def _losses(step: ModelStep, data: Data, most: int) -> list[float]:
     losses: list[float] = []
     for epoch in count():
         done = len(losses)
         for batch in data(epoch):
             loss = step(batch)["loss"]
-            if not math.isfinite(loss) or (losses and loss > _DIVERGED * min(losses)):
+            if not math.isfinite(loss) or (losses and loss > _limit(losses)):
                 if losses:
                     return losses
                 raise Error(f"the first loss is {loss}", hint="check the data for NaN, or begin lower: start=1e-9")
