@@ -12,6 +12,7 @@ import pytest
 
 import rlx
 from rlx.models import load
+from rlx.models.heads import head_of_class
 from rlx.models.model import FAMILIES
 from tests.models.references import reference, weights, write_model
 from tools.model_references import CASES
@@ -260,3 +261,22 @@ def test_symbolic_sizes(tmp_path: Path) -> None:
     for row, length in enumerate((3, 5, 1)):  # the last token that is not padding
         (alone,) = rlx.evaluate(model.graph(sequence=length), {"input_ids": ids[row : row + 1, :length]})
         np.testing.assert_allclose(symbolic[row], alone[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "head"),
+    [
+        ("GPT2LMHeadModel", "GPT2", "LMHeadModel"),
+        ("GPT2DoubleHeadsModel", "GPT2", "DoubleHeadsModel"),
+        ("XLMWithLMHeadModel", "XLM", "WithLMHeadModel"),
+        ("TransfoXLLMHeadModel", "TransfoXL", "LMHeadModel"),
+        ("BertForMaskedLM", "Bert", "ForMaskedLM"),
+        ("MarianMTModel", "Marian", "MTModel"),
+        ("GPT2ValueHeadModel", "GPT2", "ValueHeadModel"),
+        ("FSMTModel", "FSMT", None),
+        ("GPT2Model", "GPT2", None),
+    ],
+)
+def test_the_head_of_a_class_is_the_end_of_its_name(name: str, stem: str, head: str | None) -> None:
+    assert head_of_class(name) == head
+    assert name == f"{stem}{head or 'Model'}"

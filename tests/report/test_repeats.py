@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rlx.report.repeats import FEWEST, RepeatedUnit, repeats
+from rlx.report.repeats import FEWEST, Repeat, RepeatedUnit, _Search, repeats
 
 
 def units(kinds: str, reads: list[tuple[int, ...]]) -> list[RepeatedUnit]:
@@ -77,3 +77,20 @@ def test_large_graphs_take_little_time() -> None:
     assert repeats(chain("".join(chr(97 + draw.randrange(26)) for _ in range(4_000)))) == []
     (found,) = repeats(chain("abcdefgh" * 500))
     assert found.times == 500 and time.perf_counter() - started < 20
+
+
+def test_the_work_of_a_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many units of one kind with irregular connections, for which each length and position would be compared."""
+    irregular = [(-1,) if i % 97 == 0 else (i - 1,) for i in range(2000)]
+    compared: list[int] = []
+
+    class Counted(_Search):
+        def largest(self, start: int, end: int) -> Repeat | None:
+            found = super().largest(start, end)
+            compared.append(self.comparisons)
+            return found
+
+    monkeypatch.setattr("rlx.report.repeats._Search", Counted)
+    monkeypatch.setattr("rlx.report.repeats._MOST_COMPARISONS", 20_000)
+    repeats(units("a" * 2000, irregular))
+    assert max(compared) < 25_000

@@ -194,6 +194,11 @@ def _check(arguments: argparse.Namespace) -> None:
     from rlx.support.errors import Error
 
     check_no_model_options(arguments)
+    if arguments.save_record is not None:
+        if arguments.record is not None:
+            raise Error("--save-record writes the ranges of --data, and --record reads them: give one")
+        if not arguments.integer_only and arguments.activations != "int8":
+            raise Error(f"--save-record needs ranges, which --activations={arguments.activations} does not use")
     if arguments.integer_only:
         _check_integers(arguments)
         return

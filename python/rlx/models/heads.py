@@ -17,7 +17,10 @@ from rlx.support.errors import Error, UnsupportedError
 
 AUTO = "auto"
 FALLBACK = 'rlx.models.load(path, fallback="torch") uses the class of the transformers package'
-_CLASS = re.compile(r"\w*?(For[A-Z]\w*|\w*?Heads?Model|MTModel|Model)")
+# The class, and its end. Other classes of heads, such as GPT2ValueHeadModel, are no base models.
+_CLASS = re.compile(
+    r"\w*?((?:With)?(?:LM|Double)Heads?Model|For[A-Z]\w*|[A-Z][a-z]+Heads?Model|(?<=Marian)MTModel|(?<!Head)(?<!Heads)Model)"
+)
 _LANGUAGE_HEADS = ("LMHeadModel", "ForConditionalGeneration")  # other ends of classes with the head `ForCausalLM`
 _OPTIONS = ("batch", "sequence", "attention_mask", "activations")
 

@@ -337,3 +337,22 @@ def test_layers_of_floats_are_loops() -> None:
     g.set_outputs(outputs)
     program = check(g, x=rng.normal(0, 1, (1, 7, 5)).astype(np.float32))
     assert run_text(program).count("for (int32_t iteration") == 4
+
+
+def test_zeros_of_both_signs_are_not_one_value() -> None:
+    g: Any = rlx.Graph("signs")
+    zeros = np.array([0.0, -0.0], np.float32)
+    g.set_outputs([g.if_(g.input("c", (), "bool"), lambda: g.constant(zeros), lambda: g.constant(zeros[::-1].copy()))])
+    compiled = rlx.Session("c").compile(g, cache=False)
+    for choice in (True, False):
+        result = np.asarray(compiled.run({"c": np.array(choice)}))
+        assert np.signbit(result.reshape(-1)).tolist() == [not choice, choice]
+
+
+def test_names_in_comments_are_not_used() -> None:
+    """The comment of a loop has the word `scan`, which is also the name of an unused input."""
+    g: Any = rlx.Graph("prune")
+    g.input("scan", (2,))
+    total, _ = g.scan(lambda c, x: (c + x, ()), g.zeros((3,)), g.input("xs", (4, 3)))
+    g.set_outputs([total])
+    assert "(void)scan;" in run_text(program_of(g))

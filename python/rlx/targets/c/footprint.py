@@ -14,10 +14,12 @@ from rlx.support.columns import table
 from rlx.support.errors import CompileError
 from rlx.targets.c import emulate, toolchain
 from rlx.targets.c.lower.files import files_of
+from rlx.targets.c.lower.notation import without_comments
 from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.selftest import self_test_of
 from rlx.targets.c.targets import Target
 
+_CALL = re.compile(r"\b(\w+)\s*\(")
 _FLAGS = ("-O2",)
 # Instructions for a multiplication, for one of a depthwise convolution, and for an element of a result, on cores with and
 # without the DSP extension: fitted to examples/mlperf_tiny.py, compiled by GCC 12.
@@ -115,7 +117,7 @@ def worst_stack(code: str, name: str, frames: Mapping[str, int]) -> StackUse:
 
     def of(function: str) -> StackUse:
         if function not in known:
-            called = sorted(set(re.findall(r"\w+", bodies[function])) & bodies.keys() - {function})
+            called = sorted(set(_CALL.findall(without_comments(bodies[function]))) & bodies.keys() - {function})
             deepest = max((of(other) for other in called), key=lambda s: s.size, default=StackUse(0, ()))
             own = frames.get(function)
             path = deepest.path if own is None else ((function, own), *deepest.path)

@@ -12,7 +12,7 @@ from rlx.support.printable import printable
 from rlx.targets.c.lower.grouping import OpGroup
 from rlx.targets.c.lower.header import Header
 from rlx.targets.c.lower.helpers import HELPERS, helpers_in_order
-from rlx.targets.c.lower.notation import c_array_type, call_text, count, without_folders
+from rlx.targets.c.lower.notation import c_array_type, call_text, count, without_folders, words_of
 from rlx.targets.c.lower.program import CSource, KernelFunction
 from rlx.targets.c.lower.signature import CSignature
 from rlx.targets.c.lower.values import literal, stored_type
@@ -146,11 +146,11 @@ class _ModelFile:
 
     def _unused(self, lines: list[str]) -> list[str]:
         """Statements that mark unused arguments."""
-        text = "\n".join(lines)
+        used = words_of(lines)
         arguments = ["state", *(["params"] if self.signature.of_kind("param") else [])]
         arguments += [name for _, name in self.signature.of_kind("input")]
         arguments += [name for _, name in self.signature.outputs]
-        return [f"(void){name};" for name in arguments if not re.search(rf"\b{name}\b", text)]
+        return [f"(void){name};" for name in arguments if name not in used]
 
 
 def _explained(group: OpGroup) -> str:

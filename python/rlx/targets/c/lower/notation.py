@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rlx.ir.shape import Shape
 
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]*\.onnx:)|^(?!.*\.onnx:).*[/\\]")
 
 
@@ -35,3 +36,13 @@ def call_text(head: str, parts: Sequence[str]) -> str:
 def without_folders(place: str) -> str:
     """Return a source location without its folders: the bytes of a program must not depend on them."""
     return _FOLDERS.sub("", place)
+
+
+def without_comments(code: str) -> str:
+    """Return C code without its comments."""
+    return _COMMENT.sub("", code)
+
+
+def words_of(lines: Sequence[str]) -> set[str]:
+    """Return the names in lines of C code, except those in comments."""
+    return set(re.findall(r"\w+", without_comments("\n".join(lines))))

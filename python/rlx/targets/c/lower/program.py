@@ -28,6 +28,7 @@ from rlx.targets.c.lower.helpers import HELPERS
 from rlx.targets.c.lower.kernel import KernelWriter
 from rlx.targets.c.lower.memory import CMemory, plan_groups
 from rlx.targets.c.lower.names import FileNames, identifier, layer_name, program_name
+from rlx.targets.c.lower.notation import words_of
 from rlx.targets.c.lower.rules import SCRATCH, TABLE
 from rlx.targets.c.lower.steps import ProgramSteps
 from rlx.targets.c.lower.tables import ConstantArray, record_table, table_of
@@ -275,7 +276,7 @@ class CSource:
             kernel.run()
         kernel.writer.drop_unused()
         name = f"step_{number}_{self._base_of(group)}"
-        words = set(re.findall(r"\w+", "\n".join(kernel.writer.lines)))
+        words = words_of(kernel.writer.lines)
         reads = [v for v in group.leaves() if self.names[v] in words]
         return KernelFunction(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch, most)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from math import prod
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from rlx import mlir
 from rlx.ir.location import layer_of
@@ -18,7 +19,7 @@ from rlx.support.printable import printable
 from rlx.targets.c.lower.addresses import ValueAddresses
 from rlx.targets.c.lower.control import RunRegion, condition_of, ops_of, run_regions
 from rlx.targets.c.lower.grouping import constant_of
-from rlx.targets.c.lower.notation import c_array_type, call_text, without_folders
+from rlx.targets.c.lower.notation import c_array_type, call_text, without_folders, words_of
 from rlx.targets.c.lower.values import literal, stored_type
 from rlx.targets.c.lower.writer import Writer
 
@@ -78,7 +79,7 @@ class ProgramSteps:
             self._results(body)
         elif end is not None:
             self._yield(body, *end)
-        used = set(re.findall(r"\w+", "\n".join(body.lines)))
+        used = words_of(body.lines)
         if reads is not None:
             used.add(self.program.names[reads])
         names = {name: v for v in values if (name := self.program.names[v]) in used}
@@ -214,7 +215,7 @@ class ProgramSteps:
     def _assign(self, w: Writer, target: str, at: str, value: mlir.Value, shape: Shape) -> None:
         """Copy a value to an array, from an element on."""
         array, count = constant_of(value), prod(shape.static)
-        if array is not None and (array == array.reshape(-1)[0]).all():
+        if array is not None and _is_splat(array):
             text = literal(array.reshape(-1)[0], shape.dtype).text
             if count == 1:
                 w.line(f"{target}[{at or 0}] = {text};")
@@ -281,3 +282,8 @@ def _explained(op: mlir.Operation) -> str:
         text = "while, without a bound" if bound is None else f"while, at most {bound} iterations"
     layer, place = layer_of(op.location), without_folders(place_of(op))
     return printable(", ".join(part for part in (layer, text, place) if part), keep="")
+
+
+def _is_splat(array: np.ndarray) -> bool:
+    """Return whether all elements have the same bits: 0.0 and -0.0 are different, and NaN is equal to itself."""
+    return array.tobytes() == array.reshape(-1)[:1].tobytes() * array.size
