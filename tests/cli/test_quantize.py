@@ -96,7 +96,7 @@ def test_integers_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--bits=4"], "--bits goes with --integer-only"),
         (["--data=data.npz", "--record=r.json", "--save-record=s.json"], "--record reads them: give one"),
         (["--integer-only", "--record=r.json", "--save-record=s.json"], "--record reads them: give one"),
-        (["--activations=f32", "--save-record=s.json"], "--activations=f32 does not use"),
+        (["--activations=none", "--save-record=s.json"], "--activations=none does not use"),
         (["--integer-only"], "rounding activations needs data"),
         (["--integer-only", "--data=data.npz", "--weights=int4"], "--weights does not go with --integer-only"),
         (["--integer-only", "--data=data.npz", "--layer=w"], "--layer=w: expected NAME=BITS"),

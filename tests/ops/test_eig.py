@@ -36,8 +36,8 @@ def check(a: np.ndarray, values: np.ndarray, vectors: np.ndarray, factor: float 
     assert (left <= factor * eps * norms + np.finfo(a.dtype).tiny).all(), left / np.where(norms > 0, norms, 1) / eps
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=-2), 1, atol=100 * eps)
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=-2)[..., None, :], -2)
-    np.testing.assert_allclose(largest.imag, 0, atol=10 * eps)
-    assert (largest.real > 0).all()
+    np.testing.assert_allclose(np.imag(largest), 0, atol=10 * eps)
+    assert (np.real(largest) > 0).all()
 
 
 def assert_same_values(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
