@@ -1,6 +1,7 @@
 """Iterative solvers of linear systems and eigenvalue problems, of matrices, sparse matrices and functions of a tensor."""
 
 from rlx.sparse.linalg.least_squares import LsmrResult, LsqrResult, lsmr, lsqr
+from rlx.sparse.linalg.norms import norm
 from rlx.sparse.linalg.preconditioners import Jacobi, jacobi
 from rlx.sparse.linalg.solvers import SolveResult, bicgstab, cg, gmres, minres
 
@@ -16,4 +17,5 @@ __all__ = [
     "lsmr",
     "lsqr",
     "minres",
+    "norm",
 ]

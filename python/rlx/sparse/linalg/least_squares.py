@@ -14,6 +14,7 @@ from rlx.ir.graph.eager import EAGER
 from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 from rlx.ops.lift import tensor_like
+from rlx.sparse.computing import located
 from rlx.sparse.linalg import krylov
 from rlx.sparse.linalg.golub_kahan import Bidiagonal, Limits, lsmr_loop, lsqr_loop
 from rlx.sparse.linalg.operators import (
@@ -22,7 +23,6 @@ from rlx.sparse.linalg.operators import (
     count_of,
     guess_of,
     operator_of,
-    public,
     result_shape,
     size_of,
     tolerance_of,
@@ -59,7 +59,7 @@ class LsmrResult(NamedTuple):
     normx: Any
 
 
-@public
+@located
 def lsqr(
     A: Any,
     b: Any,
@@ -98,7 +98,7 @@ def lsqr(
     return LsqrResult._make([x, *numbers, g.zeros_like(x)])
 
 
-@public
+@located
 def lsmr(
     A: Any,
     b: Any,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
-from rlx.ir.calls import check_call
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, f32
 from rlx.ir.graph.builder import Builder, Tensor
@@ -18,32 +16,13 @@ from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import tensor_like
-from rlx.support.caller import caller_place
+from rlx.sparse.array import as_container
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_integer, is_real
 from rlx.support.short import short_repr
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Apply = Callable[[Tensor], Tensor]
 _FORMS = "a matrix, a sparse matrix or a function of a tensor"
-
-
-def public(function: Function) -> Function:
-    """Decorate a public function: errors of its arguments get the caller's line and the function's name."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except TypeError:
-            check_call(function.__name__, function, args, kwargs)
-            raise
-        except Error as problem:
-            if problem.location is not None:
-                raise
-            raise problem.moved(f"{function.__name__}: {problem.message}", location=caller_place()) from None
-
-    return cast("Function", call)
 
 
 def builder_for(*values: object) -> Builder:
@@ -107,12 +86,7 @@ def as_matrix(g: Builder, value: Any) -> Any:
     if isinstance(value, (np.ndarray, list)):
         array = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         return tensor_like(g, array if array.dtype.kind in "fc" else array.astype(np.float32), f32)
-    if type(value).__module__.startswith("scipy.sparse"):
-        from rlx import sparse
-
-        convert = getattr(sparse, "from_scipy", None)
-        return tensor_like(g, value.toarray(), f32) if convert is None else convert(value)
-    return value
+    return as_container(value)
 
 
 def operator_of(g: Builder, value: Any, name: str = "A", columns: Shape | None = None) -> Operator:

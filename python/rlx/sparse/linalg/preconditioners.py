@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.ir.graph.builder import Tensor
-from rlx.sparse.linalg.operators import as_matrix, builder_for, operator_of, public
+from rlx.sparse.computing import located
+from rlx.sparse.linalg.operators import as_matrix, builder_for, operator_of
 from rlx.support.errors import Error, ShapeError
 
 
@@ -21,7 +22,7 @@ class Jacobi:
         return b / g.where(self.diagonal == 0.0, 1.0, self.diagonal)
 
 
-@public
+@located
 def jacobi(A: Any) -> Jacobi:
     """Return the preconditioner that divides by the diagonal of a square matrix `[N, N]` or sparse matrix.
 

@@ -15,6 +15,7 @@ from rlx.ir.graph.eager import EAGER
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import tensor_like
+from rlx.sparse.computing import located
 from rlx.sparse.linalg import gmres as gmres_module
 from rlx.sparse.linalg import krylov
 from rlx.sparse.linalg.krylov import Cycle, Problem, Solved, restarted
@@ -26,7 +27,6 @@ from rlx.sparse.linalg.operators import (
     is_finite,
     norm2,
     preconditioner_of,
-    public,
     size_of,
     system,
     tolerance_of,
@@ -83,7 +83,7 @@ class Method:
     restart: int | None = None
 
 
-@public
+@located
 def cg(
     A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None
 ) -> SolveResult:
@@ -108,7 +108,7 @@ def cg(
     return _solve(Method(krylov.cg, symmetric=True), A, b, x0, rtol, atol, maxiter, M)
 
 
-@public
+@located
 def bicgstab(
     A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None
 ) -> SolveResult:
@@ -119,7 +119,7 @@ def bicgstab(
     return _solve(Method(krylov.bicgstab), A, b, x0, rtol, atol, maxiter, M)
 
 
-@public
+@located
 def minres(
     A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None
 ) -> SolveResult:
@@ -131,7 +131,7 @@ def minres(
     return _solve(Method(krylov.minres, symmetric=True, default=5), A, b, x0, rtol, atol, maxiter, M)
 
 
-@public
+@located
 def gmres(
     A: Any,
     b: Any,
