@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rlx.report.repeats import FEWEST, Repeat, RepeatedUnit, _Search, repeats
+from rlx.report.repeats import FEWEST, Repeat, RepeatedUnit, _RepeatSearch, repeats
 
 
 def units(kinds: str, reads: list[tuple[int, ...]]) -> list[RepeatedUnit]:
@@ -84,13 +84,13 @@ def test_the_work_of_a_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     irregular = [(-1,) if i % 97 == 0 else (i - 1,) for i in range(2000)]
     compared: list[int] = []
 
-    class Counted(_Search):
+    class Counted(_RepeatSearch):
         def largest(self, start: int, end: int) -> Repeat | None:
             found = super().largest(start, end)
             compared.append(self.comparisons)
             return found
 
-    monkeypatch.setattr("rlx.report.repeats._Search", Counted)
+    monkeypatch.setattr("rlx.report.repeats._RepeatSearch", Counted)
     monkeypatch.setattr("rlx.report.repeats._MOST_COMPARISONS", 20_000)
     repeats(units("a" * 2000, irregular))
     assert max(compared) < 25_000

@@ -17,7 +17,7 @@ from rlx.support.errors import Error, UnsupportedError
 
 AUTO = "auto"
 FALLBACK = 'rlx.models.load(path, fallback="torch") uses the class of the transformers package'
-# The class, and its end. Other classes of heads, such as GPT2ValueHeadModel, are no base models.
+# The name of a class, and its end. Classes with other heads, such as GPT2ValueHeadModel, do not count as base models.
 _CLASS = re.compile(
     r"\w*?((?:With)?(?:LM|Double)Heads?Model|For[A-Z]\w*|[A-Z][a-z]+Heads?Model|(?<=Marian)MTModel|(?<!Head)(?<!Heads)Model)"
 )

@@ -41,7 +41,7 @@ class Repeat:
 
 def repeats(units: Sequence[RepeatedUnit]) -> list[Repeat]:
     """Return disjoint repeats of units in program order. The largest one is found first, then those before and after it."""
-    search = _Search(units)
+    search = _RepeatSearch(units)
     found: list[Repeat] = []
     waiting = [(0, len(units))]
     while waiting:
@@ -53,7 +53,7 @@ def repeats(units: Sequence[RepeatedUnit]) -> list[Repeat]:
     return sorted(found, key=lambda repeat: repeat.start)
 
 
-class _Search:
+class _RepeatSearch:
     """A search for repeats in units, with a limit on its work.
 
     Args:
