@@ -80,7 +80,7 @@ def RLX_BatchedDenseSolveOp : RLX_Op<"batched_dense_solve", "linear_algebra"> {
 // Offsets and positions of sparse matrices.
 def RLX_OffsetTensor : RLX_TensorOf<["i32", "i64"], "tensor of i32 or i64">;
 
-def RLX_CsrMatmulOp : RLX_Op<"csr_matmul", "contraction"> {
+def RLX_CsrMatmulOp : RLX_Op<"csr_matmul", "csr"> {
   let summary = "Product of a sparse matrix in rows (CSR) with vectors or matrices";
   let description = [{
     `data [Z]`, `indices [Z]`, `indptr [M + 1]`, `x [N, b…]`, result `[M, b…]`: row `i` is the sum of
@@ -94,7 +94,7 @@ def RLX_CsrMatmulOp : RLX_Op<"csr_matmul", "contraction"> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_CsrMatmulTransposedOp : RLX_Op<"csr_matmul_transposed", "contraction"> {
+def RLX_CsrMatmulTransposedOp : RLX_Op<"csr_matmul_transposed", "csr"> {
   let summary = "Product of the transpose of a sparse matrix in rows (CSR) with vectors or matrices";
   let description = [{
     The matrix of `csr_matmul`, transposed: `x [M, b…]`, result `[columns, b…]`, where row `c` is the sum of
@@ -106,7 +106,7 @@ def RLX_CsrMatmulTransposedOp : RLX_Op<"csr_matmul_transposed", "contraction"> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_CsrSampledMatmulOp : RLX_Op<"csr_sampled_matmul", "contraction"> {
+def RLX_CsrSampledMatmulOp : RLX_Op<"csr_sampled_matmul", "csr"> {
   let summary = "Entries of a product of dense matrices at the positions of a sparse matrix (SDDMM)";
   let description = [{
     `indices [Z]`, `indptr [M + 1]` and `width` as in `csr_matmul`, `x [M, b…]`, `y [N, b…]`, result `[Z]`: the sum of

@@ -141,8 +141,6 @@ FORMULAS: list[tuple[str, dict[str, Any], Callable[[], Any]]] = [
     ("append", {"x": V, "values": V, "…": 0}, lambda: np.append(V, V)),
     ("segment_max", {"data": M, "segment_ids": np.array([0, 2, 2]), "num_segments": 3},
      lambda: np.stack([M[0], np.full(4, -np.inf), M[1:].max(0)])),
-    ("solve_triangular", {"a": SQUARE + 3 * np.eye(3, dtype=np.float32), "b": M},
-     lambda: np.linalg.solve(np.triu(SQUARE + 3 * np.eye(3)), M)),
     ("fori_loop", {"body": lambda i, c: c * 0.5 + i, "init": V, "start": 0, "stop": 3}, lambda: V / 8 + 2.5),
     ("switch", {"i": np.array(1), "f0": lambda a: a, "f1": lambda a: a * 2, "f2": lambda a: -a, "args": [V]}, lambda: V * 2),
     ("norm.logpdf", {"x": V, "mean": 0.5, "std": 2.0},

@@ -1222,7 +1222,7 @@ OPS = (
     ),
     OpSpec(
         'csr_matmul',
-        'contraction',
+        'csr',
         'mir',
         'Product of a sparse matrix in rows (CSR) with vectors or matrices',
         '`data [Z]`, `indices [Z]`, `indptr [M + 1]`, `x [N, b…]`, result `[M, b…]`: row `i` is the sum of\n`data[j]·x[indices[j]]` for `indptr[i] <= j < indptr[i + 1]`. `indptr` must not decrease; entries before its first and\nafter its last offset are not part of the matrix. Repeated columns are added, and entries whose column is outside\n`[0, N)` are dropped. `width` is 0, or at least the number of entries of the longest row. If it is not 0, `indptr` must\nbegin with 0 and end with `Z`; compiled code relies on both. f16 and bf16 are computed in f32.',
@@ -1244,7 +1244,7 @@ OPS = (
     ),
     OpSpec(
         'csr_matmul_transposed',
-        'contraction',
+        'csr',
         'mir',
         'Product of the transpose of a sparse matrix in rows (CSR) with vectors or matrices',
         'The matrix of `csr_matmul`, transposed: `x [M, b…]`, result `[columns, b…]`, where row `c` is the sum of\n`data[j]·x[i]` over all entries `j` of a row `i` with `indices[j] = c`. `columns` is a list of one\ndimension, and `width` as in `csr_matmul`. f16 and bf16 are computed in f32.',
@@ -1267,7 +1267,7 @@ OPS = (
     ),
     OpSpec(
         'csr_sampled_matmul',
-        'contraction',
+        'csr',
         'mir',
         'Entries of a product of dense matrices at the positions of a sparse matrix (SDDMM)',
         '`indices [Z]`, `indptr [M + 1]` and `width` as in `csr_matmul`, `x [M, b…]`, `y [N, b…]`, result `[Z]`: the sum of\n`x[i]·y[indices[j]]` over the axes `b…`, for the row `i` of entry `j`. Entries outside of all rows or columns are 0.\nf16 and bf16 are computed in f32.',

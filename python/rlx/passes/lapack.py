@@ -34,6 +34,8 @@ ROUTINES = {
     "batched_dense_solve": "gesv",
 }
 OPS = tuple(ROUTINES)
+# These ops, and one that decomposes into them.
+_SOURCES = frozenset((*OPS, "dense_solve"))
 # The smallest number of rows and columns for which the call is faster than the decomposition: for a few matrices, and for a
 # batch, whose small matrices are factored together by loops (docs/performance.md).
 _LEAST = {
@@ -95,6 +97,12 @@ class Lapack(Pass, name="rlx-lapack", idempotent=True):
         one, many = _LEAST[opview.name_of(op)]
         least = self.least or (one if type(count) is int and count <= _FEW_MATRICES else many)
         return min(rows, columns) >= least
+
+
+def has_factorizations(module: mlir.Module) -> bool:
+    """Return whether a module has ops that may become marked ops."""
+    with mlir.entered():
+        return bool(collect(module, _SOURCES))
 
 
 def is_lapack(op: mlir.Operation) -> bool:

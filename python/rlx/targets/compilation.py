@@ -17,6 +17,7 @@ from rlx.kernels.registry import own_sources
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.history import dump_from_environment
+from rlx.passes.lapack import has_factorizations
 from rlx.passes.levels import to_mir
 from rlx.passes.pipeline import PassPipeline
 from rlx.passes.runner import Instrument
@@ -83,8 +84,13 @@ class Compilation(Answered):
         )
         self.dispatch_policy = policy_of(options.dispatch)
         to_lir = with_kernels(target, options)
+        # Other programs are the same in sessions and in files, and share the cache.
         self.may_call_lapack = (
-            in_session and options.lapack == "auto" and isinstance(target, CallingLapack) and target.calls_lapack
+            in_session
+            and options.lapack == "auto"
+            and isinstance(target, CallingLapack)
+            and target.calls_lapack
+            and has_factorizations(graph.module)
         )
         self._to_lir = self.dispatch_policy.applied(with_lapack(to_lir) if self.may_call_lapack else to_lir)
         self.cache: DiskCache | None = None
