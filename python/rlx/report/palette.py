@@ -37,6 +37,7 @@ GROUPS = (
         "#ffd9a8",
         (
             "contraction",
+            "csr",
             "convolution",
             "convolution_transpose",
             "linear",
@@ -55,7 +56,7 @@ GROUPS = (
     ColourGroup(
         "recurrences and transforms",
         "#c4ebe6",
-        ("recurrent", "mtp", "fft", "linear_algebra", "lu", "qr", "eigh", "svd", "triangular"),
+        ("recurrent", "mtp", "fft", "linear_algebra", "lu", "qr", "eigh", "eig", "svd", "triangular"),
     ),
     ColourGroup("control", "#f6cfd3", ("control", "function", "root", "checkpoint", "custom")),
 )
