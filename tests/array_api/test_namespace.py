@@ -217,7 +217,7 @@ def test_functions_of_numpy_take_tensors() -> None:
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, call(X), rtol=1e-6)
     for call, message in (
-        (lambda: np.linalg.eig(x), "numpy.linalg.eig has no form for tensors"),
+        (lambda: np.roots(x), "numpy.roots has no form for tensors"),
         (lambda: np.exp(x, out=np.ones((2, 3))), "there is no out="),
         (lambda: np.hsplit(x, 3), r"g\.split"),
     ):

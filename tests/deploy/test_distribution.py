@@ -27,6 +27,7 @@ LATER_ALONE = {
     ("rlx.runtime.program", "rlx.ir.graph.listing"): "a program that was compiled here",
     ("rlx.runtime.program", "rlx.runtime.profiling"): "a program that was compiled here",
     ("rlx.runtime.display", "rlx.report.html"): "it is looked for first",
+    ("rlx.targets.iree.lapack", "rlx.kernels.routines"): "programs in files do not call LAPACK",
 }
 # Packages that must not be imported: MLIR's bindings, compilers, and libraries for compiling or importing.
 BLOCKED = (

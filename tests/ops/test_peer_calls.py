@@ -49,8 +49,8 @@ OF_NUMPY = {
     *("kl_div", "binary_cross_entropy_with_logits", "adaptive_avg_pool2d"),
     *("trace", "diagonal", "adaptive_max_pool1d", "hinge_embedding_loss", "dropout", "meshgrid", "repeat", "lp_pool2d"),
 }
-# Factors of a matrix are unique only up to signs, and NumPy's least squares return more results.
-OTHERS = {"eigh", "svd", "qr", "lstsq", "resize", "real", "imag", "norm", "where"}
+# Factors of a matrix are unique only up to signs, general eigenvalues have no order, and NumPy's least squares return more.
+OTHERS = {"eig", "eigh", "svd", "qr", "lstsq", "resize", "real", "imag", "norm", "where"}
 
 
 class Parameter(NamedTuple):
