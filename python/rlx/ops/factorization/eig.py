@@ -101,4 +101,5 @@ def _parts_along(b: Builder, vectors: Tensor, x: Tensor) -> Tensor:
 def _are_parallel(b: Builder, vectors: Tensor) -> Tensor:
     """Return which pairs of vectors of length 1 are parallel up to rounding, `[…, N, N]`. The diagonal does not count."""
     cosines = b.square(b.abs(b.matmul(adjoint(b, vectors), vectors)))
-    return cosines * (1.0 - b.eye(vectors.shape.dims[-1], dtype=cosines.dtype)) >= 1.0 - 4.0 * precision(vectors) ** (2 / 3)
+    least = 1.0 - 4.0 * precision(vectors) ** (2 / 3)
+    return cosines * (1.0 - b.eye(vectors.shape.dims[-1], dtype=cosines.dtype)) >= least
