@@ -239,7 +239,7 @@ def test_bytecode_is_the_linalg_of_iree(command: Command, hello: Path, tmp_path:
         (["--also=no-such"], "unknown target: 'no-such'"),
         (["--also=cpu"], "two programs for cpu (host)"),
         (["--params=absent.npz"], "absent.npz"),
-        (["--params-file=w.irpa"], "needs --params=FILE"),
+        (["--params-file=w.irpa"], "must be in the same folder"),
         (["--emit=program", "--also=cuda"], "--also: only an artifact for a device has that"),
         (["--target=stablehlo", "--params=w.npz"], "--params: only an artifact for a device has that"),
     ],

@@ -52,6 +52,24 @@ def test_a_model_is_quantized(command: Command, path: Path) -> None:
     assert 0 < np.abs(np.load(result) - np.maximum(X @ W, 0)).max() < 0.1
 
 
+def test_weights_are_those_of_the_file_whatever_its_name(command: Command, path: Path) -> None:
+    np.savez(path.parent / "data.npz", x=np.stack([X, -X]))
+    other, out = path.with_name("model.bin"), path.parent / "q.mlir"
+    other.write_bytes(path.read_bytes())
+    written = [f"--output-params={path.parent / 'q.safetensors'}", "--bind=batch=2"]
+    command.output("quantize", other, f"--data={path.parent / 'data.npz'}", *written, "-o", out)
+    command.output(
+        "compile", other, "--target=numpy", f"--params-file={path.parent / 'w.irpa'}", "-o", out.with_suffix(".rlxa")
+    )
+    plain = path.with_name("plain.mlir")
+    plain.write_text("func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }")
+    for call in (
+        ("compile", plain, "--target=cpu", f"--params-file={path.parent / 'v.irpa'}"),
+        ("quantize", plain, "--activations=none", written[0]),
+    ):
+        assert "needs the weights" in command.error(*call, "-o", path.parent / "none")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -111,8 +111,8 @@ def test_every_argument_that_names_a_file_is_checked() -> None:
     assert not unknown
 
 
-def _integers() -> str:
-    g = rlx.Graph("net")
+def _integers(name: str = "net") -> str:
+    g = rlx.Graph(name)
     x = g.input("x", (1, 4), "i8")
     g.set_outputs({"y": g.rescale(g.cast(x, "i32") + 1, 0.5)})
     return str(g)
@@ -153,3 +153,22 @@ def test_a_file_of_another_program_is_not_overwritten(
         for _ in range(2):
             assert main([*command, *one]) == 0
         assert {p.name: p.read_bytes() for p in Path(str(i)).iterdir()} == written
+
+
+def test_programs_with_long_names_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files are named by the first letters of the graph's name. The comments have all of them, and are wrapped."""
+    monkeypatch.chdir(tmp_path)
+    for length in (64, 95, 100, 105, 110, 130):
+        for i in range(2):
+            Path(f"{i}.mlir").write_text(_integers(f"{'x' * length}{i}"))
+        for one, other in ((0, 1), (1, 0)):
+            folder = f"{length}-{one}"
+            for _ in range(2):  # its own files are replaced
+                assert main(["compile", f"{one}.mlir", "--target=cortexm", "-o", folder]) == 0
+            written = {p.name: p.read_bytes() for p in Path(folder).iterdir()}
+            capsys.readouterr()
+            assert main(["compile", f"{other}.mlir", "--target=cortexm", "-o", folder]) == 1
+            assert "x.h is a file of the program x" in capsys.readouterr().err
+            assert {p.name: p.read_bytes() for p in Path(folder).iterdir()} == written

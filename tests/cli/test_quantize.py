@@ -84,6 +84,12 @@ def test_integers_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main([*given, "--record=ranges.json", "-o", "r.mlir", "--layer=w2=4"]) == 0
     assert Path("r.mlir").read_text() == Path("q.mlir").read_text()
     capsys.readouterr()
+    rows = np.load("rows.npz")["x"]
+    np.savez("more.npz", x=np.concatenate([rows, rows[:3]]))
+    assert main([*given, "--data=more.npz", "-o", "m.mlir", "--layer=w2=4"]) == 0
+    told = f"more.npz: 3 of {len(rows) + 3} rows of 'x' do not fill a batch of 8, and are not read"
+    assert told in capsys.readouterr().err
+    assert Path("m.mlir").read_text() == Path("q.mlir").read_text()
     assert main([*given, "--data=rows.npz", "-o", "s.mlir", "--max-bytes=200", "--mode=short"]) == 0
     printed = capsys.readouterr().out
     assert "score at 4 bits alone" in printed and re.search(r"s\.mlir: .*, (\d+) bytes of weights", printed)

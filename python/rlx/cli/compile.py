@@ -128,9 +128,10 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     _check_output(arguments)
     _check_additions(arguments)
-    compilation = compilation_of(
-        read_graph(arguments.file, arguments.function, arguments.bind), arguments.target, arguments
-    )
+    graph = read_graph(arguments.file, arguments.function, arguments.bind)
+    if arguments.params_file is not None and arguments.params is None and not graph.weights:
+        raise Error("--params-file needs the weights", hint="give --params=FILE")
+    compilation = compilation_of(graph, arguments.target, arguments)
     if arguments.dump_pipeline:
         is_lir = arguments.emit == "lir"
         write((compilation.passes_to_lir if is_lir else compilation.pipeline_text) + "\n")
@@ -199,9 +200,8 @@ def _check_additions(arguments: argparse.Namespace) -> None:
             raise Error(
                 f"--{name}: only an artifact for a device has that", hint=f"devices: {', '.join(device_names())}"
             )
-    has_weights = arguments.params is not None or arguments.file.endswith(".onnx")
-    if arguments.params_file is not None and (not has_weights or arguments.output == "-"):
-        raise Error("--params-file needs --params=FILE, the weights, and -o OUT, beside which it lies")
+    if arguments.params_file is not None and arguments.output == "-":
+        raise Error("--params-file needs -o OUT, beside which it lies")
     if arguments.params_file is not None and arguments.output is not None:
         check_beside(arguments.output, arguments.params_file)
 

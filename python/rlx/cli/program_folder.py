@@ -11,10 +11,13 @@ from rlx.cli.streams import say
 
 # The suffixes of source files. Tools process all files with these suffixes in a folder.
 _SOURCES = frozenset({".c", ".h", ".mem", ".sv"})
-# The name of the program in the comment at the start of a C or SystemVerilog file. A testbench begins with a directive.
+# The comment at the start of a C or SystemVerilog file, whose lines are wrapped. A testbench begins with a directive.
+_COMMENT = re.compile(rb"/\*(.*?)\*/|(?:`timescale [^\n]*\n)?((?://[^\n]*\n)+)", re.DOTALL)
+_START_OF_LINE = re.compile(r"\n *(?:\*|//)? *")
+# The name of the program in this comment.
 _PROGRAM = re.compile(
-    rb"/\* ([^\n]+?): (?:a network|its constants|the (?:code|constants|self-test) of a network)\b"
-    rb"|(?:`timescale [^\n]*\n)?// (?:The|Feeds the) design (\w+)[ ,]"
+    r"(.+?): (?:a network|its constants|the (?:code|constants|self-test) of a network)\b"
+    r"|// (?:The|Feeds the) design (\w+)[ ,]"
 )
 _OTHERWISE = "choose another folder, or another name: --name=NAME"
 # The languages of programs, by the suffix of their main files.
@@ -77,8 +80,12 @@ def _start_of(file: Path) -> bytes:
 
 def _program_of(data: bytes) -> str | None:
     """Return the name of the program in the first comment of a file; None if there is none."""
-    match = _PROGRAM.match(data)
-    return (match[1] or match[2]).decode(errors="replace") if match else None
+    comment = _COMMENT.match(data)
+    if comment is None:
+        return None
+    text = (comment[1] or comment[2]).decode(errors="replace").strip()
+    match = _PROGRAM.match(_START_OF_LINE.sub(" ", text))
+    return (match[1] or match[2]) if match else None
 
 
 def warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:

@@ -130,12 +130,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_graph(arguments: argparse.Namespace) -> int:
     from rlx.cli.files import read_graph, write_output
+    from rlx.support.errors import Error
     from rlx.targets.options import CompileOptions
     from rlx.targets.stages import prepare_graph
     from rlx.weights import open as open_weights
 
     _check(arguments)
     graph = read_graph(arguments.file, arguments.function, arguments.bind)
+    if arguments.output_params is not None and arguments.params is None and not graph.weights:
+        raise Error("--output-params needs the weights", hint="give --params=FILE")
     graph = prepare_graph(graph, CompileOptions(bind=bindings(arguments.bind)))
     params: dict[str, Any] = dict(graph.weights)
     if arguments.params is not None:
@@ -211,8 +214,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise Error(f"{what} needs data", hint="give --data=FILE.npz, with an array for each input")
     if arguments.min_cosine is not None:
         check_cosine(arguments.min_cosine)
-    if arguments.output_params is not None and arguments.params is None and not arguments.file.endswith(".onnx"):
-        raise Error("--output-params needs the weights", hint="give --params=FILE")
 
 
 def _check_integers(arguments: argparse.Namespace) -> None:
@@ -359,7 +360,10 @@ def _cut(path: str, argument: Argument, array: np.ndarray) -> list[np.ndarray]:
     size = shape.dims[0] if isinstance(shape.dims[0], int) else len(array)
     if size == 0 or len(array) < size:
         raise Error(f"{path}: '{argument.name}' has {len(array)} rows, and one batch has {size}")
-    return [array[i : i + size] for i in range(0, len(array) - size + 1, size)]
+    if left := len(array) % size:
+        what = f"{left} of {len(array)} rows of '{argument.name}'"
+        say(f"{path}: {what} do not fill a batch of {size}, and are not read", stream=sys.stderr)
+    return [array[i : i + size] for i in range(0, len(array) - left, size)]
 
 
 def _text(graph: Graph) -> bytes:

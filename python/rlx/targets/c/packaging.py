@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx.support.printable import markup, printable
 from rlx.targets.c.lower.program import CSource
-from rlx.version import __version__
+from rlx.version import __version__, release
 
 _VENDOR = "RLX"
 
@@ -34,7 +34,7 @@ def pack_of(program: CSource) -> str:
     """
     files, name = program.files, program.name
     title = markup(f"The network {printable(program.title, keep='')}")
-    version = _version()
+    version = ".".join(map(str, release()))
     described = markup(f"A network as C99, written by RLX. SHA-256 of the network: {program.sha256}")
     return f"""\
 <?xml version="1.0" encoding="UTF-8"?>
@@ -68,9 +68,3 @@ def pack_of(program: CSource) -> str:
   </components>
 </package>
 """
-
-
-def _version() -> str:
-    """The version of RLX as a semantic version, which packs need."""
-    numbers = [*__version__.split("+")[0].split("."), "0", "0"][:3]
-    return ".".join("".join(c for c in number if c.isdigit()) or "0" for number in numbers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from zlib import crc32
 from rlx.targets.fpga.axi.modules import axi_module, register_module, stream_modules
 from rlx.targets.fpga.lower.design import Network, port_bits
 from rlx.targets.fpga.lower.hdl import index_bits
-from rlx.version import __version__
+from rlx.version import release
 
 # The number of bits of an element on a bus, at least: data of AXI4-Stream are whole bytes.
 _LEAST_BITS = 8
@@ -235,7 +234,7 @@ def _logic(bits: int) -> str:
 
 def version_word() -> int:
     """The version of RLX as a word: major in bits 31 to 24, minor in 23 to 16, patch in 15 to 0."""
-    major, minor, patch = (int(n) for n in [*re.findall(r"\d+", __version__), "0", "0", "0"][:3])
+    major, minor, patch = release()
     return major << 24 | minor << 16 | patch
 
 
