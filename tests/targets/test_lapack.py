@@ -33,7 +33,7 @@ def _outputs(g: rlx.Graph, name: str, results: tuple[Any, ...]) -> dict[str, Any
 def _symmetric(a: np.ndarray) -> np.ndarray:
     """Return positive definite matrices, whose upper triangles are not those of the lower ones."""
     size = a.shape[-1]
-    whole = a @ np.swapaxes(a, -1, -2) + 0.5 * np.eye(size)
+    whole = a @ np.conj(np.swapaxes(a, -1, -2)) + 0.5 * np.eye(size)
     return np.tril(whole) + np.triu(np.full((size, size), np.nan), 1)
 
 
@@ -52,6 +52,8 @@ def _all_ops(dtype: str) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
 
     for shape in SHAPES:
         named, drawn_ = _named(shape), rng.standard_normal(shape)
+        if rlx.dtype(dtype).is_complex:
+            drawn_ = drawn_ + 1j * rng.standard_normal(shape)
         a = given(f"a{named}", drawn_)
         for op in ("lu", "qr", "svd"):
             outputs |= _outputs(g, f"{op} {named}", _op(g, op, a))
@@ -71,12 +73,12 @@ def _all_ops(dtype: str) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@drawn("dtype", ["f32", "f64"])
+@drawn("dtype", ["f32", "f64", "c64", "c128"])
 def test_results_are_those_of_the_ops(device: str, dtype: str) -> None:
     g, values = _all_ops(dtype)
     program = rlx.Session(device).compile(g, cache=False)
     wanted = dict(zip(program.output_names, rlx.evaluate(g, values), strict=True))
-    tolerance = 2e-3 if dtype == "f32" else 1e-10
+    tolerance = 2e-3 if dtype in ("f32", "c64") else 1e-10
     for name, found in program.run_named(values).items():
         assert found.dtype == wanted[name].dtype, name
         np.testing.assert_allclose(found, wanted[name], rtol=tolerance, atol=tolerance, err_msg=name)

@@ -13,12 +13,19 @@ from rlx.kernels.elements import INDEX
 from rlx.kernels.emitter import Emitter
 from rlx.kernels.kernel import Kernel
 from rlx.kernels.values import Value, index_data
-from rlx.passes.lapack import LETTERS
 
-# The routines, and the number of arguments of each. All are pointers, and integers have 32 bits.
-ARGUMENTS = {"potrf": 5, "getrf": 6, "gelqf": 8, "orglq": 9, "syevd": 11, "gesdd": 14, "trsm": 11}
-# The routines by the whole name, in the order of their pointers in the table that the runtime passes to programs.
-NAMES = tuple(f"{letter}{routine}" for letter in dict.fromkeys(LETTERS.values()) for routine in ARGUMENTS)
+# The routines for real and for complex matrices, and the number of arguments of each. All are pointers, and integers have 32
+# bits.
+_REAL = {"potrf": 5, "getrf": 6, "gelqf": 8, "orglq": 9, "syevd": 11, "gesdd": 14, "geev": 14, "trsm": 11}
+_COMPLEX = {"potrf": 5, "getrf": 6, "gelqf": 8, "unglq": 9, "heevd": 13, "gesdd": 15, "geev": 14, "trsm": 11}
+# The same by the whole name, in the order of the pointers in the table that the runtime passes to programs.
+ARGUMENTS = {
+    f"{letter}{routine}": count
+    for letters, routines in (("sd", _REAL), ("cz", _COMPLEX))
+    for letter in letters
+    for routine, count in routines.items()
+}
+NAMES = tuple(ARGUMENTS)
 TABLE = Shape((len(NAMES),), i64)
 _MOST_ARGUMENTS = max(ARGUMENTS.values())
 # The registers of the first arguments on x86-64, except on Windows. The others are on the stack.

@@ -12,6 +12,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op import opview
 from rlx.ir.op.card import as_results
 from rlx.ir.shape import shape_of
+from rlx.ops.factorization.jacobi import scale_of
 from rlx.ops.factorization.phases import phases
 from rlx.ops.lift import cast
 from rlx.ops.norm import statistics_input
@@ -22,18 +23,20 @@ from rlx.passes.rewrite import collect, replace_with
 # The start of the names in the attribute `rlx.kernel`.
 PREFIX = "lapack."
 # The first letter of a routine's name, by the dtype of its matrices. 16-bit floats are cast to f32.
-LETTERS = {"f16": "s", "bf16": "s", "f32": "s", "f64": "d"}
-# The routine that computes the most of each op.
+LETTERS = {"f16": "s", "bf16": "s", "f32": "s", "f64": "d", "c64": "c", "c128": "z"}
+# The routine that computes the most of each op. Those of complex matrices may have another name.
 ROUTINES = {
     "cholesky": "potrf",
     "lu": "getrf",
     "qr": "geqrf",
     "eigh": "syevd",
     "svd": "gesdd",
+    "eig": "geev",
     "triangular_solve": "trsm",
     "batched_dense_solve": "gesv",
 }
 OPS = tuple(ROUTINES)
+_OF_COMPLEX = {"syevd": "heevd", "orglq": "unglq", "orgqr": "ungqr"}
 # These ops, and one that decomposes into them.
 _SOURCES = frozenset((*OPS, "dense_solve"))
 # The smallest number of rows and columns for which the call is faster than the decomposition: for a few matrices, and for a
@@ -44,6 +47,7 @@ _LEAST = {
     "qr": (4, 24),
     "eigh": (4, 8),
     "svd": (4, 8),
+    "eig": (4, 4),
     "triangular_solve": (8, 16),
     "batched_dense_solve": (8, 16),
 }
@@ -110,14 +114,19 @@ def is_lapack(op: mlir.Operation) -> bool:
     return (opview.kernel_of(op) or "").startswith(PREFIX)
 
 
+def routine_name(letter: str, routine: str) -> str:
+    """Return the whole name of a routine, from its name for real matrices."""
+    return letter + (_OF_COMPLEX.get(routine, routine) if letter in "cz" else routine)
+
+
 def mark(op: mlir.Operation) -> None:
     """Add the name of the routine to an op."""
-    routine = f"{PREFIX}{LETTERS[shape_of(op.operands[0]).dtype.name]}{ROUTINES[opview.name_of(op)]}"
-    op.attributes[opview.KERNEL] = mlir.ir.StringAttr.get(routine)
+    name = routine_name(LETTERS[shape_of(op.operands[0]).dtype.name], ROUTINES[opview.name_of(op)])
+    op.attributes[opview.KERNEL] = mlir.ir.StringAttr.get(PREFIX + name)
 
 
 def _marked(b: Builder, name: str, *operands: Tensor, **attributes: Any) -> Any:
-    """Emit an op on batches `[B, M, N]` of f32 or f64 that LAPACK computes."""
+    """Emit an op on batches `[B, M, N]` of f32, f64, c64 or c128 that LAPACK computes."""
     result = b.emit(name, operands, **attributes)
     first: Tensor = as_results(result)[0]
     mark(first.value.owner)
@@ -134,16 +143,27 @@ def _factors(name: str) -> Callable[..., Any]:
         # A finite number minus itself is 0, anything else is NaN.
         finite = b.sum(read - read, axes=(1, 2), keep_dims=True) == 0.0
         given = matrices if name in _WITHOUT_ITERATION else b.where(finite, matrices, 0.0)
-        factors = _with_phases(b, name, as_results(_marked(b, name, given)))
+        factors = _scaled_eig(b, given) if name == "eig" else as_results(_marked(b, name, given))
+        factors = _with_phases(b, name, factors)
         found = [_finished(b, f, finite, batch, a) for f in factors]
         return found[0] if len(found) == 1 else tuple(found)
 
     return emit
 
 
+def _scaled_eig(b: Builder, a: Tensor) -> tuple[Tensor, ...]:
+    """Return the eigenvalues and vectors of matrices that are divided by their largest element, and the values multiplied.
+
+    LAPACK's own scaling of very large and small matrices gives wrong results if denormal numbers are flushed to zero.
+    """
+    scale = scale_of(b, a)
+    values, vectors = as_results(_marked(b, "eig", a / scale))
+    return values * b.squeeze(scale, -1), vectors
+
+
 def _with_phases(b: Builder, name: str, factors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return factors with the phases of the op. LAPACK's depend on the library."""
-    if name == "eigh":
+    if name in ("eigh", "eig"):
         values, vectors = factors
         return values, vectors * b.conjugate(phases(b, vectors, b.where))
     if name == "svd":
@@ -159,11 +179,12 @@ def _finished(b: Builder, factor: Tensor, finite: Tensor, batch: list[Any], a: T
     if factor.dtype.is_integer:
         return b.reshape(factor, dims)
     is_finite = finite if factor.rank == 3 else b.squeeze(finite, -1)
-    return b.reshape(cast(b, b.where(is_finite, factor, float("nan")), a.dtype), dims)
+    dtype = a.dtype.complex if factor.dtype.is_complex else a.dtype.part
+    return b.reshape(cast(b, b.where(is_finite, factor, float("nan")), dtype), dims)
 
 
 def _systems(b: Builder, a: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return matrices `[B, N, N]` and right-hand sides `[B, N, K]` of f32 or f64."""
+    """Return matrices `[B, N, N]` and right-hand sides `[B, N, K]` of f32, f64, c64 or c128."""
     *batch, size, _ = a.shape.dims
     columns = right.shape.dims[-1] if right.rank == a.rank else 1
     whole = (b.reshape(a, (product(batch), size, size)), b.reshape(right, (product(batch), size, columns)))

@@ -46,3 +46,23 @@ func.func @solve(%a: tensor<1x9x9xf64>, %b: tensor<1x9xf64>) -> tensor<1x9xf64> 
   %0 = rlx.batched_dense_solve(%a, %b) : (tensor<1x9x9xf64>, tensor<1x9xf64>) -> tensor<1x9xf64>
   return %0 : tensor<1x9xf64>
 }
+
+// Complex matrices have routines of their own, some with other names.
+// CHECK-LABEL: func.func @complex
+// CHECK: rlx.eigh({{.*}}) {rlx.kernel = "lapack.zheevd"}
+// CHECK: rlx.qr({{.*}}) {rlx.kernel = "lapack.cgeqrf"}
+func.func @complex(%a: tensor<4x4xcomplex<f64>>, %b: tensor<5x4xcomplex<f32>>) -> (tensor<4xf64>, tensor<4x4xcomplex<f32>>) {
+  %0:2 = rlx.eigh(%a) : (tensor<4x4xcomplex<f64>>) -> (tensor<4xf64>, tensor<4x4xcomplex<f64>>)
+  %1:2 = rlx.qr(%b) : (tensor<5x4xcomplex<f32>>) -> (tensor<5x4xcomplex<f32>>, tensor<4x4xcomplex<f32>>)
+  return %0#0, %1#1 : tensor<4xf64>, tensor<4x4xcomplex<f32>>
+}
+
+// Very large and small matrices are scaled before: LAPACK's scaling does not work if denormals are flushed.
+// CHECK-LABEL: func.func @eig
+// CHECK: [[A:%.*]] = rlx.binary({{.*}}) {kind = "div"}
+// CHECK: [[R:%.*]]:2 = rlx.eig([[A]]) {rlx.kernel = "lapack.sgeev"} : (tensor<1x4x4xf32>) -> (tensor<1x4xcomplex<f32>>, tensor<1x4x4xcomplex<f32>>)
+// CHECK: rlx.binary([[R]]#0, {{.*}}) {kind = "mul"}
+func.func @eig(%a: tensor<4x4xf32>) -> tensor<4xcomplex<f32>> {
+  %0:2 = rlx.eig(%a) : (tensor<4x4xf32>) -> (tensor<4xcomplex<f32>>, tensor<4x4xcomplex<f32>>)
+  return %0#0 : tensor<4xcomplex<f32>>
+}

@@ -38,7 +38,7 @@ def lapack_pointers() -> np.ndarray:
     if not has_lapack():
         raise ExecutionError("the program calls LAPACK, which needs SciPy", hint=hint)
     try:
-        return np.array([_pointer(name, ARGUMENTS[name[1:]]) for name in NAMES], np.int64)
+        return np.array([_pointer(name, ARGUMENTS[name]) for name in NAMES], np.int64)
     except (ImportError, AttributeError, KeyError, ValueError) as problem:
         raise ExecutionError(f"the program calls LAPACK, and SciPy lacks it: {problem}", hint=hint) from None
 

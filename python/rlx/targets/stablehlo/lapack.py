@@ -13,7 +13,7 @@ from rlx import mlir
 from rlx.ir.dtype import i32
 from rlx.ir.op import opview
 from rlx.ir.shape import Shape
-from rlx.passes.lapack import LETTERS
+from rlx.passes.lapack import LETTERS, routine_name
 from rlx.support.errors import UnsupportedError
 from rlx.targets.stablehlo.attributes import attribute
 
@@ -53,7 +53,7 @@ def _call(
     results: Sequence[Shape],
     config: Mapping[str, str] | None = None,
     *,
-    in_place: int = 0,
+    in_place: int | None = 0,
     by_columns: bool = True,
 ) -> tuple[Lowered, ...]:
     """Emit a custom call of jaxlib's handler of a routine.
@@ -64,7 +64,7 @@ def _call(
         operands: The operands.
         results: The shapes of the results.
         config: The characters that LAPACK takes, by the handler's names.
-        in_place: The operand whose memory the first result takes.
+        in_place: The operand whose memory the first result takes; None if there is none.
         by_columns: Whether matrices are passed as LAPACK reads them, and not as their transposes.
     """
     ir = mlir.ir
@@ -75,12 +75,12 @@ def _call(
         f"operand_index = {in_place}, operand_tuple_indices = []>]"
     )
     attributes = {
-        "call_target_name": ir.StringAttr.get(f"lapack_{LETTERS[operands[0].dtype.name]}{routine}_ffi"),
+        "call_target_name": ir.StringAttr.get(f"lapack_{routine_name(LETTERS[operands[0].dtype.name], routine)}_ffi"),
         "api_version": attribute("4 : i32"),
         "backend_config": attribute(f"{{{characters}}}"),
         "operand_layouts": _layouts([o.rank for o in operands], by_columns),
         "result_layouts": _layouts([r.rank for r in results], by_columns),
-        "output_operand_aliases": attribute(alias),
+        "output_operand_aliases": attribute("[]" if in_place is None else alias),
     }
     return emit.op("custom_call", operands, results, attributes)
 
@@ -172,6 +172,17 @@ def _eigh(emit: HloEmitter, results: Sequence[Shape], a: Lowered) -> tuple[Lower
     return _where(emit, converged, values, _NAN), _where(emit, converged, vectors, _NAN)
 
 
+def _eig(emit: HloEmitter, results: Sequence[Shape], a: Lowered) -> tuple[Lowered, ...]:
+    of_values, of_vectors = results
+    parts = [of_values] if a.dtype.is_complex else [of_values.with_dtype(a.dtype)] * 2
+    config = {"compute_left": "N", "compute_right": "V"}
+    shapes = [*parts, of_vectors, of_vectors, _info(a)]
+    *values, _, vectors, info = _call(emit, "geev", [a], shapes, config, in_place=None)
+    converged = emit.compare("eq", info, 0)
+    value = values[0] if a.dtype.is_complex else emit.op("complex", values, [of_values])[0]
+    return _where(emit, converged, value, _NAN), _where(emit, converged, vectors, _NAN)
+
+
 def _svd(emit: HloEmitter, results: Sequence[Shape], a: Lowered) -> tuple[Lowered, ...]:
     of_u, of_s, of_vt = results
     _, s, u, vt, info = _call(emit, "gesdd", [a], [a.shape, of_s, of_u, of_vt, _info(a)], {"mode": "S"})
@@ -197,5 +208,6 @@ _CALLS: Mapping[str, Any] = {
     "qr": _qr,
     "eigh": _eigh,
     "svd": _svd,
+    "eig": _eig,
     "triangular_solve": _triangular_solve,
 }
