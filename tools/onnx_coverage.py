@@ -6,20 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from rlx.importers.onnx.refused import RANDOM, REASONS, STRINGS
+
 PAGE = "docs/onnx-coverage.md"
-_STRINGS = "RLX has no strings"
-_MAPS = "its operands or results are strings or maps"
-_RANDOM = "its random numbers are not specified"
-# The reason why an ONNX op has no rule.
-REASONS = {
-    **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch"), _STRINGS),
-    **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"), _RANDOM),
-    **dict.fromkeys(("Bernoulli",), _RANDOM),
-    **{f"ai.onnx.ml.{name}": _MAPS for name in ("CastMap", "CategoryMapper", "DictVectorizer")},
-    "ImageDecoder": "it decodes image files",
-    "MaxRoiPool": "its windows depend on the elements of an operand",
-    "ai.onnx.preview.training.Gradient": "`rlx.grad` computes gradients",
-}
 
 
 def refused() -> dict[str, str]:
@@ -56,13 +45,13 @@ def ops() -> dict[str, str]:
 def _reason(message: str) -> str:
     """Return the kind of a refusal, from its message."""
     if "is not one of the dtypes" in message or "has a type that cannot be imported" in message:
-        return _STRINGS
-    if found := re.search(r": (\S+), \d+ in all$", message):
+        return STRINGS
+    if found := re.search(r": (\S+), \d+ in all: ", message):
         return REASONS[found.group(1)]
     if "RandomUniformLike" in message:
-        return _RANDOM
+        return RANDOM
     if "Dropout" in message:
-        return f"in training mode: {_RANDOM}"
+        return f"in training mode: {RANDOM}"
     return "in a way that is not imported: " + re.sub(
         r"^\S*rlx\.", "", re.sub(r"^<bytes>(:\S+)? ?", "", message.partition("\n")[0])
     )

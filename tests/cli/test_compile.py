@@ -242,6 +242,7 @@ def test_bytecode_is_the_linalg_of_iree(command: Command, hello: Path, tmp_path:
         (["--params-file=w.irpa"], "must be in the same folder"),
         (["--emit=program", "--also=cuda"], "--also: only an artifact for a device has that"),
         (["--target=stablehlo", "--params=w.npz"], "--params: only an artifact for a device has that"),
+        (["--target=cortexm", "--params=w.npz"], "--passes='rlx-bind-params{file=w.npz}'"),
     ],
 )
 def test_what_cannot_be_put_into_a_file(

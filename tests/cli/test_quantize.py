@@ -111,6 +111,7 @@ def test_integers_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--integer-only", "--data=data.npz", "--max-bytes=9", "--bits=4"], "choose the bits; --bits and --layer"),
         (["--integer-only", "--data=data.npz", "--max-bytes=9", "--bind=batch=8"], "the weights take 63 bytes"),
         (["--integer-only", "--record=data.npz"], "data.npz"),
+        (["--allow-float", "--data=data.npz"], "--allow-float goes with --integer-only"),
     ],
 )
 def test_what_is_wrong_with_integers(
@@ -118,3 +119,17 @@ def test_what_is_wrong_with_integers(
 ) -> None:
     assert main(["quantize", "model.mlir", "--params=weights.npz", "-o", "q.mlir", *options]) == 1
     assert message in capsys.readouterr().err and not Path("q.mlir").exists()
+
+
+def test_ops_without_an_integer_form_stay_in_floats(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    g: Any = rlx.Graph("ordered")
+    w = g.constant(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3))
+    g.set_outputs({"y": g.sort(g.input("x", (2, 4)) @ w, -1)})
+    Path("sorted.mlir").write_text(str(g))
+    np.savez("x.npz", x=np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 2, 4))
+    given = ["quantize", "sorted.mlir", "--integer-only", "--data=x.npz", "-o", "s.mlir"]
+    assert main(given) == 1
+    assert "--allow-float" in capsys.readouterr().err
+    assert main([*given, "--allow-float"]) == 0
+    text = Path("s.mlir").read_text()
+    assert "rlx.q_matmul" in text and "tensor<2x3xf32>" in text  # the order is of floats

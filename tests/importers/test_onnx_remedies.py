@@ -170,6 +170,24 @@ def test_without_a_remedy_sizes_and_constants_are_named(tmp_path: Path) -> None:
     assert "constants={'shape': [2 values], 'flag': …}); commands take --bind=shape=N,N --bind=flag=N" in hint
 
 
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([helper.make_node("MatMul", ["x", "w"], ["y"])], "7 columns against 8 rows"),
+        ([helper.make_node("Add", ["x", "ww"], ["y"])], "an operand is 'ww', which nothing before it gives"),
+        ([helper.make_node("RandomNormalLike", ["x"], ["y"])], "1 in all: its random numbers are not specified"),
+    ],
+)
+def test_errors_that_no_size_helps_have_no_hint_on_sizes(nodes: list[Any], message: str, tmp_path: Path) -> None:
+    weights = {"w": np.zeros((8, 3), np.float32)}
+    path = saved(tmp_path / "net.onnx", nodes, [("x", FLOAT, ["batch", 7])], weights)
+    with pytest.raises(rlx.Error) as caught:
+        rlx.from_onnx(path)
+    assert message in caught.value.message
+    assert str(caught.value).count("net.onnx") == 1
+    assert "size" not in (caught.value.hint or "")
+
+
 def vectors(path: Path) -> str:
     """Write a network whose inputs have several values that must be known."""
     nodes = [helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Tile", ["r", "reps"], ["y"])]

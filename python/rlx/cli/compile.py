@@ -197,9 +197,11 @@ def _check_additions(arguments: argparse.Namespace) -> None:
             continue
         if getattr(arguments, option) and (arguments.emit != "artifact" or arguments.target not in device_names()):
             name = option.replace("_", "-")
-            raise Error(
-                f"--{name}: only an artifact for a device has that", hint=f"devices: {', '.join(device_names())}"
-            )
+            hint = f"devices: {', '.join(device_names())}"
+            if option == "params":
+                inside = f"--passes='rlx-bind-params{{file={arguments.params}}}'"
+                hint = f"the weights become constants of a program for {arguments.target} by {inside}; {hint}"
+            raise Error(f"--{name}: only an artifact for a device has that", hint=hint)
     if arguments.params_file is not None and arguments.output == "-":
         raise Error("--params-file needs -o OUT, beside which it lies")
     if arguments.params_file is not None and arguments.output is not None:

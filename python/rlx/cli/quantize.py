@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # The options for graphs, with those of `QuantizationScheme`.
 _OPTIONS = (
     *("params", "data", "record", "save_record", "output_params", "method", "percentile", "keep", "sensitivity"),
-    *("min_cosine", "function", "bind", "integer_only", "bits", "layer", "mode", "max_bytes"),
+    *("min_cosine", "function", "bind", "integer_only", "bits", "layer", "mode", "max_bytes", "allow_float"),
 )
 
 
@@ -112,6 +112,11 @@ def _add_integers(parser: argparse.ArgumentParser) -> None:
         choices=("double", "single", "short"),
         default="double",
         help="how sums are scaled: see rlx.requantize (default: %(default)s)",
+    )
+    integers.add_argument(
+        "--allow-float",
+        action="store_true",
+        help="leave ops in f32 that have no form in integers",
     )
     integers.add_argument(
         "--max-bytes",
@@ -205,7 +210,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.integer_only:
         _check_integers(arguments)
         return
-    for name, default in (("bits", 8), ("layer", []), ("mode", "double"), ("max_bytes", None)):
+    for name, default in (("bits", 8), ("layer", []), ("mode", "double"), ("max_bytes", None), ("allow_float", False)):
         if getattr(arguments, name) != default:
             raise Error(f"--{name.replace('_', '-')} goes with --integer-only")
     measured = arguments.sensitivity or arguments.min_cosine is not None
@@ -268,7 +273,8 @@ def _integers(
         found = search_bits(graph, ranges, data, **budget, **options)
         texts.append(str(found))
         layers, described = dict(found.layers), f"{found.weight_bytes} bytes of weights"
-    return integer_only(graph, ranges, bits=arguments.bits, layers=layers, mode=arguments.mode, **options), described
+    options |= {"bits": arguments.bits, "layers": layers, "mode": arguments.mode, "allow_float": arguments.allow_float}
+    return integer_only(graph, ranges, **options), described
 
 
 def _layers(texts: list[str]) -> dict[str, int]:

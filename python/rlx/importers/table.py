@@ -181,11 +181,12 @@ class ImportTable:
 
         return register
 
-    def check(self, nodes: Iterable[tuple[str, str | None]]) -> None:
+    def check(self, nodes: Iterable[tuple[str, str | None]], reasons: Mapping[str, str] | None = None) -> None:
         """Check that every op has a rule.
 
         Args:
             nodes: The name and the source location of each op.
+            reasons: Why ops have no rule, by name.
 
         Raises:
             UnsupportedError: Some ops have no rule. The message lists each kind, its count and its first location.
@@ -198,7 +199,10 @@ class ImportTable:
                 first.setdefault(name, place or "<unknown>")
         if not counts:
             return
-        lines = [f"  {first[name]}: {name}, {count} in all" for name, count in counts.most_common(_LISTED)]
+        lines = [
+            f"  {first[name]}: {name}, {count} in all" + (f": {reasons[name]}" if reasons and name in reasons else "")
+            for name, count in counts.most_common(_LISTED)
+        ]
         if len(counts) > _LISTED:
             lines.append(f"  and {len(counts) - _LISTED} more kinds")
         kinds = f"{counts.total()} of {len(counts)} kinds" if len(counts) > 1 else f"{counts.total()} of one kind"

@@ -231,5 +231,6 @@ def _refused(left: list[mlir.Operation]) -> UnsupportedError:
     lines = [f"  {opview.name_of(op)} at {describe(op.location) or '<unknown>'}" for op in left]
     return UnsupportedError(
         "the graph has ops without a form in integers:\n" + "\n".join(dict.fromkeys(lines)),
-        hint="allow_float=True leaves them in f32; products need weights, sums and norms finite constants beside them",
+        hint="allow_float=True (--allow-float) leaves them in f32; products need weights, sums and norms finite constants "
+        "beside them",
     )

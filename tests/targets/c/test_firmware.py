@@ -359,6 +359,24 @@ def test_cppcheck_reports_only_the_deviations_of_two_networks(tmp_path: Path) ->
     assert {"5.6", "5.9"} <= set(re.findall(r"misra-c2012-([\d.]+)", run(words).stderr))
 
 
+@pytest.mark.skipif(shutil.which("cppcheck") is None, reason="needs cppcheck")
+def test_deviations_of_other_files_are_reported(tmp_path: Path) -> None:
+    """Files of the firmware whose names or folders contain the name of the network are not its files."""
+    folder = tmp_path / "net_project"
+    folder.mkdir()
+    write(folder, files_for(network(), "net"))
+    own = "int shifted(int a);\nint shifted(int a)\n{\n    return a >> 1;\n}\n"
+    for name in ("main_net.c", "net_main.c", "internet.c"):
+        (folder / name).write_text(own)
+        for given in (name, str(folder / name)):
+            words = ["cppcheck", "--addon=misra", "--std=c99", "-q", "--suppressions-list=net_misra.txt", given]
+            run = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+            assert "misra-c2012-10.1" in run.stderr, (given, run.stderr)
+    for given in ("net.c", str(folder / "net.c")):
+        words = ["cppcheck", "--addon=misra", "--std=c99", "-q", "--suppressions-list=net_misra.txt", given]
+        assert not subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False).stderr
+
+
 def test_deviations_are_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "cortexm.md").read_text()
     rows = re.findall(r"^\| ([\d.]+) \| (required|advisory) \| (.+) \|$", page, re.MULTILINE)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.importers.onnx.inputs import OpenSizes, define_inputs, described_inputs, integer_inputs, split_bound
 from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
-from rlx.importers.onnx.remedies import LONGEST_IMPORT, Remedy, find_remedy
+from rlx.importers.onnx.refused import REASONS
+from rlx.importers.onnx.remedies import LONGEST_IMPORT, Remedy, fails_for_all_sizes, find_remedy
 from rlx.importers.onnx.rules import NEEDS_CONSTANTS, imports, structures
 from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.importers.table import importer
@@ -132,6 +133,10 @@ def _graph_or_remedy(model: OnnxModel, sizes: OpenSizes, constants: dict[str, An
             which the import succeeds, if some are found.
     """
     _check_ops(model)
+
+    def build(sizes: OpenSizes, constants: Mapping[str, Any]) -> Graph:
+        return _graph(model, sizes, dict(constants))
+
     start = time.thread_time()
     try:
         return _graph(model, sizes, constants)
@@ -144,9 +149,9 @@ def _graph_or_remedy(model: OnnxModel, sizes: OpenSizes, constants: dict[str, An
             raise
         # An op that is not supported for all sizes may be supported for some.
         is_quick = time.thread_time() - start < LONGEST_IMPORT
-        remedy = (
-            find_remedy(model, lambda s, c: _graph(model, s, dict(c)), problem, sizes, constants) if is_quick else None
-        )
+        remedy = find_remedy(model, build, problem, sizes, constants) if is_quick else None
+        if remedy is None and not possible and is_quick and fails_for_all_sizes(model, build, problem, sizes):
+            raise
         raise problem.moved(hint=_hint(problem, sizes, possible, remedy)) from None
 
 
@@ -169,7 +174,8 @@ def _hint(
     elif problem.hint is not None and not problem.hint.startswith("by name: "):
         parts.append(problem.hint)
     elif sizes.open:
-        parts.append("give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={…})")
+        flags = " ".join(f"--bind={name}=N" for name in sizes.open)
+        parts.append(f"give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={{…}}); commands take {flags}")
     if possible:
         values = ", ".join(f"{n!r}: {f'[{dims[0]} values]' if dims else '…'}" for n, (_, dims) in possible.items())
         flags = " ".join(f"--bind={n}={','.join(['N'] * (dims or (1,))[0])}" for n, (_, dims) in possible.items())
@@ -192,7 +198,7 @@ def _graph(model: OnnxModel, sizes: OpenSizes, constants: dict[str, Any]) -> Gra
         sizes.reached = model.built
     outputs = {}
     for declared in message.output:
-        what = f"output '{declared.name}'"
+        what = f"{model.name}: output '{declared.name}'"
         value = scope.value(declared.name, what)
         parts = {declared.name: value}
         if value.items is not None:
@@ -227,7 +233,7 @@ def _check_ops(model: OnnxModel) -> None:
                 unknown.append(node)
             else:
                 known.add(op)
-    imports.check((model.op(node), model.place(node)) for node in unknown)
+    imports.check(((model.op(node), model.place(node)) for node in unknown), REASONS)
 
 
 def _has_function(model: OnnxModel, node: NodeProto) -> bool:

@@ -26,6 +26,7 @@ _COMMON = (64, 48, 32, 16, 128, 224, 256, 320, 512, 576, 640, 1024, 8, 4, 2, 1)
 _NUMBER = re.compile(r"(?<![\w.])\d{1,6}(?![\w.])")
 _COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 _LARGEST, _SUMMANDS = 1 << 14, 5
+_UNUSUAL = 9973  # a prime number
 _SMALL = (16, 8, 4, 2, 1)  # lengths of loops, which are unrolled
 _LETTERS = ("n", "m", "k", "p", "q")  # symbols of multiples
 
@@ -135,6 +136,23 @@ def find_remedy(
         else:
             return None
     return None
+
+
+def fails_for_all_sizes(model: OnnxModel, build: Build, failed: Error, opened: OpenSizes) -> bool:
+    """Return whether an import fails in the same way with a size that no model has, so that sizes are not the reason.
+
+    Args:
+        model: The model.
+        build: Imports the model with sizes and constants, or raises an error.
+        failed: The error of the import without sizes.
+        opened: Its sizes.
+    """
+    after = _RemedySearch(model, build, 0.0).attempt(opened.given | dict.fromkeys(opened.open, _UNUSUAL), {})
+    if after is None:
+        return False
+    symbols = {symbol for value in opened.found.values() for symbol in dim.symbols(value)}
+    pattern = "|".join(rf"\b{re.escape(symbol)}\b" for symbol in symbols) or "(?!)"
+    return re.sub(pattern, str(_UNUSUAL), failed.message) == after.problem.message
 
 
 class _RemedySearch:

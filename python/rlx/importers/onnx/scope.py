@@ -132,7 +132,7 @@ class OnnxScope:
         """
         found = self.find(name)
         if found is None:
-            raise ParseError(f"{self.model.name}: {what} is '{name}', which nothing before it gives")
+            raise ParseError(f"{what} is '{name}', which nothing before it gives")
         return found
 
     def tensor(self, value: OnnxValue, what: str) -> Tensor:
@@ -151,7 +151,7 @@ class OnnxScope:
             root, scope = scope, scope.above
         if value.items is not None or value.is_none:
             kind = "a sequence" if value.items is not None else "an optional value that is not there"
-            raise UnsupportedError(f"{self.model.name}: {what} is {kind} where a tensor is expected")
+            raise UnsupportedError(f"{what} is {kind} where a tensor is expected")
         weight = value.weight
         if weight is not None and (family(weight.dtype) == "float" or weight.nbytes > LARGEST_LITERAL):
             name = (
@@ -207,7 +207,7 @@ class OnnxScope:
 
     def operands(self, node: NodeProto) -> list[OnnxValue | None]:
         """The values that a node takes, None for one that is left out."""
-        return [self.value(n, f"an operand of {self.model.place(node)}") if n else None for n in node.input]
+        return [self.value(n, "an operand") if n else None for n in node.input]
 
     def attributes(self, node: NodeProto) -> dict[str, Any]:
         """The attributes of a node; in a function some are those that it was called with."""
@@ -258,7 +258,7 @@ class OnnxScope:
                 return [OnnxValue.of(a) for a in results]
         unread = STATIC_OPERANDS.get(op, ())
         operands = [
-            None if v is None or (i in unread and v.is_known) else self.tensor(v, f"an operand of {place}")
+            None if v is None or (i in unread and v.is_known) else self.tensor(v, "an operand")
             for i, v in enumerate(values)
         ]
         if op in ("Shape", "Size"):
@@ -318,7 +318,7 @@ class OnnxScope:
                 if value is None:
                     found.append(self.model.onnx.TypeProto().SerializeToString())
                     continue
-                tensor = self.tensor(value, f"an operand of {self.model.place(node)}")
+                tensor = self.tensor(value, "an operand")
                 dims = [d if isinstance(d, int) else str(d) for d in tensor.shape.dims]
                 number = helper.np_dtype_to_tensor_dtype(tensor.dtype.numpy)
                 found.append(helper.make_tensor_type_proto(number, dims).SerializeToString())

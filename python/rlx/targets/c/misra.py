@@ -57,10 +57,13 @@ OTHERS = ("knownConditionTrueFalse", "moduloofone", "variableScope")
 
 def suppressions_of(program: CSource) -> str:
     """Return the list of suppressions for the files of a program, with the reasons as comments."""
-    patterns = [f"*{program.name}*.{kind}" for kind in ("c", "h")]
+    files = program.files
+    # Of these files only, in any folder: a pattern with a star at its end or start would also match files of others.
+    names = [files.header, files.source, files.weights_header, files.weights, files.test]
+    patterns = [pattern for name in names for pattern in (name, f"*/{name}")]
     lines = [
         f"// Deviations of {program.name} from MISRA C:2012, written by RLX {__version__}:",
-        f"// cppcheck --addon=misra --std=c99 --suppressions-list={program.files.misra} {program.name}*.c",
+        f"// cppcheck --addon=misra --std=c99 --suppressions-list={files.misra} {files.source} {files.weights} {files.test}",
     ]
     for deviation in DEVIATIONS:
         lines.append(f"// Rule {deviation.rule}, {deviation.category}: {deviation.reason}.")
