@@ -9,7 +9,8 @@ import numpy as np
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops import rules
 from rlx.sparse.linalg.krylov import Cycle, Problem
-from rlx.sparse.linalg.operators import conjugate, is_finite, norm2
+from rlx.sparse.linalg.operators import conjugate, is_finite
+from rlx.sparse.linalg.orthogonal import orthogonalised, row
 
 
 def cycle_of(restart: int) -> Cycle:
@@ -34,13 +35,13 @@ def cycle_of(restart: int) -> Cycle:
             return ok & (left > p.limit) & (j < restart) & (k < p.maxiter)
 
         def step(v: Tensor, q: Tensor, t: Tensor, j: Tensor, left: Tensor, k: Tensor, ok: Tensor) -> tuple[Any, ...]:
-            h, w, length = _orthogonal(g, v, g.reshape(p.apply(directed(_row(g, v, j))), (size,)))
+            h, w, length = orthogonalised(g, v, g.reshape(p.apply(directed(row(g, v, j))), (size,)))
             h = g.where(rows == j + 1, length, h)
             q, column, ok = _rotated(g, q, g.matmul(q, h), j)
             inside = ok & (rows[:restart] == j)
             t = g.where(g.expand_dims(inside, 0), g.expand_dims(column[:restart], 1), t)
             v = g.dynamic_update_slice_in_dim(v, g.expand_dims(w, 0), j + 1, 0)
-            left = g.where(ok, norm * g.abs(_row(g, g.expand_dims(q[:, 0], 1), j + 1)[0]), left)
+            left = g.where(ok, norm * g.abs(row(g, g.expand_dims(q[:, 0], 1), j + 1)[0]), left)
             return v, q, t, g.where(ok, j + 1, j), left, k + 1, ok
 
         zero, true = g.constant(np.zeros((), np.int32)), g.constant(np.array(True))
@@ -52,32 +53,15 @@ def cycle_of(restart: int) -> Cycle:
     return cycle
 
 
-def _row(g: Builder, x: Tensor, j: Tensor) -> Tensor:
-    return g.reshape(g.dynamic_slice_in_dim(x, j, 1, 0), x.shape.dims[1:])
-
-
-def _orthogonal(g: Builder, v: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the coefficients of `w` in the rows of `v`, the unit vector of the rest, and the length of the rest."""
-    before, bar = norm2(w), conjugate(v)
-    h = g.matmul(bar, w)
-    w = w - g.matmul(h, v)
-    again = g.matmul(bar, w)
-    w = w - g.matmul(again, v)
-    length = norm2(w)
-    # A rest within rounding is zero: then the vectors span an invariant subspace.
-    counts = length > 10.0 * float(np.finfo(before.dtype.numpy).eps) * before
-    return h + again, g.where(counts, w / g.where(counts, length, 1.0), 0.0), g.where(counts, length, 0.0)
-
-
 def _rotated(g: Builder, q: Tensor, h: Tensor, j: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the rotations with the one that makes a new column triangular, the column, and whether it is not singular."""
     rows = g.iota(h.shape.dims, dtype="i32")
-    a, c = _row(g, h, j), _row(g, h, j + 1)
+    a, c = row(g, h, j), row(g, h, j + 1)
     length = g.sqrt(g.abs(a) * g.abs(a) + g.abs(c) * g.abs(c))
     ok = is_finite(length) & (length > 0.0)
     divisor = g.where(ok, length, 1.0)
     cosine, sine = a / divisor, c / divisor
-    upper, lower = _row(g, q, j), _row(g, q, j + 1)
+    upper, lower = row(g, q, j), row(g, q, j + 1)
     above, below = conjugate(cosine) * upper + conjugate(sine) * lower, cosine * lower - sine * upper
     at = g.expand_dims(rows, 1)
     turned = g.where(at == j, above, g.where(at == j + 1, below, q))
@@ -91,8 +75,8 @@ def _substituted(g: Builder, t: Tensor, side: Tensor) -> Tensor:
     assert type(count) is int
 
     def step(y: Tensor, i: Tensor) -> tuple[Tensor, None]:
-        row = _row(g, t, i)
-        value = (_row(g, side, i) - g.sum(row * y)) / _row(g, row, i)
+        line = row(g, t, i)
+        value = (row(g, side, i) - g.sum(line * y)) / row(g, line, i)
         return g.where(rows == i, value, y), None
 
     y, _ = g.scan(step, rules.zeros(g, side.shape), rows, reverse=True)
