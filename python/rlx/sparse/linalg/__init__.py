@@ -1,6 +1,6 @@
 """Iterative solvers of linear systems and eigenvalue problems, of matrices, sparse matrices and functions of a tensor."""
 
-from rlx.sparse.linalg.eigen import EigenResult, eigsh
+from rlx.sparse.linalg.eigen import EigenResult, eigsh, lobpcg
 from rlx.sparse.linalg.least_squares import LsmrResult, LsqrResult, lsmr, lsqr
 from rlx.sparse.linalg.norms import norm
 from rlx.sparse.linalg.preconditioners import Jacobi, jacobi
@@ -17,6 +17,7 @@ __all__ = [
     "eigsh",
     "gmres",
     "jacobi",
+    "lobpcg",
     "lsmr",
     "lsqr",
     "minres",

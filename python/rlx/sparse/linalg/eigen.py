@@ -16,7 +16,15 @@ from rlx.ops.lift import tensor_like
 from rlx.sparse.computing import located
 from rlx.sparse.linalg.eigen_root import SymmetricOperator, eigen_root, symmetric_operator
 from rlx.sparse.linalg.lanczos import KEYS, Spectrum, basis_of, lanczos
-from rlx.sparse.linalg.operators import builder_for, count_of, operator_of, result_shape, tolerance_of
+from rlx.sparse.linalg.operators import (
+    builder_for,
+    count_of,
+    operator_of,
+    preconditioner_of,
+    result_shape,
+    tolerance_of,
+)
+from rlx.sparse.linalg.rayleigh_ritz import LocallyOptimal, lobpcg_loop
 from rlx.support.errors import Error, ShapeError
 from rlx.support.short import short_repr
 
@@ -97,7 +105,73 @@ def eigsh(
     return EigenResult(*eigen_root(block, pairs, tolerance, is_partial=False))
 
 
-def _problem(g: Builder, matrix: Any, v0: Any) -> tuple[SymmetricOperator, Tensor | None]:
+@located
+def lobpcg(
+    A: Any, X: Any, M: Any = None, tol: float | None = None, maxiter: int = 20, largest: bool = True
+) -> EigenResult:
+    """Return the K largest or smallest eigenvalues of a symmetric (Hermitian) `A`, and their vectors, from a first guess.
+
+    The locally optimal block preconditioned conjugate gradient method (A. Knyazev, 2001). A matrix with fewer than 5·K rows is
+    diagonalised as a dense one. Other eigenvalues are found if the columns of `X` are exact eigenvectors of them.
+
+    Args:
+        A: A matrix `[N, N]`, a sparse matrix, or a linear function of a tensor `[N]`. See `eigsh`.
+        X: The first vectors as columns `[N, K]`. Those that depend on the others are replaced by random ones. They have no
+            derivative.
+        M: An approximate inverse of `A`, symmetric positive definite, in one of the forms of `A`, or an object with a method
+            `solve`. It has no derivative.
+        tol: The norm of a residual that is small enough. By default it is the root of the precision, times the norm of `A`, or
+            times N if that is smaller. Rounding errors are always accepted.
+        maxiter: The largest number of iterations.
+        largest: Whether the largest eigenvalues are wanted, in descending order; else the smallest, in ascending order.
+
+    Returns:
+        An `EigenResult`. Pairs that have not converged are the best approximations.
+
+    Raises:
+        Error: An argument does not fit. Failures to converge are results: see `EigenResult.converged`.
+    """
+    tolerance, limit = None if tol is None else tolerance_of("tol", tol), count_of("maxiter", maxiter)
+    if limit is None:
+        raise Error("maxiter must be an integer from 0 on, got None")
+    if not isinstance(largest, bool | np.bool_):
+        raise Error(f"largest must be True or False, got {short_repr(largest)}")
+    g = builder_for(X, A, M)
+    block, x = _block_problem(g, A, X)
+    count = x.shape.dims[1]
+    assert isinstance(count, int)
+    inverse = preconditioner_of(g, M, block.domain)
+    if inverse is not None and inverse.shape not in (None, (block.size, block.size)):
+        rows, columns = inverse.shape or (0, 0)
+        raise ShapeError(f"M must be a matrix [{block.size}, {block.size}] as A is, got [{rows}, {columns}]")
+    precondition = None if inverse is None else SymmetricOperator(g, inverse, block.domain, block.size).columns
+    problem = LocallyOptimal(g, block.columns, precondition, tolerance, min(limit, 2**31 - 2), bool(largest))
+
+    def pairs() -> Any:
+        if block.size < 5 * count:
+            return block.dense(KEYS["LA" if largest else "SA"], count, ascending=False)
+        return lobpcg_loop(problem, x)
+
+    return EigenResult(*eigen_root(block, pairs, 0.0, is_partial=True))
+
+
+def _block_problem(g: Builder, matrix: Any, first: Any) -> tuple[SymmetricOperator, Tensor]:
+    """Return a square operator and the first vectors, in its dtype.
+
+    Raises:
+        Error: They do not fit.
+    """
+    x = tensor_like(g, np.asarray(first) if isinstance(first, (list, tuple)) else first, f32)  # pyright: ignore[reportUnknownArgumentType]
+    x = x if x.dtype.is_inexact else g.cast(x, f32)
+    rows, columns = x.shape.dims if x.rank == 2 else (0, 0)
+    if type(rows) is not int or type(columns) is not int or not 1 <= columns <= rows:
+        raise ShapeError(f"X must be a matrix [N, K] of known sizes with 1 to N columns, got {x.shape}")
+    block, column = _problem(g, matrix, g.reshape(x[:, :1], (rows,)), "the columns of X")
+    assert column is not None
+    return block, x if x.dtype is column.dtype else g.cast(x, column.dtype)
+
+
+def _problem(g: Builder, matrix: Any, v0: Any, name: str = "v0") -> tuple[SymmetricOperator, Tensor | None]:
     """Return a square operator on vectors, and the first vector.
 
     Raises:
@@ -126,5 +200,5 @@ def _problem(g: Builder, matrix: Any, v0: Any) -> tuple[SymmetricOperator, Tenso
         kind = kind if first is None else promote(kind, first.dtype.compute)
         block = symmetric_operator(g, operator, Shape((rows,), kind))
         if first is not None and first.shape.dims != (rows,):
-            raise ShapeError(f"v0 must be a vector [{rows}] to go with A [{rows}, {columns}], got {first.shape}")
+            raise ShapeError(f"{name} must be a vector [{rows}] to go with A [{rows}, {columns}], got {first.shape}")
     return block, first if first is None or first.dtype is kind else g.cast(first, kind)

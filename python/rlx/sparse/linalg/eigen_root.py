@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.factorization.degenerate import are_zero, gaps_of, quotient, sums_of
 from rlx.ops.factorization.matrices import adjoint
 from rlx.ops.factorization.phases import phases
@@ -59,16 +60,19 @@ class SymmetricOperator:
         matrix = self.columns(g.eye(self.size, dtype=self.domain.dtype))
         values, vectors = g.eigh(0.5 * (matrix + adjoint(g, matrix)))
         order = g.argsort(key(g, values), axis=0, descending=True)[:count]
-        scale, true = g.max(g.abs(values)), g.sum(values) - g.sum(values) == 0.0
+        scale = g.max(g.abs(values))
         found = g.gather(values, order, axis=0), g.gather(g.transpose(vectors), order, axis=0)
-        pairs = Pairs(*found, scale, g.constant(np.zeros((), np.int32)), true)
+        # The values are finite if this is 0.
+        done = g.sum(values) - g.sum(values) == 0.0
+        pairs = Pairs(*found, scale, g.constant(np.zeros((), np.int32)), done, rules.zeros(g, scale.shape))
         return self.ascending(pairs) if ascending else pairs
 
     def ascending(self, pairs: Pairs) -> Pairs:
         """Return pairs in ascending order."""
         g, order = self.g, self.g.argsort(pairs.values, axis=0)
         values, rows = g.gather(pairs.values, order, axis=0), g.gather(pairs.rows, order, axis=0)
-        return Pairs(values, rows, pairs.scale, pairs.iterations, pairs.done)
+        limits = pairs.limits if pairs.limits.rank == 0 else g.gather(pairs.limits, order, axis=0)
+        return Pairs(values, rows, pairs.scale, pairs.iterations, pairs.done, limits)
 
 
 def symmetric_operator(g: Builder, operator: Operator, domain: Shape) -> SymmetricOperator:
@@ -84,7 +88,7 @@ def symmetric_operator(g: Builder, operator: Operator, domain: Shape) -> Symmetr
 
 
 def eigen_root(
-    block: SymmetricOperator, pairs: Callable[[], Pairs], tol: float, *, is_partial: bool, absolute: float = 0.0
+    block: SymmetricOperator, pairs: Callable[[], Pairs], tol: float, *, is_partial: bool
 ) -> tuple[Tensor, ...]:
     """Return eigenvalues, vectors as columns, iterations, norms of residuals, and which pairs have converged.
 
@@ -93,9 +97,9 @@ def eigen_root(
     Args:
         block: The operator.
         pairs: Computes the pairs.
-        tol: The accepted residual relative to the eigenvalue.
+        tol: The accepted residual of the systems of derivatives, relative to their right-hand sides. Rounding errors count
+            as zero.
         is_partial: Whether pairs that have not converged are returned, else NaN.
-        absolute: The accepted residual.
     """
     g, eps = block.g, float(np.finfo(block.domain.dtype.part.numpy).eps)
 
@@ -109,8 +113,8 @@ def eigen_root(
         divisor = g.where(largest > 0.0, largest, 1.0)
         norms = divisor * g.sqrt(g.sum(g.square(g.abs(left / divisor)), axes=0))
         rounding = (4.0 * block.size**0.5 + 40.0) * eps * found.scale
-        limits = g.maximum(g.maximum(2.0 * tol * g.abs(found.values), absolute), rounding)
-        return [x, found.values, found.scale, found.iterations, norms, found.done & (norms <= limits)]
+        converged = found.done & (norms <= g.maximum(found.limits, rounding))
+        return [x, found.values, found.scale, found.iterations, norms, converged]
 
     def residual(x: Tensor, values: Tensor, scale: Tensor) -> list[Tensor]:
         lengths = g.sum(g.square(g.abs(x)), axes=0)

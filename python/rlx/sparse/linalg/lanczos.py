@@ -72,13 +72,23 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Approximate eigenvalues `[K]`, their vectors as rows `[K, N]`, the norm of the operator, restarts, and success."""
+    """Approximate eigenvalues.
+
+    Attributes:
+        values: The eigenvalues `[K]`.
+        rows: Their vectors as rows `[K, N]`.
+        scale: The norm of the operator.
+        iterations: The number of iterations or restarts, i32.
+        done: Whether the method has found those that are wanted.
+        limits: The norm of a residual that is small enough, of each pair or of all.
+    """
 
     values: Tensor
     rows: Tensor
     scale: Tensor
     iterations: Tensor
     done: Tensor
+    limits: Tensor
 
 
 def basis_of(count: int) -> int:
@@ -116,7 +126,7 @@ def lanczos(p: Spectrum, v0: Tensor | None) -> Pairs:
     state = (with_row(g, vectors, start, zero), projected, zero, zero, none, none - np.inf, g.constant(np.array(False)))
     v, t, _, cycles, scale, _, done = g.while_(holds, step, *state)
     values = g.sum(t * g.eye(p.basis, dtype=t.dtype), axes=-1)[: p.count] * unit
-    return Pairs(values, v[: p.count], scale * unit, cycles, done & is_finite(scale))
+    return Pairs(values, v[: p.count], scale * unit, cycles, done & is_finite(scale), 2.0 * p.tol * g.abs(values))
 
 
 def _start(g: Builder, vectors: Tensor, v0: Tensor | None, seed: Tensor) -> Tensor:

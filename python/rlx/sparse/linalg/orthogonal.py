@@ -40,21 +40,31 @@ def random(g: Builder, like: Tensor, seed: Tensor) -> Tensor:
     return x if x.dtype is like.dtype else g.cast(x, like.dtype)
 
 
-def orthonormal(g: Builder, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return orthonormal columns `[N, K]` that span those of `x`, and which of them exist, `[K]`; the others are zero.
+def orthonormal(g: Builder, x: Tensor, others: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return orthonormal columns `[N, K]` that span those of `x`, and which of them exist, `[K]`; the others are zero, and
+    come first.
 
-    The Gram matrix is diagonalised (A. Stathopoulos, K. Wu, 2002: SVQB), twice against its rounding errors.
+    The Gram matrix is diagonalised (A. Stathopoulos, K. Wu, 2002: SVQB), twice against its rounding errors. With `others`,
+    which are orthonormal or zero, the columns span those of `x` up to them.
     """
-    eps = float(np.finfo(x.dtype.part.numpy).eps)
-    count, exist = x.shape.dims[1], None
+    count = x.shape.dims[1]
     assert isinstance(count, int)
-    for least in (4.0 * count * eps, 0.25):
-        square = g.sum(g.square(g.abs(x)), axes=0)
-        size = g.sqrt(square)
-        x = x / g.where(size > 0.0, size, 1.0)
-        values, vectors = g.eigh(g.matmul(adjoint(g, x), x))
+    kind = x.dtype.part
+    eps = float(np.finfo(kind.numpy).eps)
+
+    def step(carry: tuple[Tensor, Tensor], least: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[()]]:
+        y = carry[0]
+        if others is not None:
+            y = y - g.matmul(others, g.matmul(adjoint(g, others), y))
+        largest = g.max(g.abs(y), axes=0)  # squares of quotients by it are in the range of the dtype
+        y = y / g.where(largest > 0.0, largest, 1.0)
+        size = g.sqrt(g.sum(g.square(g.abs(y)), axes=0))
+        y = y / g.where(size > 0.0, size, 1.0)
+        values, vectors = g.eigh(g.matmul(adjoint(g, y), y))
         exist = values > least
         factors = g.where(exist, 1.0 / g.sqrt(g.where(exist, values, 1.0)), 0.0)
-        x = g.matmul(x, vectors) * factors
-    assert exist is not None
+        return (g.matmul(y, vectors) * factors, exist), ()
+
+    none = g.constant(np.zeros(count, bool))
+    (x, exist), _ = g.scan(step, (x, none), g.constant(np.array([4.0 * count * eps, 0.25], kind.numpy)))
     return x, exist
