@@ -97,6 +97,26 @@ def test_all_copies_of_a_multiple_eigenvalue() -> None:
     np.testing.assert_allclose(np.linalg.norm(v[:5, :5], 2), 1.0)
 
 
+def test_invariant_spaces_and_spectra_of_many_magnitudes() -> None:
+    """The residual of a step is rounding noise, which needs a second pass to be orthogonal to the basis."""
+    for n in (37, 45, 59):
+        spectra = (
+            np.r_[np.zeros(n // 2), RNG.normal(size=n - n // 2)],
+            10.0 ** RNG.uniform(-12, 3, n) * RNG.choice([-1, 1], n),
+            np.r_[np.ones(n - 3), 1e6 * RNG.normal(size=3)],
+        )
+        for values in spectra:
+            q = np.linalg.qr(RNG.normal(size=(n, n)))[0]
+            for dtype in (np.float64, np.float32):
+                a = ((q * values) @ q.T).astype(dtype)
+                a = (a + a.T) / 2
+                w, v, *_, converged = solved(a, 5, "SA")
+                scale = np.finfo(dtype).eps * np.abs(values).max()
+                assert converged.all()
+                np.testing.assert_allclose(w, np.linalg.eigvalsh(a.astype(float))[:5], atol=100 * scale)
+                np.testing.assert_allclose(v.T @ v, np.eye(5), atol=200 * np.finfo(dtype).eps)
+
+
 def test_magnitudes_whose_squares_leave_the_range() -> None:
     for factor in (1e-30, 1e30):
         a = (laplacian(40) * factor).astype(np.float32)

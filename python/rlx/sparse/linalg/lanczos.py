@@ -11,8 +11,8 @@ import numpy as np
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.sparse.linalg.operators import Apply, is_finite, norm2, real_dot
-from rlx.sparse.linalg.orthogonal import directed, orthogonalised, projected, random, row, with_row
+from rlx.sparse.linalg.operators import Apply, is_finite, norm2
+from rlx.sparse.linalg.orthogonal import orthogonalised, random, row, with_row
 
 # Which eigenvalues come first: those with the largest key.
 KEYS: dict[str, Callable[[Builder, Tensor], Tensor]] = {
@@ -106,7 +106,7 @@ def lanczos(p: Spectrum, v0: Tensor | None) -> Pairs:
     g, size = p.g, p.size
     zero = g.constant(np.zeros((), np.int32))
     vectors = rules.zeros(g, Shape((p.basis + 1, size), p.domain.dtype))
-    matrix = rules.zeros(g, Shape((p.basis, p.basis), p.domain.dtype.part))
+    projected = rules.zeros(g, Shape((p.basis, p.basis), p.domain.dtype.part))
     start = _start(g, vectors, v0, zero)
     first = g.max(g.abs(p.apply(start)))
     # Numbers near 1, whose squares are in the range of the dtype.
@@ -123,7 +123,7 @@ def lanczos(p: Spectrum, v0: Tensor | None) -> Pairs:
         v, t, beta = _extended(p, unit, v, t, j, cycles)
         return _restarted(p, v, t, beta, cycles, scale, best)
 
-    state = (with_row(g, vectors, start, zero), matrix, zero, zero, none, none - np.inf, g.constant(np.array(False)))
+    state = (with_row(g, vectors, start, zero), projected, zero, zero, none, none - np.inf, g.constant(np.array(False)))
     v, t, _, cycles, scale, _, done = g.while_(holds, step, *state)
     values = g.sum(t * g.eye(p.basis, dtype=t.dtype), axes=-1)[: p.count] * unit
     return Pairs(values, v[: p.count], scale * unit, cycles, done & is_finite(scale), 2.0 * p.tol * g.abs(values))
@@ -140,40 +140,25 @@ def _start(g: Builder, vectors: Tensor, v0: Tensor | None, seed: Tensor) -> Tens
 
 
 def _extended(
-    p: Spectrum, unit: Tensor, v: Tensor, t: Tensor, first: Tensor, cycles: Tensor
+    p: Spectrum, unit: Tensor, v: Tensor, t: Tensor, j: Tensor, cycles: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Extend the basis from `first` vectors to all. Returns it, the projected matrix, whose lower triangle counts, and the
+    """Extend the basis from `j` vectors to all. Returns it, the projected matrix, whose lower triangle counts, and the
     length of the residual, whose direction is the last row.
-
-    The product with a vector has coefficients in that vector and the one before it, and that with the first one in all kept
-    vectors. When these are subtracted, a pass over all vectors removes rounding errors.
     """
     g, basis = p.g, p.basis
-    places = g.iota((basis + 1,), dtype="i32")
-    none = rules.zeros(g, Shape((basis + 1,), p.domain.dtype))
 
     def holds(v: Tensor, t: Tensor, j: Tensor, beta: Tensor) -> Tensor:
         return j < basis
 
     def step(v: Tensor, t: Tensor, j: Tensor, beta: Tensor) -> tuple[Any, ...]:
-        image, own = p.apply(row(g, v, j)) / unit, row(g, v, j)
-        is_first = j == first
-        before = g.where(is_first, 0.0, beta)
-        w = image - before * row(g, v, g.maximum(j - 1, 0))
-        alpha = real_dot(own, w)
-        w = w - alpha * own
-        w, h = g.if_(is_first, lambda: projected(g, v, w), lambda: (w, none))
-        w, more = projected(g, v, w)
-        w, beta = directed(g, w, norm2(image))
+        h, w, beta = orthogonalised(g, v, p.apply(row(g, v, j)) / unit)
         seed = (cycles + 1) * (basis + 1) + j
         w = g.if_(beta > 0.0, lambda: w, lambda: orthogonalised(g, v, random(g, w, seed))[1])
         # The coefficients are real: the kept vectors are combinations with real factors.
-        h = h + more
         h = g.real(h) if h.dtype.is_complex else h
-        h = h + g.where(places == j, alpha, g.where(places == j - 1, before, 0.0))
         return with_row(g, v, w, j + 1), with_row(g, t, h[:basis], j), j + 1, beta
 
-    v, t, _, beta = g.while_(holds, step, v, t, first, rules.zeros(g, unit.shape))
+    v, t, _, beta = g.while_(holds, step, v, t, j, rules.zeros(g, unit.shape))
     return v, t, beta
 
 

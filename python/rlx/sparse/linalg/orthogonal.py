@@ -19,29 +19,19 @@ def with_row(g: Builder, x: Tensor, value: Tensor, j: Tensor) -> Tensor:
     return g.dynamic_update_slice_in_dim(x, g.expand_dims(value, 0), j, 0)
 
 
-def projected(g: Builder, v: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the part of `w` that is orthogonal to the rows of `v`, and the coefficients of the rest."""
-    h = g.matmul(conjugate(v), w)
-    return w - g.matmul(h, v), h
-
-
-def directed(g: Builder, w: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the unit vector of a rest and its length: zeros if the rest is within the rounding errors of a length before."""
-    length = norm2(w)
-    counts = length > 10.0 * float(np.finfo(before.dtype.numpy).eps) * before
-    return g.where(counts, w / g.where(counts, length, 1.0), 0.0), g.where(counts, length, 0.0)
-
-
 def orthogonalised(g: Builder, v: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients of `w` in the rows of `v`, the unit vector of the rest, and the length of the rest.
 
     A rest within rounding is zero: then the rows span an invariant subspace.
     """
-    before = norm2(w)
-    w, h = projected(g, v, w)
-    w, again = projected(g, v, w)
-    w, length = directed(g, w, before)
-    return h + again, w, length
+    before, bar = norm2(w), conjugate(v)
+    h = g.matmul(bar, w)
+    w = w - g.matmul(h, v)
+    again = g.matmul(bar, w)
+    w = w - g.matmul(again, v)
+    length = norm2(w)
+    counts = length > 10.0 * float(np.finfo(before.dtype.numpy).eps) * before
+    return h + again, g.where(counts, w / g.where(counts, length, 1.0), 0.0), g.where(counts, length, 0.0)
 
 
 def random(g: Builder, like: Tensor, seed: Tensor) -> Tensor:
