@@ -114,7 +114,7 @@ def test_invariant_spaces_and_spectra_of_many_magnitudes() -> None:
                 scale = np.finfo(dtype).eps * np.abs(values).max()
                 assert converged.all()
                 np.testing.assert_allclose(w, np.linalg.eigvalsh(a.astype(float))[:5], atol=100 * scale)
-                np.testing.assert_allclose(v.T @ v, np.eye(5), atol=200 * np.finfo(dtype).eps)
+                np.testing.assert_allclose(v.T @ v, np.eye(5), atol=float(200 * np.finfo(dtype).eps))
 
 
 def test_magnitudes_whose_squares_leave_the_range() -> None:
