@@ -165,7 +165,7 @@ def lu_solve(builder: Builder, lu_and_piv: Sequence[TensorLike], b: TensorLike, 
     if piv.shape.dims != lu.shape.dims[:-1] or not piv.dtype.is_integer:
         raise ShapeError(f"expected piv i32{list(lu.shape.dims[:-1])} for lu {lu.shape}, got {piv.shape}")
     right, kind = as_columns(builder, b, size, lu), _transposition(trans)
-    order = _row_order(builder, cast(builder, piv, i32), size)
+    order = row_order(builder, cast(builder, piv, i32), size)
     if kind == "N":
         x = _substituted(builder, lu, _reordered(builder, right, order), "N", True, True)
         x = _substituted(builder, lu, x, "N", False, False)
@@ -187,13 +187,15 @@ def _pair(value: Any, what: str, source: str) -> tuple[Any, Any]:
     return value[0], value[1]
 
 
-def _row_order(b: Builder, piv: Tensor, size: int) -> Tensor:
-    """Return the order of the rows `[…, N]` that exchanges `[…, N]` lead to."""
+def row_order(b: Builder, piv: Tensor, size: int) -> Tensor:
+    """Return the order of `size` rows `[…, M]` that exchanges `[…, K]` lead to."""
     batch, places = piv.shape.dims[:-1], b.iota((size,), dtype="i32")
     start = b.broadcast_to(places, (*batch, size))
-    if size == 0:
+    steps = piv.shape.dims[-1]
+    assert type(steps) is int
+    if 0 in (size, steps):
         return start
-    swaps = b.expand_dims(b.moveaxis(piv, -1, 0), -1)  # [N, …, 1]
+    swaps = b.expand_dims(b.moveaxis(piv, -1, 0), -1)  # [K, …, 1]
 
     def exchange(order: Tensor, step: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[()]]:
         place, other = step
@@ -202,7 +204,7 @@ def _row_order(b: Builder, piv: Tensor, size: int) -> Tensor:
         there = b.sum(b.where(is_other, order, 0), axes=-1, keep_dims=True)
         return b.where(is_place, there, b.where(is_other, here, order)), ()
 
-    return b.scan(exchange, start, (places, swaps))[0]
+    return b.scan(exchange, start, (b.narrow(places, 0, 0, steps), swaps))[0]
 
 
 def _reordered(b: Builder, x: Tensor, order: Tensor) -> Tensor:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
+from rlx.functions.factorization.reflections import packed_reflections, reflections_product
 from rlx.importers.torch.rules import Results, aten, static_size
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ops.lift import broadcast
 from rlx.support.errors import UnsupportedError
 
 
@@ -61,7 +58,10 @@ def eigvalsh(g: Graph, a: Tensor, uplo: str = "L") -> Tensor:
 
 def _lower(g: Graph, a: Tensor, uplo: str) -> Tensor:
     """Return a matrix with the selected triangle as its lower triangle."""
-    return a if uplo.upper() == "L" else g.swapaxes(a, -1, -2)
+    if uplo.upper() == "L":
+        return a
+    turned = g.swapaxes(a, -1, -2)
+    return g.conjugate(turned) if a.dtype.is_complex else turned
 
 
 def _factored(g: Graph, a: Tensor) -> list[Tensor]:
@@ -117,20 +117,17 @@ def slogdet(g: Graph, a: Tensor, *, results: Results) -> list[Tensor]:
 
 @aten("logdet")
 def logdet(g: Graph, a: Tensor) -> Tensor:
-    sign, size = g.slogdet(a)
-    return g.where(g.lt(sign, 0.0), math.nan, size)
+    return g.logdet(a)
 
 
-@aten("linalg_solve_triangular")
-def solve_triangular(
-    g: Graph, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Tensor:
-    if not left:  # x·a = b is aᵀ·xᵀ = bᵀ
-        turned = [g.swapaxes(t, -1, -2) for t in (a, b)]
-        return g.swapaxes(solve_triangular(g, *turned, upper=not upper, unitriangular=unitriangular), -1, -2)
-    batch = broadcast(a.shape.dims[:-2], b.shape.dims[:-2])
-    a, b = (g.expand(t, (*batch, *t.shape.dims[-2:])) for t in (a, b))
-    return g.triangular_solve(a, b, lower=not upper, unit_diagonal=unitriangular)
+@aten("linalg_eig")
+def eig(g: Graph, a: Tensor) -> list[Tensor]:
+    return list(g.eig(a))
+
+
+@aten("linalg_eigvals", "_linalg_eigvals")
+def eigvals(g: Graph, a: Tensor) -> Tensor:
+    return g.eigvals(a)
 
 
 @aten("linalg_matrix_exp")
@@ -138,17 +135,24 @@ def matrix_exp(g: Graph, a: Tensor) -> Tensor:
     return g.matrix_exp(a)
 
 
-@aten("linalg_pinv")
-def pinv(
-    g: Graph, a: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
-) -> Tensor:
-    if hermitian or atol is not None:
-        raise UnsupportedError("with hermitian or atol cannot be imported", hint="rtol is")
-    return g.pinv(a, rcond if rtol is None else rtol)
+@aten("linalg_householder_product", "orgqr")
+def householder_product(g: Graph, a: Tensor, tau: Tensor) -> Tensor:
+    return g.householder_product(a, tau)
 
 
-@aten("cholesky_solve")
-def cholesky_solve(g: Graph, b: Tensor, a: Tensor, upper: bool = False) -> Tensor:
-    turned = g.swapaxes(a, -1, -2)
-    lower, above = (turned, a) if upper else (a, turned)
-    return solve_triangular(g, above, solve_triangular(g, lower, b, upper=False), upper=True)
+@aten("geqrf")
+def geqrf(g: Graph, a: Tensor) -> list[Tensor]:
+    return list(packed_reflections(g, a))
+
+
+@aten("ormqr")
+def ormqr(g: Graph, a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    return reflections_product(g, a, tau, c, left=left, is_adjoint=transpose)
+
+
+@aten("linalg_ldl_factor", "linalg_ldl_factor_ex", "linalg_ldl_solve")
+def ldl(g: Graph, *_: Tensor, hermitian: bool = False, check_errors: bool = False) -> Tensor:
+    raise UnsupportedError(
+        "cannot be imported: RLX has no factors of symmetric indefinite matrices",
+        hint="torch.linalg.solve(a, b), or torch.linalg.cholesky for positive definite matrices",
+    )

@@ -30,6 +30,8 @@ from rlx.support.traces import place_of
 
 _WHAT = "rlx.from_torch"
 _CACHE = re.compile(r"Found <class '[\w.]*\b(\w*Cache)'> in output, which is not a known type")
+# Operators that `torch.export` does not accept, because the sizes of their results depend on values.
+_ADVICE = {"linalg_lstsq": "torch.linalg.pinv(a) @ b is the solution; it can be exported"}
 # These change running statistics although their schema does not declare it.
 _WITH_STATISTICS = {"aten.batch_norm": 5, "aten.instance_norm": 5}
 
@@ -107,9 +109,11 @@ def _exported(export: ModuleType, module: Any, args: Any, kwargs: Any, dynamic_s
                 location=place_of(problem, "torch", "contextlib"),
             ) from problem
         lines = [line for line in message.splitlines() if line.strip()]
-        place = place_of(problem, "torch", "contextlib")
+        hint = next((advice for name, advice in _ADVICE.items() if name in message), None)
         raise Error(
-            f"PyTorch cannot export the module: {kind}: {' '.join(lines[:3])[:600]}", location=place
+            f"PyTorch cannot export the module: {kind}: {' '.join(lines[:3])[:600]}",
+            hint=hint,
+            location=place_of(problem, "torch", "contextlib"),
         ) from problem
 
 

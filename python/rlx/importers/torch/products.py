@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx.importers.torch.rules import Number, Results, as_tensor, as_tensors, aten, imports
-from rlx.ir.dims.dim import product
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.argument_groups import ArgumentGroup
@@ -141,29 +140,3 @@ def cdist(g: Graph, x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | No
     """Return distances of all pairs of rows, from their differences. This is the most accurate of PyTorch's modes."""
     apart = g.sub(g.expand_dims(x, -2), g.expand_dims(y, -3))
     return g.norm(apart, float(p), apart.rank - 1)
-
-
-@aten("linalg_solve", "linalg_solve_ex")
-def solve(
-    g: Graph, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False, results: Results
-) -> list[Tensor]:
-    """Return the solution, and the status codes for success."""
-    vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape.dims == a.shape.dims[:-1])
-    b = g.expand_dims(b, -1) if vector else b
-    sides = (a, b) if left else (g.swapaxes(a, -1, -2), g.swapaxes(b, -1, -2))
-    made = g.solve(*sides)
-    made = made if left else g.swapaxes(made, -1, -2)
-    made = g.squeeze(made, made.rank - 1) if vector else made
-    return [made, *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]
-
-
-@aten("linalg_inv", "linalg_inv_ex")
-def inverse(g: Graph, a: Tensor, *, check_errors: bool = False, results: Results) -> list[Tensor]:
-    return [g.inv(a), *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]
-
-
-@aten("linalg_tensorinv")
-def tensor_inverse(g: Graph, a: Tensor, ind: int = 2) -> Tensor:
-    """Return the inverse of the matrix from the axes after the first `ind` to these. PyTorch's own rule has effects."""
-    rows, columns = a.shape.dims[:ind], a.shape.dims[ind:]
-    return g.reshape(g.inv(g.reshape(a, (product(rows), product(columns)))), (*columns, *rows))

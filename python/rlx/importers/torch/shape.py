@@ -265,8 +265,13 @@ def triu(g: Graph, x: Tensor, diagonal: int = 0) -> Tensor:
     return g.triu(x, diagonal)
 
 
-@aten("diagonal", "diagonal_copy", "linalg_diagonal")
+@aten("diagonal", "diagonal_copy")
 def diagonal(g: Graph, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    return g.diagonal(x, offset, dim1, dim2)
+
+
+@aten("linalg_diagonal")
+def matrix_diagonal(g: Graph, x: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     return g.diagonal(x, offset, dim1, dim2)
 
 
