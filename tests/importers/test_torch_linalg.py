@@ -14,6 +14,7 @@ with warnings.catch_warnings():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import rlx
+from tests.drawing import drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated")
 
@@ -159,7 +160,7 @@ def test_all_functions_are_here() -> None:
     assert {n for n in dir(linalg) if not n.startswith("_")} - others == {n for n in CASES if "." not in n}
 
 
-@pytest.mark.parametrize("kind", DTYPES)
+@drawn("kind", list(DTYPES))
 @pytest.mark.parametrize("name", [n for n in CASES if n not in REFUSED])
 def test_results_are_pytorchs(name: str, kind: str) -> None:
     operands, tolerance = _operands(kind), TOLERANCES[kind]

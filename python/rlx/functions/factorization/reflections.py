@@ -1,4 +1,4 @@
-"""Products of Householder reflections in LAPACK's compact form: the factors of `geqrf`, and products with them.
+"""Products of Householder reflections in LAPACK's compact form: QR with and without pivoting, Hessenberg form.
 
 Column k of the compact form has, below the diagonal, the elements after the 1 in the vector v of reflection
 `I - tau[k]·v·vᴴ`. On and above the diagonal it has the triangular factor.
@@ -6,12 +6,12 @@ Column k of the compact form has, below the diagonal, the elements after the 1 i
 
 from __future__ import annotations
 
-from rlx.functions.factorization.operands import adjoint, as_inexact
+from rlx.functions.factorization.operands import adjoint, as_inexact, conjugated
 from rlx.ir.dims.dim import product
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import TensorLike
 from rlx.ops.factorization.matrices import order_of
-from rlx.ops.factorization.qr import applied, reflected
+from rlx.ops.factorization.qr import applied, reflected, reflected_identity, reflection
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import statistics_input
 from rlx.support.errors import ShapeError
@@ -74,3 +74,67 @@ def reflections_product(
     start = b.reshape(c, (count, rows, width))
     found, _ = b.scan(step, start, (vectors, factors), reverse=not is_adjoint)
     return b.reshape(found, c.shape.dims)
+
+
+def pivoted_qr(b: Builder, a: TensorLike, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """LAPACK's `geqp3`: `a[:, order] = q·r` for `a […, M, N]`. The diagonal of r has decreasing magnitudes.
+
+    Returns:
+        `q […, M, K]` and `r […, K, N]` with `K = min(M, N)`, with `full_matrices` `[…, M, M]` and `[…, M, N]`; and the
+        order of the columns, i32 `[…, N]`.
+    """
+    a = as_inexact(b, a)
+    *batch, rows, columns = a.shape.dims
+    rows, columns = order_of(a.shape, square=False)
+    count, inner, steps = product(batch), rows if full_matrices else min(rows, columns), min(rows, columns)
+    places, row_places = b.iota((columns,), dtype="i32"), b.iota((rows,), dtype="i32")
+    if 0 in (steps, *batch):
+        q = b.broadcast_to(b.eye(rows, inner, dtype=a.dtype), (*batch, rows, inner))
+        return q, b.zeros((*batch, inner, columns), a.dtype), b.broadcast_to(places, (*batch, columns))
+
+    def step(carry: tuple[Tensor, Tensor], place: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        matrix, order = carry
+        rest = b.abs(b.where(b.reshape(row_places, (rows, 1)) >= place, matrix, 0.0))
+        largest = b.max(rest, axes=(1, 2), keep_dims=True)
+        scaled = rest / b.where(largest > 0.0, largest, 1.0)
+        sizes = b.where(places >= place, b.sum(scaled * scaled, axes=1), -1.0)
+        chosen = b.reshape(b.cast(b.argmax(b.stop_gradient(sizes), 1), "i32"), (count, 1))
+        exchange = b.where(places == place, chosen, b.where(places == chosen, place, places))
+        matrix = b.swapaxes(b.gather_batched(b.swapaxes(matrix, 1, 2), exchange, axis=1), 1, 2)
+        order = b.gather_batched(order, exchange, axis=1)
+        vector, factor = reflection(b, b.gather(matrix, place, axis=2), place, row_places)
+        return (applied(b, vector, b.conjugate(factor), matrix), order), (vector, factor)
+
+    start = statistics_input(b, b.reshape(a, (count, rows, columns))), b.broadcast_to(places, (count, columns))
+    (r, order), (vectors, factors) = b.scan(step, start, b.iota((steps,), dtype="i32"))
+    q, r = reflected_identity(b, vectors, factors, inner), b.triu(b.narrow(r, 1, 0, inner))
+    found = [cast(b, b.reshape(x, (*batch, *x.shape.dims[1:])), a.dtype) for x in (q, r)]
+    return found[0], found[1], b.reshape(order, (*batch, columns))
+
+
+def packed_hessenberg(b: Builder, a: TensorLike) -> tuple[Tensor, Tensor]:
+    """LAPACK's `gehrd`: Hessenberg form h with `a = q·h·qᴴ`, and q in compact form below it, for `a […, N, N]`.
+
+    Returns:
+        `[…, N, N]`, where column k has, below row k + 1, the elements after the 1 of the vector of reflection k; and
+        `tau […, N - 1]`. The subdiagonal of h is real.
+    """
+    a = as_inexact(b, a)
+    *batch, _, size = a.shape.dims
+    size, _ = order_of(a.shape, square=True)
+    if size < 2 or 0 in batch:
+        return a, b.zeros((*batch, max(size - 1, 0)), a.dtype)
+    count, places = product(batch), b.iota((size,), dtype="i32")
+
+    def step(matrix: Tensor, place: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        vector, factor = reflection(b, b.gather(matrix, place, axis=2), place + 1, places)
+        matrix = applied(b, vector, conjugated(b, factor), matrix)
+        matrix = adjoint(b, applied(b, vector, conjugated(b, factor), adjoint(b, matrix)))
+        return matrix, (vector, factor)
+
+    start = statistics_input(b, b.reshape(a, (count, size, size)))
+    reduced, (vectors, factors) = b.scan(step, start, b.iota((size - 1,), dtype="i32"))
+    below = b.tril(b.transpose(vectors, (1, 2, 0)), -2)
+    packed = b.triu(reduced, -1) + b.concat([below, b.zeros((count, size, 1), below.dtype)], axis=2)
+    taus = b.transpose(b.squeeze(factors, 2), (1, 0))
+    return cast(b, b.reshape(packed, a.shape.dims), a.dtype), cast(b, b.reshape(taus, (*batch, size - 1)), a.dtype)

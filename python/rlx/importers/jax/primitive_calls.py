@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
+from rlx.importers.jax import factorization as factorization  # registers its rules
 from rlx.importers.jax import incomplete_beta
 from rlx.importers.jax.primitives import OF_COMPLEX, accepts, primitives
 from rlx.importers.stablehlo.choices import is_inert
@@ -62,7 +63,6 @@ _DERIVED = (
 _OF_CHLO = ("lgamma", "digamma", "erfc", "erf_inv", "bessel_i0e", "bessel_i1e")
 _SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
-_OF_REAL_MATRICES = (*_FACTORIZATIONS, "householder_product")
 _BY_COTANGENTS = ("custom_vjp_call",)
 # Primitives that print a value and have no results. They are dropped, because an artifact cannot print values.
 _SHOWN = ("debug_print", "debug_callback")
@@ -109,13 +109,17 @@ def tracing() -> Generator[None]:
     except Exception as problem:
         kind, message = type(problem).__name__, str(problem).strip().partition("\n")[0]
         place = place_of(problem, "jax", "jaxlib", "contextlib")
+        hint = None
         if primitive := _WITHOUT_RULE.search(message):
             message = f"the primitive {primitive[1]} of JAX cannot be imported"
         elif "EmitPythonCallback" in message:
             message = "what calls back into Python (pure_callback, io_callback) cannot be imported"
+        elif "perturb_singular" in message:
+            message = "eigenvectors of eigh_tridiagonal cannot be imported"
+            hint = "eigvals_only=True, or jax.numpy.linalg.eigh of the dense matrix"
         elif not isinstance(problem, NotImplementedError):
             raise Error(f"JAX cannot trace the function: {kind}: {message}", location=place) from problem
-        raise UnsupportedError(message, location=place) from problem
+        raise UnsupportedError(message, hint=hint, location=place) from problem
 
 
 class PrimitiveCalls:
@@ -162,7 +166,7 @@ class PrimitiveCalls:
         known = import_package("jax.extend.core.primitives", "rlx.from_jax")
         derived = [n for n in (*_DERIVED, *_BY_COTANGENTS) if self._depth < _ORDERS.get(n, _MOST_ORDERS)]
         found = [getattr(known, f"{name}_p", None) for name in {*ops, *derived}]
-        return [p for p in found if p is not None] + [p for p in _unlisted() if p.name in derived]
+        return [p for p in found if p is not None] + [p for p in _unlisted() if p.name in (*ops, *derived)]
 
     def _lowered(self, context: Any, *operands: Any, **params: Any) -> Any:
         """Lower one of these primitives to a numbered call."""
@@ -213,7 +217,8 @@ def _unlisted() -> list[Any]:
     def of_all(v: Any) -> Any:
         jax.debug.print("{}", v)
         jax.debug.callback(print, v)
-        return lax.clamp(v, v, v), jnp.round(v), lax.bitcast_convert_type(v, np.float32), solved(v)
+        packed = jax.scipy.linalg.qr_multiply(jnp.ones((1, 1)), jnp.ones((1, 1)))  # geqrf and ormqr
+        return lax.clamp(v, v, v), jnp.round(v), lax.bitcast_convert_type(v, np.float32), solved(v), packed
 
     traced = jax.make_jaxpr(of_all)(x)
     return [eqn.primitive for eqn in _equations(traced.jaxpr)]
@@ -287,8 +292,6 @@ class _CallBuilder:
         name = self._call.primitive.name
         if name not in primitives.rules:
             return self._plain(g, operands, lifted)
-        if name in _OF_REAL_MATRICES and any(x.dtype.is_complex for x in operands):
-            raise UnsupportedError(f"{name} of complex matrices cannot be imported")
         return primitives.build(g, name, operands, accepts(name, self._call.params))
 
     @cached_property

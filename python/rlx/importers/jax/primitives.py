@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.closed_forms import integer_power
@@ -10,7 +9,6 @@ from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.table import ImportTable
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.support.errors import UnsupportedError
 
 # The rules take the graph, tensors, and the primitive parameters that they need by keyword.
 primitives = ImportTable("JAX")
@@ -43,49 +41,3 @@ _ELEMENTARY = "exp exp2 log log1p expm1 sqrt rsqrt square sin cos tan asin acos 
 OF_COMPLEX = frozenset(_ELEMENTARY.split())
 for _name in sorted(OF_COMPLEX):
     primitives(_name)(method(_name))
-
-
-@primitives("cholesky")
-def cholesky(g: Graph, a: Tensor) -> Tensor:
-    """Return the factor in one triangle, with the other triangle unchanged. All elements are NaN if there is no factor."""
-    factor = g.cholesky(a)
-    last = factor[..., -1:, -1:] if a.shape.dims[-1] != 0 else factor
-    row, column = (g.iota(a.shape.dims[-2:], axis=axis, dtype="i32") for axis in (0, 1))
-    return g.where(last == last, g.where(column <= row, factor, a), float("nan")) if a.shape.num_elements else a
-
-
-@primitives("eigh")
-def eigh(g: Graph, a: Tensor, *, lower: bool, subset_by_index: Any = None, algorithm: Any = None) -> Sequence[Tensor]:
-    if subset_by_index is not None and tuple(subset_by_index) != (0, a.shape.dims[-1]):
-        raise UnsupportedError("of a part of the eigenvalues cannot be imported")
-    values, vectors = g.eigh(a if lower else g.swapaxes(a, -1, -2))
-    return vectors, values
-
-
-@primitives("svd")
-def svd(
-    g: Graph, a: Tensor, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any = None, algorithm: Any = None
-) -> Sequence[Tensor]:
-    if subset_by_index is not None and tuple(subset_by_index) != (0, min(a.shape.static[-2:])):
-        raise UnsupportedError("of a part of the singular values cannot be imported")
-    if not compute_uv:
-        return [g.svdvals(a)]
-    u, s, vt = g.svd(a, full_matrices=full_matrices)
-    return s, u, vt
-
-
-@primitives("qr")
-def qr(g: Graph, a: Tensor, *, full_matrices: bool, pivoting: bool = False) -> Sequence[Tensor]:
-    if pivoting:
-        raise UnsupportedError("with pivoting cannot be imported")
-    return g.qr(a, full_matrices=full_matrices)
-
-
-@primitives("lu")
-def lu(g: Graph, a: Tensor) -> Sequence[Tensor]:
-    return g.lu(a)
-
-
-@primitives("householder_product")
-def householder_product(g: Graph, a: Tensor, factors: Tensor) -> Tensor:
-    return g.householder_product(a, factors)
