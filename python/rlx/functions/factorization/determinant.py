@@ -9,6 +9,7 @@ from rlx.ir.dims.dim import product
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.typing import TensorLike
 from rlx.ir.op.results import SlogdetResult
+from rlx.ops.elementwise.activation import direction
 from rlx.ops.factorization.matrices import order_of
 from rlx.ops.lift import cast
 from rlx.ops.norm import statistics_input
@@ -70,7 +71,7 @@ def _eliminated(b: Builder, a: Tensor) -> Tensor:
         rest = b.where(rows * columns > 0.0, eliminated, 0.0)
         return (rest, rows, columns), (b.reshape(pivot, (count,)), row, column)
 
-    start = (a, b.ones((count, size, 1), a.dtype), b.ones((count, 1, size), a.dtype))
+    start = (a, b.ones((count, size, 1), a.dtype.part), b.ones((count, 1, size), a.dtype.part))
     _, (pivots, rows, columns) = b.scan(step, start, None, length=size)  # [N, B]
     # Large pivots are multiplied by small ones, so that the product overflows no earlier than necessary.
     half = size // 2
@@ -106,10 +107,13 @@ def slogdet(b: Builder, a: TensorLike) -> SlogdetResult:
     For singular matrices these are 0 and -∞, and the derivative is NaN or infinite. The derivative of `det` is finite.
     """
     diagonal, sign = _diagonal_and_sign(b, as_inexact(b, a))
-    signs = b.prod(b.sign(diagonal), axes=-1) * sign
-    # The sign of a complex determinant varies with the matrix, that of a real one does not.
-    signs = signs if signs.dtype.is_complex else b.stop_gradient(signs)
-    return SlogdetResult(signs, b.sum(b.log(b.abs(diagonal)), axes=-1))
+    sizes = b.abs(diagonal)
+    # The sign of a complex determinant varies with the matrix, that of a real one does not. `sign` has no derivative.
+    if diagonal.dtype.is_complex:
+        signs = b.prod(direction(b, diagonal, sizes), axes=-1) * sign
+    else:
+        signs = b.stop_gradient(b.prod(b.sign(diagonal), axes=-1) * sign)
+    return SlogdetResult(signs, b.sum(b.log(sizes), axes=-1))
 
 
 @helper

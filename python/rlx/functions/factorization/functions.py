@@ -98,7 +98,7 @@ def householder_product(b: Builder, a: TensorLike, tau: TensorLike) -> Tensor:
     """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `tau […, K]`.
 
     The k-th column of `a` contains, below its diagonal, the elements after the 1 in the vector `v` of reflection
-    `I - tau[k]·v·vᵀ`.
+    `I - tau[k]·v·vᴴ`.
 
     Raises:
         ShapeError: The shapes do not fit together, or there are more reflections than columns.
