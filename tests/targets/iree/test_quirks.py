@@ -22,6 +22,7 @@ from rlx.targets.iree.pipeline import lowering_passes
 from rlx.targets.iree.quirks import QUIRKS
 from rlx.targets.iree.targets import target
 from tests.targets.iree.lapack_calls import lapack_call
+from tests.targets.iree.loop_copies import copies_in_loop
 from tests.targets.iree.quirk_probes import PROBES, fails, floats, needs, probe, run
 from tests.targets.iree.vm_branches import lowered, wrong_branches
 
@@ -39,6 +40,11 @@ def _() -> bool:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(branches, "_branch", plain)
         return bool(wrong_branches(compile_module(lowered(graph), target("cpu"), timeout_s=60).vmfb, Path(folder)))
+
+
+@probe("carries-copied")
+def _() -> bool:
+    return copies_in_loop("rlx-iree-argument-affinity") > copies_in_loop(None)
 
 
 @probe("many-bindings")

@@ -78,6 +78,7 @@ def lowering_passes(target: Target) -> str:
         steps += ["rlx-iree-fence-reductions", "rlx-iree-fence-loops"]
     steps.append("rlx-iree-initializers")
     if target.kernel_cpu:
+        steps.append("rlx-iree-argument-affinity")
         steps += ["rlx-iree-lend-weights", "rlx-iree-unaligned-arguments"]  # in this order
     if _has_kernels(target):
         steps.append(EmitKernels(target.kernel_cpu))  # last, because the other passes would rewrite the code of kernels

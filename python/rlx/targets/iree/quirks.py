@@ -51,6 +51,11 @@ QUIRKS = (
         not_shown="it depends on the registers of the VM: `norms` of tests/importers/jax_functions.py showed it",
     ),
     Quirk(
+        "carries-copied",
+        "the device of a block argument is unknown, so each step of a loop copies the carries that it reads",
+        (f"{_PASSES}/argument_affinity.py",),
+    ),
+    Quirk(
         "loop-slices",
         "if a step of a loop reads a slice of a computed tensor, the slice is computed in that step: a product before the "
         "loop becomes many products inside of it",
