@@ -145,6 +145,12 @@ def _sparse(arguments: argparse.Namespace) -> Iterator[Figure]:
     return bench_sparse.measure(arguments.rounds)
 
 
+def _solvers(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_solvers
+
+    return bench_solvers.measure(arguments.rounds)
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "minilm": _minilm,
     "overhead": _overhead,
@@ -158,6 +164,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "linear-algebra": _linear_algebra,
     "language": _language,
     "sparse": _sparse,
+    "solvers": _solvers,
 }
 
 
