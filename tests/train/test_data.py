@@ -131,3 +131,23 @@ def test_fewer_batches_than_the_steps_of_an_epoch_are_an_error() -> None:
         fit(OneInput(), Exhausted(), **options)
     with pytest.raises(rlx.Error, match="epoch 2 has no batch"):
         rlx.train.find_learning_rate(OneInput(), lambda e: batches_of(2) if e == 0 else [], loss="cross_entropy")
+
+
+def test_errors_name_the_position_in_the_data() -> None:
+    """Also if the samples are shuffled, or if a share of them is used."""
+    options: Any = {"loss": "cross_entropy", "batch_size": 8, "progress": False, "device": "xla"}
+    wrong, labels = X.copy(), np.where(np.arange(22) == 20, 3, Y)
+    wrong[17, 2] = np.nan
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        ((wrong, Y), {}, r"'x' of data has nan at \[17, 2\]"),
+        ((wrong, Y), {"validation": 0.5}, r"'x' of data has nan at \[17, 2\]"),
+        (
+            [(X[:8], Y[:8]), (wrong[8:], Y[8:])],
+            {},
+            r"the loss is nan at step 2 .*: 'x' of batch 2 of data has nan at \[9, 2\]",
+        ),
+        ((X, labels), {"validation": 0.5}, "y of data: label 3 at 20"),
+    ]
+    for data, more, message in cases:
+        with pytest.raises(rlx.Error, match=message):
+            fit(OneInput(), data, **more, **options)

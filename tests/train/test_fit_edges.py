@@ -69,6 +69,42 @@ def test_a_confusion_matrix_takes_labels_as_evaluate_does(trained: Any) -> None:
         trained.confusion_matrix((X, Y + np.float32(0.5)))
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_nan_in_data_for_validation_and_evaluation_is_found(trained: Any, number: float) -> None:
+    """The position is that in the array, also if the samples are validated in batches."""
+    wrong = X.copy()
+    wrong[5, 1] = number
+    options: Any = {"loss": "cross_entropy", "batch_size": 4, "epochs": 3, "keep_best": True, "patience": 2, **QUIET}
+    place = rf"the loss of the evaluation is (nan|inf): 'x' of VALUE has {number} at \[5, 1\]"
+    with pytest.raises(rlx.Error, match=place.replace("VALUE", "validation")) as caught:
+        fit(rlx.nn.Linear(3, 4), (X, Y), validation=(wrong, Y), **options)
+    assert caught.value.hint == "clean the data" and len(caught.value.trained.history) == 1  # type: ignore[attr-defined]
+    with pytest.raises(rlx.Error, match=place.replace("VALUE", "data")):
+        trained.evaluate((wrong, Y))
+    with pytest.raises(rlx.Error, match=r"'x' of batch 2 of data has (nan|inf) at \[3, 1\]"):
+        trained.evaluate([(X, Y), (wrong[2:], Y[2:])])
+    assert not np.isfinite(trained.predict(wrong)[5]).all() and np.isfinite(trained.predict(wrong)[:5]).all()
+
+
+def test_a_model_that_replaces_nan_takes_it() -> None:
+    class Masked(rlx.nn.Module):
+        def __init__(self) -> None:
+            self.layer = rlx.nn.Linear(3, 4)
+
+        def forward(self, x: rlx.Tensor) -> Any:
+            return self.layer(rlx.ops.where(rlx.ops.isnan(x), 0.0, x))
+
+    wrong = X.copy()
+    wrong[5, 1] = math.nan
+    found = fit(Masked(), (wrong, Y), validation=(wrong, Y), loss="cross_entropy", batch_size=6, **QUIET)
+    assert math.isfinite(found.history[0]["val_loss"])
+
+
+def test_labels_out_of_range_are_found_in_the_data(trained: Any) -> None:
+    with pytest.raises(rlx.Error, match="y of data: label 7 at 5"):
+        trained.evaluate((X, np.array([0, 1, 2, 3, 0, 7])))
+
+
 @pytest.mark.parametrize("size", [-1, 0, 2.5, True, "4"])
 def test_a_wrong_batch_size_is_refused(trained: Any, size: Any) -> None:
     for call in (lambda: trained.predict(X, batch_size=size), lambda: trained.evaluate((X, Y), batch_size=size)):
@@ -145,7 +181,7 @@ def test_the_best_state_of_an_earlier_training_is_not_used(tmp_path: Path) -> No
     model, y = rlx.nn.Linear(3, 1), X[:, :1]
     fit(model, (X, y), validation=(X, y), **options)
     assert best.exists()
-    never = (X, np.full_like(y, np.nan))  # no validation is the best
+    never = (X, np.full_like(y, 1e30))  # the loss is infinite: no validation is the best
     later = fit(model, (X, y), validation=never, epochs=2, seed=5, **options)
     alone = fit(model, (X, y), epochs=2, seed=5, **{**options, "keep_best": False, "checkpoint": None})
     for name, value in alone.params.items():

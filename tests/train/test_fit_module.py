@@ -333,7 +333,7 @@ def without_targets(**options: Any) -> Any:
         ),
         (lambda: fit(Network(), (X, Y - 1), **LABELS), r"label -1 at"),
         (lambda: fit(Network(), (X, Y), validation=(X, Y + 1), **LABELS), "y of validation: label 3"),
-        (lambda: fit(Network(), [(X, Y + 1)], **LABELS), "y of a batch: label 3"),
+        (lambda: fit(Network(), [(X, Y + 1)], **LABELS), "y of batch 1 of data: label 3"),
         (lambda: fit(Network(), (X, Y.astype(np.float32)), **LABELS), "the outputs are .*3.* and the targets f32"),
         (
             lambda: fit(Network(), (X, Y), **{**LABELS, "loss": "mse"}),
@@ -364,7 +364,10 @@ def without_targets(**options: Any) -> Any:
         (lambda: fit(cast(Any, Network), (X, Y), **LABELS), "got the class Network"),
         (lambda: fit(Network(), (X, Y), validation=1.5, **LABELS), "a share between 0 and 1, got 1.5"),
         (lambda: fit(Network(), (X, Y), patience=2, **LABELS), "patience needs batches to validate with"),
-        (lambda: fit(Network(), (BAD, Y), **LABELS), r"the loss is nan at step \d .*: 'x' of this batch has nan at \["),
+        (
+            lambda: fit(Network(), (BAD, Y), **LABELS),
+            r"the loss is nan at step \d .*: 'x' of data has nan at \[17, 2\]",
+        ),
     ],
 )
 def test_errors(call: Any, message: str) -> None:

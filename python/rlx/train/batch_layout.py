@@ -23,6 +23,48 @@ FORMS = (
 )
 
 
+class SourcedBatch(Batch):
+    """A batch that knows its place in the data, for messages.
+
+    Attributes:
+        what: The data that positions refer to: `data`, `batch 3 of validation`.
+        samples: The positions of the samples in that data, `[n]`; None if they are those of the batch.
+    """
+
+    def __init__(self, arrays: Batch, what: str, samples: np.ndarray | None = None):
+        super().__init__(arrays)
+        self.what, self.samples = what, samples
+
+
+def place_of(batch: Any, other: str) -> tuple[str, np.ndarray | None]:
+    """Return the data of a batch, for messages, and the positions of its samples in it.
+
+    Args:
+        batch: The batch.
+        other: The text for a batch without a place.
+    """
+    return (batch.what, batch.samples) if isinstance(batch, SourcedBatch) else (other, None)
+
+
+def position_of(wrong: np.ndarray, samples: np.ndarray | None) -> tuple[tuple[int, ...], list[int]]:
+    """Return the index of the first true element in the array of a batch, and its index in the data."""
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    if samples is None or not index:
+        return index, list(index)
+    return index, [int(samples[index[0]]), *index[1:]]
+
+
+def unusual_number(batch: Mapping[str, Any]) -> str | None:
+    """Return the first NaN or infinity of a batch with its position in the data, for messages; None if there is none."""
+    what, samples = place_of(batch, "this batch")
+    for name, value in batch.items():
+        array = converted(value, f"{name} of a batch")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            index, place = position_of(~np.isfinite(array), samples)
+            return f"'{name}' of {what} has {array[index]} at {place}"
+    return None
+
+
 @dataclass(frozen=True)
 class BatchLayout:
     """The names of the arrays of a batch, and their places in the calls of the model and the loss.

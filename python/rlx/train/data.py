@@ -12,7 +12,7 @@ from rlx.ir.shape import Shape
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 from rlx.support.short import short_repr
-from rlx.train.batch_layout import FORMS, Batch, BatchLayout, layout_of
+from rlx.train.batch_layout import FORMS, Batch, BatchLayout, SourcedBatch, layout_of
 from rlx.train.loop import epoch_of, is_function, num_batches
 
 
@@ -21,6 +21,8 @@ class ArrayData:
 
     Args:
         arrays: The arrays by name, with one number of samples.
+        what: The argument that the arrays come from, for messages: `data`.
+        chosen: The positions of the samples to use, in this order; all samples by default.
         batch_size: The number of samples of a batch. The last batch of an epoch may be smaller.
         shuffle: Whether each epoch has another order, which depends on `seed` and the number of the epoch alone.
         seed: The seed.
@@ -34,13 +36,16 @@ class ArrayData:
         arrays: Batch,
         batch_size: int,
         *,
+        what: str = "data",
+        chosen: np.ndarray | None = None,
         shuffle: bool = False,
         seed: int = 0,
         drop_last: bool = False,
         steps_per_epoch: int | None = None,
     ):
         self.arrays, self.seed, self.shuffle, self._limit = arrays, seed, shuffle, steps_per_epoch
-        self.samples = len(next(iter(arrays.values())))
+        self.what, self.chosen = what, chosen
+        self.samples = len(next(iter(arrays.values()))) if chosen is None else len(chosen)
         self.batch_size = min(batch_size, self.samples)
         self.used = self.samples // self.batch_size * self.batch_size if drop_last else self.samples
 
@@ -63,11 +68,13 @@ class ArrayData:
     def _pass(self, epoch: int) -> Iterator[Batch]:
         """Yield all batches once."""
         order = np.random.default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
+        if self.chosen is not None:
+            order = self.chosen if order is None else self.chosen[order]
         for start in range(0, self.used, self.batch_size):
-            chosen: Any = slice(start, min(start + self.batch_size, self.used))
-            if order is not None:
-                chosen = order[chosen]
-            yield {name: array[chosen] for name, array in self.arrays.items()}
+            end = min(start + self.batch_size, self.used)
+            places: Any = slice(start, end) if order is None else order[start:end]
+            samples = np.arange(start, end) if order is None else places
+            yield SourcedBatch({name: array[places] for name, array in self.arrays.items()}, self.what, samples)
 
     def first(self) -> Batch:
         """Return the first batch."""
@@ -133,7 +140,8 @@ class IterableData:
         for element in islice(self._iterator(epoch), limit):
             number += 1
             self._read += 1
-            yield self._checked(self.layout.batch(element, f"batch {number} of {self._what}"), number)
+            what = f"batch {number} of {self._what}"
+            yield SourcedBatch(self._checked(self.layout.batch(element, what), number), what)
         if limit is not None and number < limit:
             self._refuse_short(epoch, number, limit)
 
@@ -225,7 +233,7 @@ def data_of(given: Any, model: Any, what: str, batch_size: int, **options: Any) 
         if isinstance(given, tuple) and not given:
             raise Error(f"{what} is empty", hint=f"give {FORMS}")
         layout = layout_of(model, given, what)
-        return ArrayData(layout.batch(given, what), batch_size, **options), layout
+        return ArrayData(layout.batch(given, what), batch_size, what=what, **options), layout
     if hasattr(given, "__array__") and not isinstance(given, Iterator):
         raise Error(f"{what} is one array; expected inputs and targets", hint=f"give {FORMS}")
     if is_sequence(given) and len(given) == 2 and all(hasattr(part, "__array__") for part in given):
@@ -241,8 +249,8 @@ def data_of(given: Any, model: Any, what: str, batch_size: int, **options: Any) 
     return data, data.layout
 
 
-def split(data: ArrayData, share: float, seed: int) -> tuple[Batch, Batch]:
-    """Return the arrays for training and those for validation: a random share of the samples.
+def split(data: ArrayData, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the samples for training and of those for validation: a random share, in ascending order.
 
     Raises:
         Error: One of them would be empty.
@@ -251,5 +259,4 @@ def split(data: ArrayData, share: float, seed: int) -> tuple[Batch, Batch]:
     if not 0 < count < data.samples:
         raise Error(f"validation={share} of {data.samples} samples leaves {count} for validation; both need one")
     order = np.random.default_rng([seed, 2**32 - 1]).permutation(data.samples)
-    chosen, rest = np.sort(order[:count]), np.sort(order[count:])
-    return tuple({n: a[part] for n, a in data.arrays.items()} for part in (rest, chosen))  # type: ignore[return-value]
+    return np.sort(order[count:]), np.sort(order[:count])

@@ -101,10 +101,10 @@ def _fit_module(model: Module, data: Any, options: FitOptions) -> TrainedModel:
     optimizer = optimizer_of(options.optimizer)
     with _shown(f"compiling the training step of {type(model).__name__}", options.progress):
         step = model_step(model, train, layout, optimizer, session, options)
-    for part, what in ((train, "data"), (validation, "validation")):
+    for part in (train, validation):
         if isinstance(part, ArrayData):
             for name in layout.targets:
-                step.check_labels(part.arrays[name], f"{name} of {what}")
+                step.check_labels(part.arrays[name], f"{name} of {part.what}")
     if validation is not None:  # before the first epoch
         step.graphs.with_targets_as_trained(validation.first(), "validation")
     loop_options: Any = options
@@ -146,7 +146,8 @@ def training_data(model: Module, data: Any, options: FitOptions) -> tuple[Data, 
         if not 0 < float(given) < 1:
             raise Error(f"validation must be data, or a share between 0 and 1, got {given}")
         kept, held = split(train, float(given), options.seed)
-        return ArrayData(kept, options.batch_size, **own), ArrayData(held, options.batch_size), layout
+        validation = ArrayData(train.arrays, options.batch_size, chosen=held)
+        return ArrayData(train.arrays, options.batch_size, chosen=kept, **own), validation, layout
     validation, theirs = data_of(given, model, "validation", options.batch_size)
     check_layout(layout, theirs, "validation")
     if isinstance(validation, IterableData) and validation.is_iterator and options.epochs not in (None, 1):

@@ -15,6 +15,7 @@ from rlx.ir.op import opview
 from rlx.support.errors import Error, ShapeError
 from rlx.support.short import short_repr
 from rlx.support.suggestions import suggestion
+from rlx.train.batch_layout import position_of
 
 Kind = Literal["labels", "probabilities", "binary", "values"]
 LossFunction = Callable[[Any, Any], Any]
@@ -163,13 +164,14 @@ class Loss:
             )
         return value.mean() if value.rank else value
 
-    def check_labels(self, targets: Any, task: Task, what: str) -> None:
+    def check_labels(self, targets: Any, task: Task, what: str, samples: np.ndarray | None = None) -> None:
         """Check the values of labels.
 
         Args:
             targets: The array.
             task: The task.
-            what: The array, for messages: `y of the data`.
+            what: The array, for messages: `y of data`.
+            samples: The positions of the samples in the data; None if they are those of the array.
 
         Raises:
             Error: A label is out of range; the message has its position.
@@ -180,8 +182,8 @@ class Loss:
         wrong = ~((targets >= 0) & (targets <= highest))
         if not wrong.any():
             return
-        place = [int(i) for i in np.argwhere(wrong)[0]]
-        value = targets[tuple(place)]
+        index, place = position_of(wrong, samples)
+        value = targets[index]
         found = f"{what}: label {value} at {place if len(place) != 1 else place[0]}"
         if task.kind == "binary":
             raise Error(f"{found}; binary_cross_entropy takes labels or probabilities from 0 to 1")

@@ -12,7 +12,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.runtime.program import Program
 from rlx.runtime.session import Session
 from rlx.support.errors import Error
-from rlx.train.batch_layout import Batch, converted
+from rlx.train.batch_layout import Batch, converted, place_of, unusual_number
 from rlx.train.losses import Loss
 from rlx.train.metrics import Metric
 from rlx.train.model_graphs import BATCH, SUMS, ModelGraphs
@@ -77,7 +77,7 @@ class ModelStep(TrainStep):
             Error: An array does not fit, a label is out of range, or the loss is not finite.
         """
         arrays = _arrays(batch or {})
-        size = self._checked(arrays)
+        size = self._checked(arrays, batch)
         if size == self.batch_size:
             results = super().__call__(arrays)
         else:
@@ -85,7 +85,7 @@ class ModelStep(TrainStep):
             step.restore(self.snapshot())
             results = step(arrays)
             self.restore(step.snapshot())
-        self._check_loss(results["loss"], arrays)
+        self._check_loss(results["loss"], batch or {})
         self.sums = self._summed(results, size)
         return self.results(self.sums)
 
@@ -94,9 +94,9 @@ class ModelStep(TrainStep):
         """Whether the module ends with a softmax or sigmoid that the loss leaves out."""
         return self.graphs.ends_with_probabilities
 
-    def check_labels(self, targets: np.ndarray, what: str) -> None:
+    def check_labels(self, targets: np.ndarray, what: str, samples: np.ndarray | None = None) -> None:
         """Check the values of labels; see `Loss.check_labels`."""
-        self._loss_function.check_labels(targets, self.graphs.task, what)
+        self._loss_function.check_labels(targets, self.graphs.task, what, samples)
 
     def _of_any_size(self) -> TrainStep:
         if self._any_size is None:
@@ -105,23 +105,23 @@ class ModelStep(TrainStep):
             self._any_size = TrainStep(self.graphs.training, optimizer, **arguments)
         return self._any_size
 
-    def _checked(self, batch: Batch) -> int:
-        """Check the labels of a batch. Returns its number of samples."""
-        layout = self.graphs.layout
+    def _checked(self, batch: Batch, source: Any) -> int:
+        """Check the labels of a batch that was made from `source`. Returns its number of samples."""
+        layout, (what, samples) = self.graphs.layout, place_of(source, "a batch")
         for name in layout.targets:
             if name in batch:
-                self.check_labels(batch[name], f"{name} of a batch")
+                self.check_labels(batch[name], f"{name} of {what}", samples)
         first = batch.get(layout.inputs[0])
         return len(first) if first is not None and first.ndim else self.batch_size
 
-    def _check_loss(self, loss: float, batch: Batch) -> None:
-        if math.isfinite(loss) or not self.checks_loss:
+    def _check_loss(self, loss: float, batch: Mapping[str, Any]) -> None:
+        if math.isfinite(loss):
             return
         at = f"the loss is {loss} at step {self.position[0] + 1} (epoch {self.position[1] + 1})"
-        for name, array in batch.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-                raise Error(f"{at}: '{name}' of this batch has {array[place]} at {list(place)}", hint="clean the data")
+        if (found := unusual_number(batch)) is not None:
+            raise Error(f"{at}: {found}", hint="clean the data")
+        if not self.checks_loss:
+            return
         raise Error(
             f"{at}, and the numbers of this batch are finite",
             hint="use a smaller learning rate (rlx.train.find_learning_rate tries several), or clip_norm=1.0; infinities in an "
@@ -146,15 +146,17 @@ class ModelStep(TrainStep):
         of size 1 that those of the training lack or have, and may be integers instead of floats.
 
         Raises:
-            Error: There is no batch, or an array does not fit.
+            Error: There is no batch, an array does not fit, or the loss is not finite because a batch has NaN or infinity.
         """
         program = self._evaluator = self._evaluator or self._compiled(self.graphs.evaluation)
         set_values(program, self.graphs.evaluation, self.values())
         sums: dict[str, np.ndarray] = {}
         for batch in batches:
             arrays = self.graphs.with_targets_as_trained(_arrays(batch))
-            size = self._checked(arrays)
+            size = self._checked(arrays, batch)
             own = self._summed(program.run_named(arrays), size)
+            if not math.isfinite(own["loss"]) and (found := unusual_number(batch)) is not None:
+                raise Error(f"the loss of the evaluation is {own['loss'] / size}: {found}", hint="clean the data")
             sums = {name: sums[name] + value for name, value in own.items()} if sums else own
         if not sums:
             raise Error("no batch to evaluate")

@@ -16,7 +16,7 @@ from rlx.support.answers import answers
 from rlx.support.errors import Error
 from rlx.support.packages import import_package
 from rlx.support.printable import printable
-from rlx.train.batch_layout import BatchLayout, layout_of
+from rlx.train.batch_layout import BatchLayout, layout_of, place_of
 from rlx.train.confusion import ConfusionMatrix
 from rlx.train.data import ArrayData, data_of
 from rlx.train.model_graphs import ModelGraphs
@@ -87,7 +87,8 @@ class TrainedModel(Answered):
             batch_size: The number of samples of a batch, for arrays; that of the training by default.
 
         Raises:
-            Error: The data is empty or does not fit the model, or `batch_size` is not a positive integer.
+            Error: The data is empty, does not fit the model or has NaN that makes the loss NaN, or `batch_size` is not a
+                positive integer.
         """
         batches, layout = data_of(data, self.model, "data", self._checked_size(batch_size))
         check_layout(self.graphs.layout, layout, "data")
@@ -158,7 +159,8 @@ class TrainedModel(Answered):
         counts, program = np.zeros((task.classes, task.classes), np.int64), self._ready()
         for batch in batches(0):
             targets = self.graphs.with_targets_as_trained(batch)[target]
-            self.step.check_labels(targets, f"{target} of a batch")
+            what, samples = place_of(batch, "a batch")
+            self.step.check_labels(targets, f"{target} of {what}", samples)
             outputs = program.run({n: batch[n] for n in layout.inputs})[0]
             predicted, actual = self._labels(outputs, targets)
             wrong = (actual < 0) | (actual >= task.classes)
