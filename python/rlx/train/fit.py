@@ -112,6 +112,7 @@ def _fit_module(model: Module, data: Any, options: FitOptions) -> TrainedModel:
     begin(step, options)
     log = EpochLog(step, train, _epochs(options), optimizer, options.progress)
     trained = TrainedModel(model, step, session, log.history, options.batch_size)
+    trained.validation_indices = validation.chosen if isinstance(validation, ArrayData) else None
     with _shown("", options.progress), _interrupts(options.progress) as interrupted:
         loop = FitLoop(step, train, judge, log, loop_options, by_epoch=True, is_interrupted=interrupted.is_set)
         try:

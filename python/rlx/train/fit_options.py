@@ -38,8 +38,9 @@ class LoopOptions:
     validation: Any = field(
         default=None,
         metadata=described(
-            "Data that is not used for training, in the same forms as `data`, or for arrays a share of `data` such as 0.1. Its "
-            "loss and metrics are added to the history as `val_loss`, `val_accuracy`, …. A `TrainStep` takes batches, and "
+            "Data that is not used for training, in the same forms as `data`, or for arrays a share of `data` such as 0.1: "
+            "random samples, which depend only on the share, `seed` and the number of samples, and are not used for training "
+            "(`validation_indices` of the result). Its loss and metrics are added to the history as `val_loss`, `val_accuracy`, …. A `TrainStep` takes batches, and "
             "computes its `evaluation=` graph."
         ),
     )

@@ -34,10 +34,13 @@ class TrainedModel(Answered):
         step: The training step, with the optimiser's state.
         graphs: The graphs of training, evaluation and prediction.
         interrupted: Whether the training was ended by Ctrl-C.
+        validation_indices: The positions of the samples that `validation=0.2` held out, `[samples]` integers in ascending
+            order. None if validation was not a share of the arrays.
     """
 
     def __init__(self, model: Module, step: ModelStep, session: Session, history: TrainingHistory, batch_size: int):
         self.model, self.step, self.history, self.interrupted = model, step, history, False
+        self.validation_indices: np.ndarray | None = None
         self._session, self._batch_size = session, batch_size
         self._predictor: Program | None = None
 
