@@ -40,8 +40,8 @@ class LoopOptions:
         metadata=described(
             "Data that is not used for training, in the same forms as `data`, or for arrays a share of `data` such as 0.1: "
             "random samples, which depend only on the share, `seed` and the number of samples, and are not used for training "
-            "(`validation_indices` of the result). Its loss and metrics are added to the history as `val_loss`, `val_accuracy`, …. A `TrainStep` takes batches, and "
-            "computes its `evaluation=` graph."
+            "(`validation_indices` of the result). Its loss and metrics are added to the history as `val_loss`, "
+            "`val_accuracy`, …. A `TrainStep` takes batches, and computes its `evaluation=` graph."
         ),
     )
     validate_every: int | None = field(
@@ -51,7 +51,8 @@ class LoopOptions:
     patience: int | None = field(
         default=None,
         metadata=described(
-            "Stop after this number of consecutive validations without a new smallest loss (early stopping)."
+            "Stop after this number of consecutive validations without a new smallest loss (early stopping). A line is "
+            "shown, and `stopped_epoch` and `best_epoch` of the history are set."
         ),
     )
     keep_best: bool = field(

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from itertools import count, islice
@@ -116,6 +117,7 @@ class FitLoop:
         """Run until the end."""
         step, judge, options = self.step, self.judge, self.options
         if judge is not None and judge.is_over:  # the resumed training had already ended
+            self._report_stop(judge)
             judge.go_back()
             return
         entry: Entry = {}
@@ -139,10 +141,19 @@ class FitLoop:
             for observer in options.observers:
                 if isinstance(observer, Logger):
                     observer.close()
+        if judge is not None and judge.is_over:
+            self._report_stop(judge)
         went_back = judge is not None and judge.go_back()
         if entry and options.checkpoint is not None and (went_back or not is_saved):
             self._save()
         self.log.finish(entry)
+
+    def _report_stop(self, judge: Judge) -> None:
+        """Set the epoch that `patience` has ended the training in, and show a line about it."""
+        _, epoch, batches = self.step.position
+        self.log.history.stopped_epoch = epoch + (batches > 0)
+        if self.options.progress and sys.stderr is not None:
+            sys.stderr.write(f"{judge.stop_line(self.log.history)}\n")
 
     def _observe(self, entry: Entry, row: Entry | None) -> bool:
         """Call `on_step` and the callbacks. Return whether one of them ends the training."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, SupportsIndex, overload
@@ -20,11 +21,27 @@ class TrainingHistory(list[Entry]):
 
     `history[-1]` is the last entry, and `history["val_loss"]` the list of all values of a name. In notebooks, it is shown
     as curves.
+
+    Attributes:
+        stopped_epoch: The epoch in which `patience` ended the training, from 1; None if it did not.
     """
 
     @with_call_errors
     def __init__(self, entries: Iterable[Entry] = ()):
         super().__init__(entries)
+        self.stopped_epoch: int | None = None
+
+    @property
+    def best(self) -> Entry | None:
+        """The first entry with the smallest finite `val_loss`; None if there is none."""
+        validated = [entry for entry in self if math.isfinite(entry.get("val_loss", math.nan))]
+        return min(validated, key=lambda entry: entry["val_loss"], default=None)
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The epoch with the smallest `val_loss`, from 1. None without one, and for a `TrainStep`, whose entries are steps."""
+        best = self.best
+        return None if best is None else best.get("epoch")
 
     @overload
     def __getitem__(self, key: SupportsIndex) -> Entry: ...

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.train.step import TrainStep
+from rlx.train.training_history import TrainingHistory
 
 
 def best_file(checkpoint: Any) -> str:
@@ -65,6 +66,24 @@ class Judge:
     def is_over(self) -> bool:
         """Whether `patience` validations without a new smallest loss have ended training."""
         return self._patience is not None and self._step.validation[1] >= self._patience
+
+    def stop_line(self, history: TrainingHistory) -> str:
+        """Return the line for a training that `patience` has ended.
+
+        Args:
+            history: The entries up to the last validation. A resumed training of a `TrainStep` has none of the earlier ones.
+        """
+        step, best, unit = self._step, history.best, history.axis()
+        number = (history[-1] if history else {}).get(unit, step.position[0])
+        count = self._patience
+        kind = ("epoch" if self._every is None else "validation") + ("" if count == 1 else "s")
+        least = step.validation[0]
+        if not np.isfinite(least):
+            found = "no validation had a finite val_loss"
+        else:
+            at = f"best {unit} {best[unit]}" if best is not None and best["val_loss"] == least else "the best"
+            found = f"{at} (val_loss={least:.4g}){', whose parameters are restored' if self._keeps else ''}"
+        return f"{unit} {number}: val_loss has not improved for {count} {kind}; stopped, {found}"
 
     def go_back(self) -> bool:
         """Restore the best parameters, if they are stored and are not the last ones. Return whether they were restored."""
