@@ -95,7 +95,7 @@ class TrainStep(Answered):
         self.log: dict[str, Any] = {}
         self._averaged = chosen.ema is not None
         self._trained = training.trained
-        self._results = training.results
+        self._results, self._optimizer = training.results, optimizer.name
         self._params = {a.name: a for a in training.graph.arguments if a.name in {*training.trained, *training.frozen}}
         self._own_states = {a.name: a for a in graph.states}
         self._check_evaluation()
@@ -336,7 +336,7 @@ class TrainStep(Answered):
                 unknown, or of a different shape or dtype. In this case, nothing is changed.
         """
         arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
-        tensors = checkpoint.read(path, arguments, self._trained if self._averaged else ())
+        tensors = checkpoint.read(path, arguments, self._optimizer, self._trained if self._averaged else ())
         steps, epoch, batches = tensors.pop(checkpoint.POSITION, np.zeros(3, np.int64)).tolist()
         least, waited = tensors.pop(checkpoint.VALIDATION, np.array([math.inf, 0])).tolist()
         log = checkpoint.log_of(tensors.pop(checkpoint.LOG, None))
