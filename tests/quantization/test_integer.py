@@ -224,6 +224,19 @@ def test_sizes_have_to_be_known() -> None:
     typed = hint[hint.index("rlx.passes.run(") :]
     integers = rlx.integer_only(eval(typed, {"rlx": rlx, "graph": g}), ranges, params=params)
     assert integers.inputs[0].shape.static == (1, 1, 4)
+    bound = rlx.integer_only(g, ranges, params=params, bind={"batch": 1, "rows": 1})
+    assert bound.text() == integers.text()
+    batches = [{"x": np.ones((1, 1, 4), np.float32)}]
+    found = rlx.search_bits(
+        g, ranges, batches, params=params, max_bytes=6, bind={"batch": 1, "rows": 1}, progress=False
+    )
+    assert sum(-(-12 * bits // 8) for bits in found.layers.values()) <= 6
+    with pytest.raises(rlx.UnsupportedError, match="unknown: rows"):
+        rlx.integer_only(g, ranges, params=params, bind={"batch": 1})
+    with pytest.raises(rlx.Error, match="the graph has no symbol size; it has batch, rows"):
+        rlx.integer_only(g, ranges, params=params, bind={"size": 1})
+    with pytest.raises(rlx.Error, match="bind: the size of batch must be an integer"):
+        rlx.integer_only(g, ranges, params=params, bind={"batch": "1"})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(

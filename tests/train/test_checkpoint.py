@@ -138,13 +138,14 @@ def test_another_optimiser_is_named_first_and_then_other_shapes(
         "progress": False,
         "checkpoint": tmp_path / "c.safetensors",
     }
-    rlx.train.fit(first, data, optimizer=theirs, **options)
+    fit: Any = rlx.train.fit
+    fit(first, data, optimizer=theirs, **options)
     for model, more in (
         (first, []),
         (other, ["'weight' is float32[3, 4], not f32[5, 4]", "'bias' is float32[3], not f32[5]"]),
     ):
         with pytest.raises(rlx.Error) as caught:
-            rlx.train.fit(model, data, optimizer=ours, **{**options, "resume": True})
+            fit(model, data, optimizer=ours, **{**options, "resume": True})
         lines = [line.strip() for line in str(caught.value).splitlines()]
         assert message in lines[1] and sorted(lines[2 : 2 + len(more)]) == sorted(more)
         assert lines[2 + len(more)].startswith("hint: ")

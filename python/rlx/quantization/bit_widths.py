@@ -15,13 +15,12 @@ from rlx.ir.shape import shape_of
 from rlx.passes.dtypes.quantization_sites import sites
 from rlx.passes.integer.value_ranges import ValueRanges
 from rlx.quantization.calibrate import check_batch, runner
-from rlx.quantization.integer import Quantization, integer_only, primitive_graph, quantizations
+from rlx.quantization.integer import Quantization, bound_graph, integer_only, primitive_graph, quantizations
 from rlx.report.progress import progress as shown
 from rlx.report.text import bytes_text, table
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.support.guards import is_integer, is_real
-from rlx.targets.stages import graph_of
 
 Arrays = dict[str, np.ndarray]
 # A function of the outputs of each batch, by name, as floats. Larger is better.
@@ -88,6 +87,7 @@ def search_bits(
     symmetric: bool = False,
     device: Any = None,
     progress: bool = True,
+    bind: Mapping[str, int] | None = None,
 ) -> BitWidths:
     """Choose 8, 4 or 2 bits for the weights of each product: the fewest bits within the given budgets.
 
@@ -107,6 +107,7 @@ def search_bits(
         symmetric: As for `integer_only`.
         device: The device for the integer graphs; None uses the NumPy evaluator.
         progress: Show a bar on a terminal.
+        bind: As for `integer_only`. The batches have these sizes.
 
     Raises:
         Error: No budget is given, it cannot be met (the message has the attainable size or score), or as for `integer_only`.
@@ -122,7 +123,7 @@ def search_bits(
         check_batch(batch, number)
     if not data:
         raise Error("there is no batch to measure on", hint="give at least one mapping of input names to arrays")
-    source = graph_of(graph, "search_bits")
+    source = bound_graph(graph, "search_bits", bind)
     values = {**source.weights, **(params or {})}
     search = _BitWidthSearch(source, ranges, data, values, symmetric, device, score)
     return search.found(max_bytes, min_score, progress)

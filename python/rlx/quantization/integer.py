@@ -30,7 +30,8 @@ from rlx.quantization.observers import Observer, finite
 from rlx.report.progress import progress as shown
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_mapping
-from rlx.targets.stages import graph_of
+from rlx.targets.options import CompileOptions
+from rlx.targets.stages import graph_of, prepare_graph
 
 # Composite ops with an integer form. All other composite ops are decomposed.
 _KEPT = "softmax,clamp,pad,fake_quantize,fake_quantize_lsq"
@@ -116,18 +117,20 @@ def integer_only(
     symmetric: bool = False,
     mode: str = "double",
     allow_float: bool = False,
+    bind: Mapping[str, int] | None = None,
 ) -> Graph:
     """Return a graph with only integer ops: i8 values, i32 sums, fixed-point numbers, tables.
 
     Args:
-        graph: A `Graph` or `GraphModule` that computes in f32, of static sizes; it is not changed.
-        ranges: The result of `observe_ranges` for this graph.
+        graph: A `Graph` or `GraphModule` that computes in f32; it is not changed. Its sizes are fixed, or fixed by `bind`.
+        ranges: The result of `observe_ranges` for this graph, of any sizes.
         params: Weights that did not come with the graph.
         bits: The bits of weights: 8, 4 (-7 to 7) or 2 (-1, 0, 1), with one scale per channel of a result.
         layers: The bits of the weights of single products, by the names of their weights.
         symmetric: Whether zero points are 0.
         mode: How sums are scaled: `double`, `single` or `short`, as in `requantize`.
         allow_float: Keep ops without an integer form, instead of rejecting the graph.
+        bind: The sizes of symbols: `{"batch": 1}`.
 
     Returns:
         A graph at MIR without parameters: weights are constants. Inputs and outputs are i8. They represent
@@ -138,9 +141,9 @@ def integer_only(
         UnsupportedError: Some ops do not have an integer form. The message names all of them, with the user's lines.
     """
     _check_options(ranges, layers, mode)
-    source = graph_of(graph, "integer_only")
+    source = bound_graph(graph, "integer_only", bind)
     values = {**source.weights, **named_values(params or {}, [a.name for a in source.params], "params: ")}
-    result = primitive_graph(graph, "integer_only")
+    result = primitive_graph(source, "integer_only")
     if result.symbols:
         names = ", ".join(sorted(result.symbols))
         raise UnsupportedError(
@@ -214,6 +217,11 @@ def quantizations(graph: Graph) -> dict[str, Quantization]:
     """Return the quantisations of inputs and outputs of a graph from `integer_only`, by name, without plain integers."""
     with mlir.entered():
         return {name: Quantization(*pair) for name, pair in quantization_of(graph.function).items()}
+
+
+def bound_graph(graph: Any, caller: str, bind: Mapping[str, int] | None) -> Graph:
+    """Return the graph of a call with these sizes of symbols."""
+    return prepare_graph(graph_of(graph, caller), CompileOptions(bind=bind))
 
 
 def primitive_graph(graph: Any, caller: str) -> Graph:
