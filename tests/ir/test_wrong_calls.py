@@ -18,6 +18,9 @@ from rlx import nn
 from rlx.ir.calls import CallError
 from rlx.ir.graph.builder import Builder
 
+WRONG: Any = rlx  # called with wrong arguments
+MATRIX: Any = rlx.train.ConfusionMatrix(np.eye(2, dtype=np.int64))
+HISTORY: Any = rlx.train.TrainingHistory([{"step": 1, "loss": 1.0}])
 UNKNOWN: dict[str, Any] = {"no_such_option": 1}
 TOO_MANY = [None] * 40
 # Public names whose wrong calls raise Python's TypeError, and the reason.
@@ -207,3 +210,18 @@ def test_values_are_replaced() -> None:
     assert replace(rlx.train.Adam(0.5), b1=0.5) == rlx.train.Adam(0.5, b1=0.5)
     with pytest.raises(CallError, match="Adam: got an unexpected keyword argument 'no_such_option'"):
         replace(rlx.train.Adam(0.5), **UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda: MATRIX.plot("m.png"), "instead: confusion_matrix.plot(path='m.png')"),
+        (lambda: HISTORY.plot(["loss"], "m.png"), "instead: training_history.plot(['loss'], path='m.png')"),
+        (lambda: HISTORY.plot(["loss"], "m.png", 3), "by name: plot(names, path=…)"),
+        (lambda: WRONG.quantize(rlx.Graph("g"), None, ["a"]), "by name: quantize(graph, record, keep=…, params=…, "),
+    ],
+)
+def test_arguments_that_are_accepted_by_name_only(call: Any, hint: str) -> None:
+    with pytest.raises(CallError, match="too many positional arguments") as caught:
+        call()
+    assert str(caught.value.hint).startswith(hint)

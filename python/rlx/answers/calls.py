@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -45,6 +45,7 @@ def call_problem(
     args: Sequence[Any],
     given: Mapping[str, Any],
     owner: str,
+    keyword_only: Collection[str] = (),
 ) -> tuple[str, str | None]:
     """Return the message and the hint for a call that does not match the parameters of a method.
 
@@ -55,6 +56,7 @@ def call_problem(
         args: The arguments in order.
         given: The arguments by name.
         owner: The text before the method's name in a call.
+        keyword_only: The parameters that are accepted by name only.
     """
     first = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
     unknown = [first, *(k for k in given if k not in (first, *parameters))] if first else []
@@ -62,7 +64,8 @@ def call_problem(
     without = {k: _advice(method, k, given.get(k), parameters) for k, other in meant.items() if not other}
     said = [f"'{k}': {text}" if len(unknown) > 1 else text for k, text in without.items() if text]
     if not unknown:
-        said = [advice(method) or by_name(method, parameters)]
+        typed = _with_names(owner + method, parameters, args, given, keyword_only)
+        said = [advice(method) or typed or by_name(method, parameters, keyword_only)]
     if any(meant.values()) and list(parameters[:1]) not in (["graph"], ["function"]):
         found = (table("keywords/notes").get(f"{method}({k})") for k in meant)
         notes = "".join(f"; {note}" for note in found if note is not None)
@@ -85,9 +88,30 @@ def keyword_meant(given: str, parameters: Sequence[str]) -> str:
     return similar(given, parameters)
 
 
-def by_name(method: str, parameters: Sequence[str]) -> str:
-    """Return a call with all arguments but the first by name, so that the order in other libraries does not matter."""
-    given = [*parameters[:1], *(f"{name}=…" for name in parameters[1:])]
+def _with_names(
+    call: str, parameters: Sequence[str], args: Sequence[Any], given: Mapping[str, Any], keyword_only: Collection[str]
+) -> str | None:
+    """Return a call as it was meant, if its last arguments by position are those that are accepted by name only.
+
+    It is unknown which ones they are if there are more parameters of this kind: the result is then None.
+    """
+    in_order = [name for name in parameters if name not in keyword_only]
+    missing = [name for name in parameters if name in keyword_only and name not in given]
+    surplus = args[len(in_order) :]
+    if not surplus or len(surplus) != len(missing):
+        return None
+    before = [source_text(value, name) for value, name in zip(args, in_order, strict=False)]
+    named = {**dict(zip(missing, surplus, strict=True)), **given}
+    return f"instead: {call}({', '.join([*before, *(f'{n}={source_text(v, n)}' for n, v in named.items())])})"
+
+
+def by_name(method: str, parameters: Sequence[str], keyword_only: Collection[str] = ()) -> str:
+    """Return a call with all arguments but the first by name, so that the order in other libraries does not matter.
+
+    If some parameters are accepted by name only, those before them are shown in order.
+    """
+    in_order = [n for n in parameters if n not in keyword_only] if keyword_only else list(parameters[:1])
+    given = [name if name in in_order else f"{name}=…" for name in parameters]
     return f"by name: {method.removeprefix('rlx.')}({', '.join(given)})"
 
 

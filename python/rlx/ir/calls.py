@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from rlx.support.answers import answers
@@ -57,6 +57,7 @@ class CallError(ShapeError):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         owner: str = "g.",
+        keyword_only: Collection[str] = (),
     ) -> CallError:
         """Return the error for a call of a method at the caller's line.
 
@@ -68,12 +69,13 @@ class CallError(ShapeError):
             args: The arguments in order.
             kwargs: The arguments by name.
             owner: The text before the method's name in a call.
+            keyword_only: The parameters that are accepted by name only.
         """
         given = dict(kwargs or {})
         problem, hint = reason, None
         with contextlib.suppress(ImportError, Error):  # `rlx-deploy`, or no MLIR: there are no answers
             name = method.removeprefix("rlx.")
-            problem, hint = answers().call_problem(name, reason, parameters, args, given, owner)
+            problem, hint = answers().call_problem(name, reason, parameters, args, given, owner, keyword_only)
         error = cls(f"{method}: {problem}; it takes {', '.join(parameters) or 'none'}", location=location, hint=hint)
         error.reason, error.parameters, error.given = reason, tuple(parameters), (args, given)
         return error
@@ -100,8 +102,9 @@ def check_call(what: str, function: Callable[..., Any], args: Sequence[Any], kwa
         unknown = next((name for name in kwargs if name not in names), None)
         reason = str(problem) if unknown is None else f"got an unexpected keyword argument '{unknown}'"
         owner = _owner(function, args)
+        by_name = [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
         args = args[len(signature.parameters) - len(names) :]
-        raise CallError.of(what, reason, names, caller_place(), args, kwargs, owner) from None
+        raise CallError.of(what, reason, names, caller_place(), args, kwargs, owner, by_name) from None
 
 
 def _owner(function: Callable[..., Any], args: Sequence[Any]) -> str:
