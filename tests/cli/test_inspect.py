@@ -13,6 +13,7 @@ import pytest
 import rlx
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.graph.listing_diff import inspect_diff
+from rlx.report.text import bytes_text
 from rlx.targets.compilation import Compilation
 from rlx.targets.registry import target_of
 from tests.cli.calling import Command
@@ -20,6 +21,7 @@ from tests.models.quantized_files import folder_pair
 from tests.models.tiny_bert import encoder
 from tests.report.pages import Page
 from tests.report.test_graph_svg import boxes
+from tests.targets.c.test_c import layer
 
 
 @pytest.fixture
@@ -159,6 +161,31 @@ def test_memory_of_a_planned_file(command: Command, tmp_path: Path) -> None:
     assert "memory of @planned: arena 256 B" in command.output("inspect", planned, "--memory")
     planned.write_text(planned.read_text().replace("offset = 0, over = 0", "offset = 256"))
     assert "lies outside of the arena" in command("inspect", planned, "--memory").err
+
+
+def test_memory_is_that_of_the_targets_program(command: Command, tmp_path: Path) -> None:
+    """The C back end computes a convolution and its scale in one kernel; the plan has its arena and its fullest step."""
+    path = tmp_path / "layer.mlir"
+    path.write_text(str(layer(channels=8, size=16)[0]))
+    compiled = command.output("compile", path, "--target=cortexm", "-o", tmp_path / "layer")
+    arena = int(re.findall(r"arena: (\d+) bytes", compiled)[0])
+    page = tmp_path / "layer.html"
+    out = command.output("inspect", path, "--target=cortexm", "--memory", "--html", page)
+    assert f"({arena} B)" in out.partition("memory of @")[2].splitlines()[0]
+    assert re.search(r"q_conv2d .* registers", out)
+    assert f"arena {bytes_text(arena)}" in page.read_text()
+    assert arena < 4 * 8 * 16 * 16  # the i32 sums are not stored
+
+
+def test_memory_of_an_open_size_is_that_of_the_targets_program(command: Command, tmp_path: Path) -> None:
+    g = rlx.Graph("open")
+    x = g.relu(g.input("x", ("n", 4)))
+    g.set_outputs([g.sum(x, 0) * g.sum(g.exp(x), 0)])
+    path = tmp_path / "open.mlir"
+    path.write_text(str(g))
+    of_64 = re.findall(r"arena .* gap", command.output("inspect", path, "--target=c", "--memory", "--bind=n=64"))
+    out = command.output("inspect", path, "--target=c", "--memory")
+    assert "memory of @open for n = 64: " in out and re.findall(r"arena .* gap", out) == of_64
 
 
 def test_two_graphs_are_compared(command: Command, hello: Path, tmp_path: Path) -> None:

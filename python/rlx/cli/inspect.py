@@ -135,7 +135,7 @@ def _inspect_graph(graph: Graph, arguments: argparse.Namespace, texts: list[str]
     if arguments.html is not None:
         _write_page(compilation, arguments)
     if arguments.memory or arguments.memory_svg is not None:
-        _show_memory(compilation.at("lir"), arguments, texts)
+        _show_memory(compilation, arguments, texts)
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -221,13 +221,13 @@ def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None
     write_atomically(arguments.html, report.html().encode())
 
 
-def _show_memory(lir: Graph, arguments: argparse.Namespace, texts: list[str]) -> None:
+def _show_memory(compilation: Compilation, arguments: argparse.Namespace, texts: list[str]) -> None:
     """Draw the memory of a program into a file, and append its text, as they are requested."""
     from rlx.report.html import standalone
     from rlx.report.memory import memory_of_program
     from rlx.support.files import write_atomically
 
-    report = memory_of_program(lir)
+    report = memory_of_program(compilation)
     if arguments.memory:
         texts.append("\n" + str(report).removesuffix("\n"))
     if arguments.memory_svg:

@@ -15,6 +15,8 @@ from rlx.ir.op.dataflow import RegionFlow
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.errors import ShapeError
 
+REGISTERS = "registers"
+
 
 @dataclass(eq=False, slots=True)
 class Storage:
@@ -25,7 +27,8 @@ class Storage:
         start: The first step at which it holds a value.
         end: The last step at which the value is read.
         kind: `"value"`, or the kind of a value from outside: `"input"`, `"param"`, `"state"`, `"constant"`; `"weight"`
-            for values that depend only on parameters and constants, if these are outside the arena.
+            for values that depend only on parameters and constants, if these are outside the arena; `REGISTERS` for
+            values that the kernel which reads them computes, and does not store.
         members: The values in it. The first one determines the size.
     """
 

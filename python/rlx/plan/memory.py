@@ -14,7 +14,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op import registry
 from rlx.ir.op.opview import label_of, place_of
 from rlx.ir.shape import Shape
-from rlx.plan.liveness import Live, Liveness, LiveStep, Storage
+from rlx.plan.liveness import REGISTERS, Live, Liveness, LiveStep, Storage
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.placing import place
 from rlx.plan.sharing import Choices, StorageSharing, align_up, used_bytes
@@ -37,7 +37,8 @@ class PlannedValue:
             `base_offset`. `"row"`: like a view, but of another part at each step of a loop; `base_offset` is the first.
             `"in place"`: written over `base`, whose last reader is the op that computes it. `"within"`: computed in the
             bytes of `base`, which is defined later: for a value that a region yields, or an operand of a concatenation.
-            `"external"`: provided by the caller, or a constant.
+            `"external"`: provided by the caller, or a constant. `"registers"`: computed by the kernel that reads it, and
+            not stored.
         base: The name of the value that it is a view of, is written over, or is computed within.
         base_offset: Its first byte in `base`.
         slot: The number of its slot; None if it is elsewhere.
@@ -253,6 +254,7 @@ def _plan(options: MemoryPlanOptions, layout: ArenaLayout) -> MemoryPlan:
 
 def _entry(live: Live, offsets: Mapping[Storage, int], slots: Mapping[Storage, int], labels: list[str]) -> PlannedValue:
     place, step = offsets.get(live.storage), live.step
+    outside = live.storage.kind if live.storage.kind == REGISTERS else "external"
     is_pinned = live.storage.kind not in ("value", "input") and place is not None and live is live.storage.members[0]
     return PlannedValue(
         name=live.name,
@@ -263,7 +265,7 @@ def _entry(live: Live, offsets: Mapping[Storage, int], slots: Mapping[Storage, i
         start=live.storage.start if is_pinned else live.start,
         end=live.storage.end if is_pinned else live.end,
         offset=None if place is None else place + live.offset,
-        relation="external" if place is None and live.base is None else live.relation,
+        relation=outside if place is None and live.base is None else live.relation,
         base=live.base.name if live.base is not None else None,
         base_offset=live.offset - live.base.offset if live.base is not None else 0,
         slot=slots.get(live.storage),

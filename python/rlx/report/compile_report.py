@@ -77,7 +77,7 @@ class CompileReport:
     @cached_property
     def memory(self) -> MemoryReport | None:
         """The places of values in memory; None if there is no LIR."""
-        return None if self.problem else memory_of_program(self.compilation.lir)
+        return None if self.problem else memory_of_program(self.compilation)
 
     @property
     def limits(self) -> MachineLimits | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rlx.ir.dims.dim import TYPICAL_SIZE
@@ -10,6 +11,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.location import scope_of
 from rlx.ir.op.opview import place_of
 from rlx.passes import run
+from rlx.passes.bind import Bind
 from rlx.plan import MemoryPlan, PlannedValue, plan_memory
 from rlx.plan.passes.schedule_memory import ScheduleMemory
 from rlx.plan.stored import has_plan, plan_of
@@ -19,17 +21,25 @@ from rlx.report.text import bytes_text, short_place, table
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable_lines
 from rlx.support.short import report_repr
+from rlx.targets.compilation import Compilation
+from rlx.targets.memory_planner import MemoryPlanner
 
 # Maximum values that are listed at the fullest step, and maximum ops for which the report tries other orders.
 _LISTED, _TRIED = 8, 5_000
 _LATER = 16  # a value needed this many steps after the fullest one, or a tenth of all steps, counts as kept for later
 
 
+@dataclass(frozen=True, repr=False)
 class MemoryReport(MemoryPlan):
     """A memory plan for readers.
 
     `str()` lists the values in memory at the fullest step, ways to reduce them, and the place of each value.
+
+    Attributes:
+        planner: The planner of the target; None if the plan is that of `plan_memory`.
     """
+
+    planner: Callable[[Graph], MemoryPlan] | None = None
 
     def summary(self) -> str:
         """Return the report on one line."""
@@ -125,6 +135,8 @@ class MemoryReport(MemoryPlan):
         rest = values[_LISTED:]
         if rest:
             lines.append(f"    and {len(rest)} more: {bytes_text(sum(map(self._slot_size, rest)))}")
+        if scratch := self.peak_live_bytes - sum(map(self._slot_size, values)):
+            lines.append(f"    and {bytes_text(scratch)} of scratch memory")
         return lines
 
     def _readers(self, v: PlannedValue) -> str:
@@ -179,7 +191,8 @@ class MemoryReport(MemoryPlan):
         for recompute in (False, True):
             ordering = ScheduleMemory(recompute=recompute, hoist_weights=self.options.hoist_weights, sizes=self.sizes)
             ordered = run(self.layout.graph, f"builtin.module({ordering})")
-            size = plan_memory(ordered, self.options, sizes=self.sizes).arena_size
+            plan = self.planner(ordered) if self.planner else plan_memory(ordered, self.options, sizes=self.sizes)
+            size = plan.arena_size
             if size < least:
                 saved = 100 * (1 - size / self.arena_size)
                 name = f"{ordering.name}{'{recompute}' if recompute else ''}"
@@ -218,22 +231,34 @@ def analyse_memory(graph: Any, **options: Any) -> MemoryReport:
     return report_of(plan_memory(graph, **options))
 
 
-def memory_of_program(lir: Graph) -> MemoryReport:
-    """Return the plan stored in a graph, else a new plan with size 64 for each symbol.
+def memory_of_program(compilation: Compilation) -> MemoryReport:
+    """Return the memory plan of a compilation, with size 64 for each symbol.
 
-    The latter excludes values that depend only on weights: they are computed when the program is loaded.
+    It is the plan of the target's own planner (`MemoryPlanner`), so that it has the sizes of the compiled program. For
+    other targets it is the plan stored in the LIR, else a new one without the values that depend only on weights, which
+    are computed when the program is loaded.
 
     Args:
-        lir: The graph as a target lowers it.
+        compilation: A graph and its target.
 
     Raises:
-        Error: The stored plan does not fit the graph.
+        Error: The stored plan does not fit the graph, or the target does not support the graph.
     """
+    lir, compiler = compilation.lir, compilation.compiler
+    sizes = dict.fromkeys(sorted(lir.symbols), TYPICAL_SIZE)
+    if isinstance(compiler, MemoryPlanner):
+        bound = run(lir, Bind(sizes)) if sizes else lir
+        return report_of(replace(compiler.plan_memory(bound), sizes=sizes), compiler.plan_memory)
     if has_plan(lir.function):
         return report_of(plan_of(lir))
-    return analyse_memory(lir, sizes=dict.fromkeys(sorted(lir.symbols), TYPICAL_SIZE), hoist_weights=True)
+    return analyse_memory(lir, sizes=sizes, hoist_weights=True)
 
 
-def report_of(plan: MemoryPlan) -> MemoryReport:
-    """Return a report on a plan."""
-    return MemoryReport(**{field.name: getattr(plan, field.name) for field in fields(plan)})
+def report_of(plan: MemoryPlan, planner: Callable[[Graph], MemoryPlan] | None = None) -> MemoryReport:
+    """Return a report on a plan.
+
+    Args:
+        plan: The plan.
+        planner: The planner of the target; None if the plan is that of `plan_memory`.
+    """
+    return MemoryReport(**{field.name: getattr(plan, field.name) for field in fields(plan)}, planner=planner)

@@ -106,11 +106,12 @@ class CompileResult(Compilation):
 
     @cached_property
     def memory(self) -> MemoryReport:
-        """The memory plan of the LIR: the stored one, else one with 64 for each symbol without a size.
+        """The memory plan of the program, with 64 for each symbol without a size: that of the target's own planner.
 
-        Values that depend only on weights are not included: they are computed when the program is loaded.
+        For targets without one it is the plan stored in the LIR, else a new one without the values that depend only on
+        weights: they are computed when the program is loaded.
         """
-        return memory_of_program(self.lir)
+        return memory_of_program(self)
 
     @cached_property
     def dispatch(self) -> DispatchReport:

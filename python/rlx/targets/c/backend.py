@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rlx import mlir
+from rlx.ir.graph.graph import Graph
 from rlx.passes.pipeline import PassPipeline
+from rlx.plan import MemoryPlan
 from rlx.support.errors import CompileError, Error
 from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.artifacts.container import pack_archive, unpack_archive
@@ -80,6 +82,15 @@ def report(artifact: Artifact) -> str:
     """Return flash by section, RAM, worst-case stack, instructions and cycles of a program."""
     name = FileNames(program_name(artifact.signature.name)).report
     return unpack_archive(artifact.program, artifact.info["files"])[name].decode().rstrip("\n")
+
+
+def plan_memory(graph: Graph) -> MemoryPlan:
+    """Return the memory plan of the program of a graph at LIR, whether it fits into the target's memory or not.
+
+    Raises:
+        UnsupportedError: The graph has symbols, or an element that C cannot express.
+    """
+    return CSource(graph).memory.plan
 
 
 def _beside(source: CSource, target: Target) -> dict[str, str]:
@@ -170,6 +181,7 @@ __all__: Sequence[str] = [
     "info_fields",
     "load",
     "notes",
+    "plan_memory",
     "report",
     "target",
     "target_names",

@@ -79,7 +79,8 @@ def _check_size(source: CSource, ram: int | None, flash: int | None) -> None:
         raise CompileError(
             f"'{source.graph.name}' needs {needs} bytes of RAM (arena {source.arena_size}, states {source.state_bytes}), "
             f"which is {needs - ram} more than the {ram} there are",
-            hint=f"most is in use at step {busiest}, {plan.steps[busiest]}: `rlx inspect --memory` shows all; "
+            hint=f"most is in use at step {busiest}, {plan.steps[busiest]}: `rlx inspect FILE --memory` with the same "
+            "--target shows all; "
             "smaller images, fewer channels or a larger part",
         )
     if flash is not None and source.constant_bytes > flash:

@@ -8,16 +8,15 @@ from typing import Any
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import shape_of
-from rlx.plan.liveness import Live, LiveStep, Storage
+from rlx.plan.liveness import REGISTERS, Live, LiveStep, Storage
 from rlx.plan.memory import MemoryPlan, complete, prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.placing import place
 from rlx.plan.sharing import StorageSharing
 from rlx.targets.c.lower.grouping import OpGroup
 
-# Kinds of storage: none, because the group that reads the value computes it; the caller's memory; and a row of an array that
-# a loop stacks.
-_NOWHERE, _OUTPUT, _ROW = "computed", "output", "row"
+# Kinds of storage: the caller's memory, and a row of an array that a loop stacks.
+_OUTPUT, _ROW = "output", "row"
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def plan_groups(
 def _compute_together(group: OpGroup, step: LiveStep, values: Mapping[Any, Live]) -> None:
     """Extend the live ranges of a group's leaves to its last op, and remove the storage of its inner values."""
     for value in group.inner:
-        values[value].storage.kind = _NOWHERE
+        values[value].storage.kind = REGISTERS
     leaves = [values[v] for v in group.leaves()]
     for leaf in leaves:
         leaf.storage.end = max(leaf.storage.end, step.index)
