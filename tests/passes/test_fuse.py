@@ -215,3 +215,28 @@ def test_primitives_come_back_exactly() -> None:
     g.set_outputs([g.rms_norm(y + x, s), g.silu(g.narrow(y, 1, 0, 2)) * g.narrow(y, 1, 2, 2)])
     again = rlx.passes.run(g, "rlx-fuse,rlx-unfuse")
     assert Counter(names(again)) == Counter(names(g))
+
+
+class _Parent(rlx.nn.Module):
+    """Two layers, whose activations are called by the parent; the second one's result is added to the input."""
+
+    def __init__(self, kind: str, residual: bool):
+        layers = [rlx.nn.Linear(8, 8) if kind == "linear" else rlx.nn.Conv(8, 8, (3, 3), padding=1) for _ in range(2)]
+        self.one, self.two = layers
+        self.residual = residual
+
+    def forward(self, x: Any) -> Any:
+        y = self.two(rlx.ops.relu(self.one(x)))
+        return x + y if self.residual else rlx.ops.relu(y)
+
+
+@pytest.mark.parametrize(("kind", "residual"), [("linear", False), ("linear", True), ("conv", False)])
+def test_a_fused_op_has_the_scope_of_its_product(kind: str, residual: bool) -> None:
+    """An activation or a residual in the caller of a layer does not take the name of the layer away."""
+    g = rlx.Graph("parent")
+    x = g.input("x", (2, 8) if kind == "linear" else (1, 8, 4, 4))
+    g.set_outputs([_Parent(kind, residual)(x)])
+    listing = rlx.inspect_graph(rlx.passes.run(g, "rlx-fuse"))
+    fused = [op for op in listing.ops if op.name.startswith("fused")]
+    assert [op.scope for op in fused] == ["one", "two"]
+    assert all("test_fuse.py" in str(op.location) for op in fused)

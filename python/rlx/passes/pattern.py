@@ -28,7 +28,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from rlx import mlir
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.location import describe
+from rlx.ir.location import describe, layer_of
 from rlx.ir.op import opview, registry
 from rlx.ir.op.card import as_results
 from rlx.ir.op.views import View
@@ -204,6 +204,17 @@ class Rewriter:
             if is_unread(op):
                 op.erase()
         self.made.clear()
+
+    def locate(self, part: View) -> None:
+        """Give new ops the source location and the scope of a matched op, instead of those of the pattern's root.
+
+        A fused op belongs to the layer of its product, also if the root is an activation in the caller of the layer.
+        Without effect if the op has neither a scope nor a name from an ONNX file.
+        """
+        location = part.operation.location
+        if self._builder is None and layer_of(location):
+            self._builder = builder_before(self._op, self._note, location)
+            self._builder.record(self.made)
 
     @property
     def builder(self) -> Builder:

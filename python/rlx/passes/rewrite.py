@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.location import describe, within
+from rlx.ir.location import describe, name_of, within
 from rlx.ir.op import opview, registry
 from rlx.ir.op.card import as_results
 from rlx.ir.op.signature import POLICY_ATTRIBUTE
@@ -20,14 +20,17 @@ from rlx.support.traces import raised_at
 _DEEPEST = 16
 
 
-def builder_before(op: mlir.Operation, note: str) -> Builder:
-    """Return a builder before an op, with the op's location.
+def builder_before(op: mlir.Operation, note: str, location: mlir.Location | None = None) -> Builder:
+    """Return a builder before an op.
 
     Args:
         op: New ops are inserted before it.
-        note: The name of the block or pass, which is added to the location.
+        note: The name of the block or pass, which is added to the location if it does not have it yet.
+        location: The location of new ops; by default that of the op.
     """
-    return Builder(mlir.ir.InsertionPoint(op), within(op.location, note))
+    location = location or op.location
+    noted = location if name_of(location) == note else within(location, note)
+    return Builder(mlir.ir.InsertionPoint(op), noted)
 
 
 def collect(module: mlir.Module | mlir.Operation, names: Container[str] | None = None) -> list[mlir.Operation]:

@@ -27,6 +27,7 @@ def conv_bias(op: views.Binary, rewriter: Rewriter) -> Any:
             continue
         if feeder(op, value, views.Conv) is None:
             return rewriter.miss(f"the convolution, or {ELSEWHERE}", USE_RESULT)
+        rewriter.locate(conv)
         operands = [conv.x, conv.w, _vector(rewriter, bias)]
         return rewriter.emit("fused_conv_bias_act", operands, **conv.attributes, activation=None)
     return None
@@ -60,6 +61,7 @@ def biased_conv_activation(op: views.Activation, rewriter: Rewriter) -> Any:
         return None
     if feeder(op, op.x, views.FusedConvBiasAct) is None:
         return rewriter.miss(f"what {op.kind} takes is read elsewhere too", USE_RESULT)
+    rewriter.locate(inner)
     return rewriter.emit("fused_conv_bias_act", inner.operands, **{**inner.attributes, "activation": op.kind})
 
 

@@ -26,6 +26,7 @@ def matmul_bias(op: views.Binary, rewriter: Rewriter) -> Any:
             return rewriter.miss("the vector is subtracted from the product", "negate it and add it, as a bias")
         if feeder(op, value, views.Matmul) is None:
             return rewriter.miss(f"the product, or {ELSEWHERE}", USE_RESULT)
+        rewriter.locate(product)
         return rewriter.emit("fused_matmul_bias_act", [product.lhs, product.rhs, bias])
     return None
 
@@ -51,6 +52,7 @@ def biased_activation(op: views.Activation, rewriter: Rewriter) -> Any:
         return None
     if feeder(op, op.x, views.FusedMatmulBiasAct) is None:
         return rewriter.miss(f"what {op.kind} takes is read elsewhere too", USE_RESULT)
+    rewriter.locate(inner)
     return rewriter.emit("fused_matmul_bias_act", inner.operands, activation=op.kind)
 
 

@@ -24,6 +24,7 @@ def matmul_residual(op: views.Binary, rewriter: Rewriter) -> Any:
         if not has_one_use(value):
             rewriter.miss(f"the product, or {ELSEWHERE}", USE_RESULT)
             continue
+        rewriter.locate(linear)
         return rewriter.emit("fused_matmul_residual", [*factors(linear), residual, bias_of(linear)])
     return None
 
