@@ -147,6 +147,33 @@ def test_a_machine_is_measured() -> None:
     assert MachineLimits(4e9, 2e9).seconds(OpWork(8, 2)) == 2e-9 and MachineLimits(4e9, 2e9).ridge == 2
 
 
+def test_a_limit_is_raised_only_as_far_as_the_machine_allows() -> None:
+    """Short calls and impossible rates do not raise a limit; a kernel that is somewhat faster than NumPy does."""
+    machine = MachineLimits(1e11, 1e10, 1, 1e11, 1 << 20)
+    raised = machine.raised([(OpWork(34848, 16580), 1e-7)])
+    assert raised == machine, "a tenth of a microsecond is the resolution of the clock"
+    raised = machine.raised([(OpWork(1_200_000, 1 << 17), 1e-5)])
+    assert raised.flops == pytest.approx(1.2e11) and raised.cached_bytes == machine.cached_bytes
+    raised = machine.raised([(OpWork(10_000_000, 1 << 20), 1e-6), (OpWork(0, 1 << 24), 1e-6)])
+    assert (raised.flops, raised.bytes, raised.cached_bytes) == pytest.approx((1.5e11, 1.5e10, 1.5e11))
+
+
+def test_a_mask_has_no_work_of_the_product_before_it() -> None:
+    """IREE moves the reshape of a product into the select that follows, whose location then contains that of the product."""
+    g: Any = rlx.Graph("attention")
+    x, mask = g.input("x", (2, 16, 32)), g.input("mask", (2, 16), "i32")
+    g.set_outputs([g.attention(x, x, x, mask, num_heads=4, head_dim=8, mask_kind="custom")])
+    report = rlx.Pipeline(target="cpu", kernels="off").compile(g).profile(runs=3, threads=1)
+    products = [i for i, op in enumerate(report.listing.ops) if op.label == "dot_general"]
+    assert len(products) == 2
+    flops = 2 * 2 * 4 * 16 * 16 * 8
+    for kernel in report.kernels:
+        if {"where", "ne"} & set(kernel.labels):
+            assert not set(products) & set(kernel.ops) and kernel.work.flops < flops
+    computing = [k for k in report.kernels if k.work.flops >= flops]
+    assert sorted(i for k in computing for i in set(k.ops) & set(products)) == products
+
+
 def test_the_cost_of_a_run_is_known_without_one() -> None:
     g: Any = rlx.Graph("product")
     g.set_outputs({"y": g.input("x", ("n", 8)) @ g.param("w", (8, 4))})

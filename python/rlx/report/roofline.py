@@ -46,6 +46,8 @@ with ThreadPoolExecutor(threads) as pool:
     print(*(sum(pool.map(measured, range(threads))) for measured in (flops, moved, cached)))
 """
 _ASSUMED_CACHE = 1 << 20
+# A call of a kernel that takes less is near the resolution of the clock. A rate further above that of NumPy is not a limit.
+_SHORTEST_S, _MOST_ABOVE = 1e-6, 1.5
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -99,22 +101,29 @@ class MachineLimits:
         return max(self.bytes, self.cached_bytes) if work.bytes <= self.cache_size else self.bytes
 
     def raised(self, measured: Iterable[tuple[OpWork, float]]) -> MachineLimits:
-        """Return limits that no measured work exceeds.
+        """Return limits that are at least the rates of measured work, and at most one and a half times the present ones.
 
         NumPy does not always reach what the machine can do, so a kernel may be faster than the limits measured with it.
+        A rate much above them has another reason: elements that stay in registers or in the nearest cache, or a time that
+        the clock does not resolve. Work of less than a microsecond does not count.
 
         Args:
             measured: Work, and the seconds that it took.
         """
         flops, moved, cached = self.flops, self.bytes, self.cached_bytes
         for work, seconds in measured:
-            if seconds > 0:
+            if seconds >= _SHORTEST_S:
                 flops = max(flops, work.flops / seconds)
                 if work.bytes <= self.cache_size:
                     cached = max(cached, work.bytes / seconds)
                 else:
                     moved = max(moved, work.bytes / seconds)
-        return replace(self, flops=flops, bytes=moved, cached_bytes=cached)
+        return replace(
+            self,
+            flops=min(flops, _MOST_ABOVE * self.flops),
+            bytes=min(moved, _MOST_ABOVE * self.bytes),
+            cached_bytes=min(cached, _MOST_ABOVE * (self.cached_bytes or cached)),
+        )
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"

@@ -48,9 +48,10 @@ _CALL = re.compile(r"stream\.cmd\.dispatch\s+(?:@[^\s:]+::)*@(?P<kernel>\"[^\"]+
 _ALIAS = re.compile(r"#loc\d*")
 _FROM_REGION = "_dispatch_"
 _FUNCTION = re.compile(r"^  (util\.func|util\.initializer)\b")
-# Ops that are copied into each kernel that needs them. They do not identify the computation of a kernel.
+# Ops that are copied into each kernel that needs them, and those that move no elements. They do not identify the computation
+# of a kernel.
 _SHARED = re.compile(
-    r"\b(arith\.constant|tensor\.empty|linalg\.fill|iree_encoding\.\w+|hal\.interface\.\S+)\b|^\s*\^bb"
+    r"\b(arith\.constant|tensor\.empty|linalg\.fill|iree_encoding\.\w+|tensor\.\w+_shape|hal\.interface\.\S+)\b|^\s*\^bb"
 )
 _MODE = "queue-events,host-execution,executable-metadata"
 _NANO = 1e-9
@@ -134,18 +135,38 @@ def _computed(line: str) -> frozenset[int]:
 
 def _regions(ir: str) -> dict[frozenset[int], list[tuple[int, ...]]]:
     """Return the ops in each region that becomes a kernel, by the location of the region, in program order."""
-    found: dict[frozenset[int], list[tuple[int, ...]]] = defaultdict(list)
-    inside, indent = frozenset[int](), ""
+    regions: list[tuple[frozenset[int], frozenset[int], frozenset[int]]] = []
+    inside, alone, indent = frozenset[int](), frozenset[int](), ""
     for line in _unaliased(ir):
         if not indent and _REGION in line:
-            indent, inside = line[: len(line) - len(line.lstrip())] + "}", frozenset()
-            continue
-        if indent:
-            if line.startswith(f"{indent} loc("):
-                found[numbers_in(line)].append(tuple(sorted(inside | numbers_in(line))))
+            indent, inside, alone = line[: len(line) - len(line.lstrip())] + "}", frozenset(), frozenset()
+        elif indent:
+            is_end = line.startswith(f"{indent} loc(")
+            numbers = numbers_in(line) if is_end else _computed(line)
+            inside |= numbers
+            alone |= numbers if len(numbers) == 1 else frozenset()
+            if is_end:
+                regions.append((numbers, inside, alone))
                 indent = ""
-            else:
-                inside |= _computed(line)
+    return _attributed(regions)
+
+
+def _attributed(
+    regions: Sequence[tuple[frozenset[int], frozenset[int], frozenset[int]]],
+) -> dict[frozenset[int], list[tuple[int, ...]]]:
+    """Return the ops of each region, by the location of the region, in program order.
+
+    IREE combines the locations of an op and of its operand when it moves a reshape between them. An op that a region has
+    only in combined locations, and another region in a location of its own, is computed in the other one.
+
+    Args:
+        regions: For each region its location, all its ops, and those with a location of their own in it.
+    """
+    elsewhere = frozenset[int]().union(*(alone for _, _, alone in regions))
+    found: dict[frozenset[int], list[tuple[int, ...]]] = defaultdict(list)
+    for place, inside, alone in regions:
+        computed = alone | (inside - elsewhere)
+        found[place].append(tuple(sorted(computed or inside)))
     return found
 
 
