@@ -231,6 +231,24 @@ def test_one_graph_is_compared_with_other_options(command: Command, encoder_file
     assert "unknown target: 'air'" in command.error("inspect", encoder_file, "--second=--target=air")
 
 
+def test_a_comparison_names_the_sizes_of_both(command: Command, tmp_path: Path) -> None:
+    """A size that a graph leaves open counts as 64: the page says so, and warns if the other graph has another size."""
+    g = rlx.Graph("net")
+    g.set_outputs([g.relu(g.input("x", ("batch", 4)) @ g.param("w", (4, 4)))])
+    path, page_file = tmp_path / "net.mlir", tmp_path / "both.html"
+    path.write_text(str(g))
+    sizes = "first, net.mlir: work and memory are for batch = 64, which the graph leaves open"
+    out = command.output("inspect", path, "--second=--bind=batch=32", "--html", page_file)
+    page = Page(page_file.read_text())
+    for text in (out, page.text):
+        assert sizes in text and "second, net.mlir --bind=batch=32: all sizes are fixed" in text
+        assert "arning: the inputs of both differ" in text and "x f32[64, 4] and f32[32, 4]" in text
+    out = command.output("inspect", path, "--second=-O0")
+    assert sizes in out and "second, net.mlir -O0: work and memory are for batch = 64" in out and "warning" not in out
+    out = command.output("inspect", path, "--second=-O0", "--bind=batch=8")
+    assert "open" not in out and "fixed" not in out
+
+
 def test_html(command: Command, hello: Path, tmp_path: Path) -> None:
     """The page about the compilation is a single file without external resources."""
     listing = command.output("inspect", hello, "--html", tmp_path / "hello.html")

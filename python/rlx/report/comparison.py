@@ -22,7 +22,7 @@ from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable_lines
 from rlx.support.short import report_repr
 
-_LONGEST, _ROWS = 36, 100
+_LONGEST, _ROWS, _LISTED = 36, 100, 4
 _DRAWN = 4_000  # maximum ops of a graph that is drawn
 Amount = TypeVar("Amount", int, float)
 Row = tuple[str, str, str, str]
@@ -61,16 +61,17 @@ class ComparisonReport:
 
     def rows(self) -> list[Row]:
         """Return the totals of both: ops, work, memory and time, with the changes."""
-        reports = (self.first, self.second)
         rows = [
             _row(f"ops, {stage}", len(self.first.stages[stage].ops), len(self.second.stages[stage].ops), _count)
             for stage in self.first.stages
             if stage in self.second.stages
         ]
-        work = [OpWork.of(report.last.cost, {}) for report in reports]
+        work = [OpWork.of(report.last.cost, {}) for report in self._reports]
         rows.append(_row("operations of a run", work[0].flops, work[1].flops, _count))
         rows.append(_row("bytes that ops read and write", work[0].bytes, work[1].bytes, bytes_text))
-        sizes = [sum(number(a.shape.size_bytes, {}) for a in r.last.arguments if a.kind == "param") for r in reports]
+        sizes = [
+            sum(number(a.shape.size_bytes, {}) for a in r.last.arguments if a.kind == "param") for r in self._reports
+        ]
         rows.append(_row("parameters", sizes[0], sizes[1], bytes_text))
         if self.first.memory is not None and self.second.memory is not None:
             a, b = self.first.memory, self.second.memory
@@ -82,6 +83,39 @@ class ComparisonReport:
             rows.append(_row("measured time", a.seconds, b.seconds, seconds_text))
             rows.append(_row("least time by the roofline", a.least_seconds, b.least_seconds, seconds_text))
         return rows
+
+    def notes(self) -> list[str]:
+        """Return the sizes that the work and the memory of each program are for, if a graph leaves some open."""
+        sizes = [", ".join(f"{name} = {size}" for name, size in r.assumed_sizes.items()) for r in self._reports]
+        if not any(sizes):
+            return []
+        return [
+            f"{which}, {name}: work and memory are for {assumed}, which the graph leaves open"
+            if assumed
+            else f"{which}, {name}: all sizes are fixed"
+            for which, name, assumed in zip(("first", "second"), self.header[1:3], sizes, strict=True)
+        ]
+
+    def warnings(self) -> list[str]:
+        """Return the inputs whose sizes differ, so that the totals are not of the same work."""
+        first, second = (
+            {a.name: str(a.shape.bind(r.assumed_sizes)) for a in r.last.arguments if a.kind == "input"}
+            for r in self._reports
+        )
+        different = [
+            f"{name} {first[name]} and {second[name]}" for name in first if second.get(name, first[name]) != first[name]
+        ]
+        if not different:
+            return []
+        more = f" and {len(different) - _LISTED} more" if len(different) > _LISTED else ""
+        hint = "; bind sizes equally, such as with --bind" if any(r.assumed_sizes for r in self._reports) else ""
+        return [
+            f"the inputs of both differ, so a run is not the same work: {', '.join(different[:_LISTED])}{more}{hint}"
+        ]
+
+    @property
+    def _reports(self) -> tuple[CompileReport, CompileReport]:
+        return self.first, self.second
 
     def op_rows(self) -> list[tuple[str, ...]]:
         """Return for each kind of op in the last stages: its number in both, and if measured, its time in both."""
@@ -118,6 +152,7 @@ class ComparisonReport:
 
     def __str__(self) -> str:
         lines = [self.summary(), *table(self.rows(), self.header, right=(1, 2, 3), indent="  ")]
+        lines += [f"  {note}" for note in self.notes()] + [f"  warning: {text}" for text in self.warnings()]
         return printable_lines(lines)
 
     def __repr__(self) -> str:
@@ -135,7 +170,8 @@ class ComparisonReport:
 
     def sections(self) -> Iterator[tuple[str, str]]:
         """Yield the heading and the HTML of each part of the page."""
-        yield "Overview", self._problems() + html.table(self.rows(), self.header, right=(1, 2, 3))
+        notes = html.items(self.notes()) if self.notes() else ""
+        yield "Overview", self._problems() + html.table(self.rows(), self.header, right=(1, 2, 3)) + notes
         header = (
             *("op", *self.header[1:]),
             *(("time of the first", "of the second", "change") if self.profiles else ()),
@@ -150,7 +186,8 @@ class ComparisonReport:
         yield "Memory", self._side_by_side(_memory)
 
     def _problems(self) -> str:
-        return "".join(
+        warnings = "".join(html.paragraph(f"Warning: {text}.", "warn") for text in self.warnings())
+        return warnings + "".join(
             html.paragraph(f"The target does not take {name}: {report.problem}", "warn")
             for name, report in zip(self.names, (self.first, self.second), strict=True)
             if report.problem

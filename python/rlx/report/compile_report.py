@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rlx.ir.dims.dim import TYPICAL_SIZE
 from rlx.ir.graph.listing import GraphReport, OpReport, inspect_graph
 from rlx.report import html, roofline_svg
 from rlx.report.dispatch import DispatchReport, dispatch_of
@@ -79,6 +80,11 @@ class CompileReport:
         """The places of values in memory; None if there is no LIR."""
         return None if self.problem else memory_of_program(self.compilation)
 
+    @cached_property
+    def assumed_sizes(self) -> Mapping[str, int]:
+        """The sizes that the report assumes for the symbols of the graph, by name."""
+        return dict.fromkeys(sorted(self.compilation.prepared.symbols), TYPICAL_SIZE)
+
     @property
     def limits(self) -> MachineLimits | None:
         """The limits of the machine, at least those that kernels of this program reached."""
@@ -126,7 +132,7 @@ class CompileReport:
         given = self.stages["given"]
         cost = self.last.cost
         flops, moved = OpWork.of(cost, {}).flops, OpWork.of(cost, {}).bytes
-        assumed = f" with 64 for {', '.join(symbols)}" if (symbols := sorted(self.compilation.prepared.symbols)) else ""
+        assumed = f" with {TYPICAL_SIZE} for {', '.join(self.assumed_sizes)}" if self.assumed_sizes else ""
         params = [a for a in given.arguments if a.kind == "param"]
         size = sum(number(a.shape.size_bytes, {}) for a in params)
         rows = [
