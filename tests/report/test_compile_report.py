@@ -6,6 +6,7 @@ import contextlib
 import platform
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ import rlx
 from rlx.ir.graph.listing import GraphReport, inspect_graph
 from rlx.report import palette
 from rlx.report.collapse import GROUP, MOST, Overview, overview
+from rlx.report.comparison import ComparisonReport
 from rlx.report.compile_report import CompileReport
 from rlx.report.graph_svg import GraphTimes, drawing
 from rlx.report.profile import ProfileReport
@@ -61,6 +63,35 @@ def profile_of(report: CompileReport) -> ProfileReport:
     events = [KernelEvent(f"k{HOSTILE}", (i,), False, 0, float(i), 1e-6 * (i + 1)) for i in range(len(listing.ops))]
     measured = Measurement("local-sync", 1, 1, 1.0, tuple(events))
     return ProfileReport(report.compilation.given.name, "cpu", measured, listing, MACHINE)
+
+
+def test_ops_inside_of_a_region_have_no_time_of_their_own() -> None:
+    """A kernel computes the whole region. Its ops have blank times in a comparison, with a note."""
+
+    def scaled(b: Any, x: Any) -> Any:
+        return b.gelu(x) * 2.0
+
+    reports = []
+    for is_region in (False, True):
+        g: Any = rlx.Graph("scaled")
+        x = g.input("x", (64, 64)) @ g.param("w", (64, 80))
+        g.set_outputs([g.elementwise_region(lambda x, g=g: scaled(g, x), x) if is_region else scaled(g, x)])
+        compilation = Compilation(g, target_of("cpu"), CompileOptions(opt=0) if not is_region else None)
+        profile = profile_of(CompileReport(compilation, MACHINE))
+        ops = profile.listing.ops
+        events = tuple(e for e in profile.measurement.events if not ops[e.ops[0]].depth and ops[e.ops[0]].operands)
+        profile = replace(profile, measurement=replace(profile.measurement, events=events))
+        reports.append(CompileReport(compilation, MACHINE, profile))
+    plain, region = reports
+    rows = {row[0]: row[4:] for row in ComparisonReport(("plain", "region"), plain, region).op_rows()}
+    assert (
+        "elementwise_region" in rows and rows["elementwise_region"][0] == "0" and "µs" in rows["elementwise_region"][1]
+    )
+    assert "µs" in rows["mul"][0] and rows["mul"][1:] == ("", "")
+    assert rows["matmul"][2] == "the same"
+    page = Page(ComparisonReport(("plain", "region"), plain, region).html()).text
+    assert "Ops that run inside of another op have no time of their own: " in page and " in elementwise_region." in page
+    assert "no time of their own" not in ComparisonReport(("plain", "plain"), plain, plain).html()
 
 
 def test_the_numbers_of_the_page_are_those_of_the_reports() -> None:

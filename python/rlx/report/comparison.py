@@ -124,15 +124,44 @@ class ComparisonReport:
             _sums((profile.listing.ops[i].label, time) for i, time in profile.op_seconds.items())
             for profile in self.profiles or ()
         ]
+        inside = [self._inside(report) for report in self._reports]
         rows: list[tuple[float, tuple[str, ...]]] = []
         for label in {**counts[0], **counts[1]}:
             cells = _row(label, counts[0][label], counts[1][label], _count)
             weight = float(max(counts[0][label], counts[1][label]))
             if seconds:
                 a, b = (of_label[label] for of_label in seconds)
-                cells, weight = (*cells, *_row("", a, b, seconds_text)[1:]), max(a, b)
+                times = list(_row("", a, b, seconds_text)[1:])
+                hidden = [label in of_label and not time for of_label, time in zip(inside, (a, b), strict=True)]
+                times[:2] = ["" if is_hidden else time for is_hidden, time in zip(hidden, times, strict=False)]
+                times[2] = "" if any(hidden) else times[2]
+                cells, weight = (*cells, *times), max(a, b)
             rows.append((weight, cells))
         return [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
+
+    @staticmethod
+    def _inside(report: CompileReport) -> dict[str, str]:
+        """The labels of ops in a region without a time of their own, with the label of the op that has the region."""
+        profile = report.profile
+        if profile is None:
+            return {}
+        inside: dict[str, str] = {}
+        around: list[str] = []
+        for i, op in enumerate(profile.listing.ops):
+            del around[op.depth :]
+            if around and i not in profile.op_seconds:
+                inside[op.label] = around[-1]
+            around.append(op.label)
+        return inside
+
+    def _inside_text(self) -> str:
+        """Return the note on ops without a time of their own; empty if there are none."""
+        by_owner: dict[str, dict[str, None]] = {}
+        for of_label in map(self._inside, self._reports if self.profiles else ()):
+            for label, owner in of_label.items():
+                by_owner.setdefault(owner, {})[label] = None
+        owners = [f"{', '.join(labels)} in {owner}" for owner, labels in by_owner.items()]
+        return f"Ops that run inside of another op have no time of their own: {'; '.join(owners)}." if owners else ""
 
     def kernel_rows(self) -> list[Row]:
         """Return the time of each kernel in both, by its computation; empty without measurements."""
@@ -176,7 +205,9 @@ class ComparisonReport:
             *("op", *self.header[1:]),
             *(("time of the first", "of the second", "change") if self.profiles else ()),
         )
-        yield "Ops", html.table(self.op_rows(), header, right=range(1, 7), most=_ROWS)
+        note = self._inside_text()
+        ops = html.table(self.op_rows(), header, right=range(1, 7), most=_ROWS)
+        yield "Ops", ops + (html.paragraph(note, "muted") if note else "")
         yield "Changed ops", self._changes()
         if self.profiles is not None:
             note = "Kernels are matched by the ops that they compute. Times are medians per run, which differ between runs."
