@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import re
 import subprocess
@@ -109,6 +110,37 @@ def test_confusion_matrices() -> None:
     for counts, names in ((np.zeros((2, 3)), None), (np.zeros((2, 2)), ["one"]), (np.zeros((0, 0)), None)):
         with pytest.raises(rlx.Error, match=r"counts must be|names has 1 names for 2 classes"):
             ConfusionMatrix(counts, names)
+
+
+def test_a_matrix_is_narrow_and_follows_the_colour_scheme() -> None:
+    """On a screen of 400 pixels, the text has its own size. Text on strong colours is white in both schemes."""
+    counts = np.full((10, 10), 3) + np.diag([150] * 10)
+    for names, width in ((["a long name of a class"] * 10, 430), (None, 400 - 16)):
+        svg = ConfusionMatrix(counts, names).svg()
+        assert float(ElementTree.fromstring(svg).attrib["width"]) <= width
+    assert "prefers-color-scheme: dark" in svg and "prefers-color-scheme: dark" in HISTORY.svg()
+    root = ElementTree.fromstring(svg)
+    assert [e.attrib["class"] for e in root.iter(f"{SVG}rect") if "class" in e.attrib] == ["paper"]
+    strong = [e.attrib.get("fill") for e in root.iter(f"{SVG}text") if e.text == "153"]
+    assert strong == ["white"] * 10  # not a colour that a dark scheme replaces
+    html = ConfusionMatrix(np.full((24, 24), 1000))._repr_html_()
+    assert "overflow-x:auto" in html and "max-width:none" in html and "paper" not in html
+
+
+def test_pooled_labels_are_named() -> None:
+    model = rlx.nn.Linear(4, 3)
+    x = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
+    options: Any = {"loss": "binary_cross_entropy", "progress": False, "device": "xla"}
+    matrix = rlx.train.fit(model, (x, (x[:, :3] > 0).astype(np.float32)), **options).confusion_matrix((x, x[:, :3] > 0))
+    said = "the 3 labels of each sample are pooled"
+    assert matrix.pooled == 3 and matrix.counts.sum() == 60
+    texts = [e.text for e in ElementTree.fromstring(matrix.svg()).iter() if e.text]
+    assert said in texts and "  of 60 labels" in texts
+    assert said in str(matrix).splitlines()[0] and repr(matrix) == "<ConfusionMatrix of 2 classes, 60 labels>"
+    if importlib.util.find_spec("matplotlib") is not None:
+        assert said in matrix.plot().axes[0].get_title()
+    one = rlx.train.fit(rlx.nn.Linear(4, 1), (x, (x[:, :1] > 0).astype(np.float32)), **options)
+    assert one.confusion_matrix((x, x[:, :1] > 0)).pooled is None
 
 
 # --- the bar --------------------------------------------------------------------------------------

@@ -20,15 +20,17 @@ class ConfusionMatrix(Answered):
     Args:
         counts: `counts[i, j]` samples of class `i` were predicted as class `j`, as in scikit-learn; `[C, C]` integers.
         names: The names of the classes; their numbers by default.
+        pooled: The number of labels of each sample that are counted together, for samples with several labels of 0 or 1;
+            None if each sample is counted once.
 
     Raises:
         Error: The counts are not a square matrix, or there is another number of names.
     """
 
-    def __init__(self, counts: np.ndarray, names: Sequence[str] | None = None):
+    def __init__(self, counts: np.ndarray, names: Sequence[str] | None = None, *, pooled: int | None = None):
         if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not len(counts):
             raise Error(f"counts must be a square matrix, got {list(counts.shape)}")
-        self.counts = counts
+        self.counts, self.pooled = counts, pooled
         self.names = tuple(map(str, range(len(counts)) if names is None else names))
         if len(self.names) != len(counts):
             raise Error(f"names has {len(self.names)} names for {len(counts)} classes")
@@ -38,6 +40,16 @@ class ConfusionMatrix(Answered):
         """The share of samples on the diagonal."""
         total = self.counts.sum()
         return float(np.trace(self.counts) / total) if total else float("nan")
+
+    @property
+    def unit(self) -> str:
+        """The name of what is counted: `samples`, or `labels` if those of a sample are counted together."""
+        return "samples" if self.pooled is None else "labels"
+
+    @property
+    def pooling(self) -> str:
+        """The text for labels that are counted together: `the 3 labels of each sample are pooled`; else empty."""
+        return "" if self.pooled is None else f"the {self.pooled} labels of each sample are pooled"
 
     def plot(self, *, path: Any = None) -> Any:
         """Draw the matrix with matplotlib.
@@ -58,7 +70,9 @@ class ConfusionMatrix(Answered):
         place = figure.subplots()
         image = place.imshow(self.shares(), cmap="Blues", vmin=0, vmax=1)
         figure.colorbar(image, ax=place, label="share of the class", shrink=0.8)
-        place.set(xlabel="predicted", ylabel="actual", title=f"accuracy {self.accuracy:.1%}")
+        place.set(
+            xlabel="predicted", ylabel="actual", title="\n".join([f"accuracy {self.accuracy:.1%}", *self._notes()])
+        )
         places = range(count)
         if count <= 40:
             place.set_xticks(places, self.names, rotation=90 if max(map(len, self.names)) > 3 else 0)
@@ -84,9 +98,12 @@ class ConfusionMatrix(Answered):
         return matrix_drawing(self, alone=True)
 
     def _repr_html_(self) -> str:
-        from rlx.train.curves_svg import matrix_drawing
+        from rlx.train.curves_svg import matrix_html
 
-        return matrix_drawing(self, alone=False)
+        return matrix_html(self)
+
+    def _notes(self) -> list[str]:
+        return [self.pooling] if self.pooling else []
 
     def __str__(self) -> str:
         shown = [printable(name, keep="") for name in self.names]
@@ -97,7 +114,7 @@ class ConfusionMatrix(Answered):
         lines = [
             " ".join([f"{n:{left}} |", *(f"{c:>{width}}" for c in row)]) for n, row in zip(shown, cells, strict=True)
         ]
-        return "\n".join([f"predicted →, accuracy {self.accuracy:.1%}", header, *lines])
+        return "\n".join([", ".join([f"predicted →, accuracy {self.accuracy:.1%}", *self._notes()]), header, *lines])
 
     def __repr__(self) -> str:
-        return f"<ConfusionMatrix of {len(self.counts)} classes, {int(self.counts.sum())} samples>"
+        return f"<ConfusionMatrix of {len(self.counts)} classes, {int(self.counts.sum())} {self.unit}>"

@@ -1,7 +1,7 @@
 """Pictures of trainings, as SVG: learning curves and confusion matrices.
 
 Text and lines have the colour of the surrounding text, so that pictures fit light and dark notebooks. Documents of their own
-have a white background.
+have a background, and follow the reader's colour scheme.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _COLUMNS, _MARKED = 3, 30
 _TRAINING, _VALIDATION, _CELL = "#2b83c6", "#e0741b", "#1763b8"
 _GRID, _MUTED = 'stroke="currentColor" stroke-opacity="0.18"', 'fill-opacity="0.75"'
 _LONGEST_NAME, _LONGEST_TITLE = 14, 20
+# The width of a matrix, if its numbers fit: on narrow screens, a wider picture would be reduced with its text.
+_NARROW, _LARGEST_CELL, _SMALLEST_CELL, _NUMBERED, _LABELLED = 360, 46, 16, 25, 40
 
 
 def curves_drawing(history: TrainingHistory) -> str:
@@ -51,16 +53,30 @@ def curves_html(history: TrainingHistory) -> str:
     return "\n".join(['<div style="display:flex;flex-wrap:wrap">', *parts, "</div>"])
 
 
-def _opening(width: float, height: float, title: str, *, alone: bool) -> Iterator[str]:
-    """Yield the beginning of a drawing; `alone` for a document of its own."""
-    colour = f' color="{palette.INK}"' if alone else ""
+def _opening(width: float, height: float, title: str, *, alone: bool, shrinks: bool = True) -> Iterator[str]:
+    """Yield the beginning of a drawing.
+
+    Args:
+        width: Its width in pixels.
+        height: Its height in pixels.
+        title: The title for readers who do not see it.
+        alone: Whether it is a document of its own, with a background.
+        shrinks: Whether it is reduced to the width of the page.
+    """
+    colour = f' class="rlx-picture" color="{palette.INK}"' if alone else ""
+    style = "max-width:100%;height:auto" if shrinks else "max-width:none"
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'style="max-width:100%;height:auto" role="img" {palette.FONT} fill="currentColor"{colour}>'
+        f'style="{style}" role="img" {palette.FONT} fill="currentColor"{colour}>'
     )
     yield f"<title>{markup(title)}</title>"
     if alone:
-        yield f'<rect width="{width:g}" height="{height:g}" fill="{palette.PAPER}"/>'
+        ink, paper = palette.DARK[palette.INK], palette.DARK[palette.PAPER]
+        yield (
+            f"<style>@media (prefers-color-scheme: dark) {{ .rlx-picture {{ color: {ink}; }} "
+            f".rlx-picture .paper {{ fill: {paper}; }} }}</style>"
+        )
+        yield f'<rect class="paper" width="{width:g}" height="{height:g}" fill="{palette.PAPER}"/>'
 
 
 def _panel(history: TrainingHistory, title: str, names: Sequence[str]) -> Iterator[str]:
@@ -150,6 +166,19 @@ def _whole_ticks(low: float, high: float) -> list[float]:
 # --- confusion matrices ---------------------------------------------------------------------------
 
 
+def matrix_html(matrix: ConfusionMatrix) -> str:
+    """Return a confusion matrix as HTML. One whose numbers need more space than the page has is scrolled."""
+    return f'<div style="overflow-x:auto;max-width:100%">{matrix_drawing(matrix, alone=False)}</div>'
+
+
+def _cell_size(count: int, digits: int, left: float) -> float:
+    """Return the size of a cell: the largest with which the matrix is narrow, but its numbers fit."""
+    if count > _NUMBERED:
+        return max(520 / count, 4)
+    least = max(digits * palette.CHARACTER + 8, _SMALLEST_CELL)
+    return max(min((_NARROW - left - 16) / count, _LARGEST_CELL), least)
+
+
 def matrix_drawing(matrix: ConfusionMatrix, *, alone: bool) -> str:
     """Return a confusion matrix: a cell for each pair of classes, in a stronger colour for a larger share of the actual class.
 
@@ -161,20 +190,22 @@ def matrix_drawing(matrix: ConfusionMatrix, *, alone: bool) -> str:
     count = len(counts)
     names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in matrix.names]
     longest = max(map(len, names))
-    digits = len(str(int(counts.max())))
-    is_labelled = count <= 40
-    cell = max(min(520 / count, 46), digits * palette.CHARACTER + 8 if count <= 25 else 4)
+    is_labelled = count <= _LABELLED
     left = 34 + (longest * palette.CHARACTER if is_labelled else 0)
+    cell = _cell_size(count, len(str(int(counts.max()))), left)
     turned = is_labelled and longest * palette.CHARACTER > cell - 4
     bottom = 30 + ((longest * palette.CHARACTER if turned else 16) if is_labelled else 0)
     size = cell * count
-    width, top = max(left + size + 16, 300), 34
-    lines = list(_opening(width, top + size + bottom, "Confusion matrix", alone=alone))
+    width, top = max(left + size + 16, 300), 34 if matrix.pooled is None else 50
+    shrinks = alone or count > _NUMBERED
+    lines = list(_opening(width, top + size + bottom, "Confusion matrix", alone=alone, shrinks=shrinks))
     total = int(counts.sum())
     lines.append(
         f'<text x="12" y="20" font-weight="bold">accuracy {matrix.accuracy:.1%}'
-        f'<tspan font-weight="normal" {_MUTED}>  of {total} samples</tspan></text>'
+        f'<tspan font-weight="normal" {_MUTED}>  of {total} {matrix.unit}</tspan></text>'
     )
+    if matrix.pooled is not None:
+        lines.append(f'<text x="12" y="37" {_MUTED}>{matrix.pooling}</text>')
     for i, j in np.ndindex(count, count):
         lines += _cell(
             left + j * cell,
@@ -211,7 +242,8 @@ def _cell(
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{cell:.1f}" height="{cell:.1f}" fill="{_CELL}" fill-opacity="{share:.3f}"/>'
     )
     if classes <= 25:
-        ink = f'fill="{palette.PAPER}"' if share > 0.5 else "" if count else 'fill-opacity="0.5"'
+        # On weaker colours, dark text on light backgrounds has more contrast; in dark schemes all of the text is light.
+        ink = 'fill="white"' if share > 0.8 else "" if count else 'fill-opacity="0.5"'
         yield f'<text x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}" text-anchor="middle" {ink}>{count}</text>'
     yield "</g>"
 

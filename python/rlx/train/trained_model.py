@@ -144,6 +144,8 @@ class TrainedModel(Answered):
     def confusion_matrix(self, data: Any, *, names: Sequence[str] | None = None) -> ConfusionMatrix:
         """Return the numbers of samples of each actual and predicted class. Notebooks show a picture.
 
+        The labels of samples with several labels of 0 or 1 are counted together, in one matrix of 2×2.
+
         Args:
             data: Inputs and labels in any form that `fit` takes.
             names: The names of the classes.
@@ -160,6 +162,7 @@ class TrainedModel(Answered):
         check_layout(self.graphs.layout, layout, "data")
         target = self.graphs.layout.targets[0]
         counts, program = np.zeros((task.classes, task.classes), np.int64), self._ready()
+        targets = np.zeros((0,))
         for batch in batches(0):
             targets = self.graphs.with_targets_as_trained(batch)[target]
             what, samples = place_of(batch, "a batch")
@@ -173,7 +176,8 @@ class TrainedModel(Answered):
                     hint="leave out samples without a class",
                 )
             np.add.at(counts, (actual.reshape(-1), predicted.reshape(-1)), 1)
-        return ConfusionMatrix(counts, names)
+        labels = int(np.prod(targets.shape[1:])) if task.kind == "binary" else 1
+        return ConfusionMatrix(counts, names, pooled=labels if labels > 1 else None)
 
     def _labels(self, outputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         task = self.graphs.task
