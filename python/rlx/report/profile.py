@@ -165,7 +165,7 @@ class ProfileReport:
 
     @cached_property
     def limits(self) -> MachineLimits:
-        """The limits of the machine, raised to those of the fastest kernels of this program."""
+        """The limits of the machine, raised to those of the fastest kernels of this program: see `MachineLimits.raised`."""
         return self.machine.raised((_one_call(kernel), kernel.seconds / kernel.calls) for kernel in self.kernels)
 
     @property
@@ -289,15 +289,17 @@ class ProfileReport:
         )
 
     def points(self) -> list[roofline_svg.Point]:
-        """Return the slowest kernels, as points of a roofline plot."""
-        return [
-            roofline_svg.Point(f"{k.title}\n{k.kernel}\n{1e6 * k.seconds:.1f} µs", self._main_op(k), k.work, k.seconds)
-            for k in self.kernels[:_POINTS]
-        ]
+        """Return the slowest kernels, as points of a roofline plot. One that is above the limits is a point on the roof."""
+        points = []
+        for k in self.kernels[:_POINTS]:
+            title = f"{k.title}\n{k.kernel}\n{1e6 * k.seconds:.1f} µs"
+            seconds = max(k.seconds, self.limits.seconds(_one_call(k)) * k.calls)
+            points.append(roofline_svg.Point(title, self._main_op(k), k.work, seconds))
+        return points
 
     def _roof_text(self) -> str:
         """Return how the limits in the plot were measured."""
-        text = "The roof is what NumPy or the fastest kernel of this program reached"
+        text = "The roof is what NumPy or the fastest kernel of this program reached, at most 1.5 times NumPy's rate"
         if not self.limits.cached_bytes:
             return f"{text}."
         fits = bytes_text(self.limits.cache_size)
