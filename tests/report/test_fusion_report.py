@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -167,3 +169,24 @@ def test_nothing_is_asked_when_nobody_listens() -> None:
     with record_fusions() as record:
         assert str(rlx.passes.run(g, "rlx-lower-blocks,rlx-fuse")) == quiet
     assert [made.fusion for made in record.fused] == ["matmul-bias-act"] * 2
+
+
+def test_what_does_not_pay_is_in_one_table() -> None:
+    """A fusion that is off and has estimates is one row for each of these; one without estimates has a row too."""
+    report = FusionReport(
+        *(Counter[str](), Counter[str](), Counter[str](), {}),
+        missed=(),
+        off=Counter({"shared-input-matmul": 2, "swiglu": 1}),
+        declined=(("shared-input-matmul", "a.py:1", "slower"), ("shared-input-matmul", "a.py:2", "slower")),
+    )
+    body = report.html_body()
+    table = body[body.index("Off on this target") :]
+    assert table.count("<table") == 1 and table.count("shared-input-matmul") == 1
+    assert re.findall(r">([^<>]+)</td>", table) == [
+        "2",
+        "shared-input-matmul",
+        "slower",
+        "a.py:1, a.py:2",
+        "1",
+        "swiglu",
+    ]

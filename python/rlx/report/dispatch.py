@@ -93,7 +93,7 @@ class DispatchReport:
 
     def html_body(self) -> str:
         """Return the report as HTML, without its summary."""
-        return html.table(self._cells(), _HEADER, right=(1,))
+        return html.table(self._cells(), _HEADER, right=(1,), wrapped=True)
 
     def _repr_html_(self) -> str:
         return html.fragment(self.summary(), self.html_body())

@@ -68,11 +68,16 @@ class FusionReport:
         counts = Counter(map(_miss_text, self.missed))
         return [f"{f'{count} times ' if count > 1 else ''}{text}" for text, count in counts.items()]
 
+    def _off_rows(self) -> list[tuple[str, ...]]:
+        """Return a row for each disabled fusion, or for each of its estimates: times, fusion, estimate, lines."""
+        estimated = _merged([((title, said), place) for title, place, said in self.declined])
+        known = {title for title, _, _ in self.declined}
+        return [*estimated, *((str(n), title, "", "") for title, n in self.off.most_common() if title not in known)]
+
     def html_body(self) -> str:
         """Return the report as HTML, without its summary."""
         made = [(str(n), title, _places(self.places[title])) for title, n in self.fused.most_common()]
         missed = _merged([((m.fusion, m.reason, m.hint), m.location or "") for m in self.missed])
-        off = [(str(n), title) for title, n in self.off.most_common()]
         parts = [
             html.table(made, ("times", "fused", "lines"), right=(0,)) if made else html.paragraph("Nothing fused.")
         ]
@@ -81,12 +86,10 @@ class FusionReport:
             parts.append(html.table(missed, header, right=(0,), most=_SHOWN_ROWS))
         else:
             parts.append(html.paragraph("Nothing was missed that nearly matches."))
-        if off:
+        if off := self._off_rows():
             parts.append(html.paragraph("Off on this target, as it does not pay there:"))
-            parts.append(html.table(off, ("times", "fusion"), right=(0,)))
-        if self.declined:
-            rows = _merged([((title, said), place) for title, place, said in self.declined])
-            parts.append(html.table(rows, ("times", "fusion", "estimated", "lines"), right=(0,), most=_SHOWN_ROWS))
+            header = ("times", "fusion", "estimated", "lines")
+            parts.append(html.table(off, header, right=(0,), most=_SHOWN_ROWS, wrapped=True))
         return "".join(parts)
 
     def _repr_html_(self) -> str:

@@ -65,7 +65,7 @@ class CompileHistory:
 
     def html_body(self) -> str:
         """Return the report as HTML, without its summary. Changes are collapsed, and shortened if they are long."""
-        rows = html.table(self.rows(), _HEADER, right=(1, 2))
+        rows = html.table(self.rows(), _HEADER, right=(1, 2), wrapped=True)
         problem = html.paragraph(self.problem, "warn") if self.problem else ""
         return rows + problem + "".join(_change(record) for record in self.records if record.changed)
 

@@ -43,6 +43,8 @@ PIECES = """
 .rlx th { white-space: nowrap; } .rlx td { overflow-wrap: break-word; max-width: 34rem; }
 .rlx td.long { min-width: 13rem; } .rlx .wrapped td.long { min-width: 8rem; overflow-wrap: anywhere; }
 .rlx td.short { white-space: nowrap; }
+@media (max-width: 700px) { .rlx .wrapped th, .rlx .wrapped td { padding: .25rem .35rem; }
+  .rlx .wrapped td.short, .rlx .wrapped td.long { white-space: normal; overflow-wrap: anywhere; min-width: 6rem; } }
 .rlx .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .rlx .scroll { overflow: auto; max-width: 100%; } .rlx .tall { max-height: 80vh; }
 .rlx pre { margin: .3rem 0; padding: .5rem; font: 13px/1.45 ui-monospace, monospace; background: var(--soft, transparent); }
