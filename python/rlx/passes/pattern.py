@@ -206,14 +206,9 @@ class Rewriter:
         self.made.clear()
 
     def locate(self, part: View) -> None:
-        """Give new ops the source location and the scope of a matched op, instead of those of the pattern's root.
-
-        A fused op belongs to the layer of its product, also if the root is an activation in the caller of the layer.
-        Without effect if the op has neither a scope nor a name from an ONNX file.
-        """
-        location = part.operation.location
-        if self._builder is None and layer_of(location):
-            self._builder = builder_before(self._op, self._note, location)
+        """Give new ops the location of a matched op, such as the product of a layer, unless that has neither scope nor name."""
+        if self._builder is None and layer_of(part.operation.location):
+            self._builder = builder_before(self._op, self._note, part.operation.location)
             self._builder.record(self.made)
 
     @property
