@@ -55,6 +55,30 @@ def test_blocks_of_models(name: str, differentiated: bool) -> None:
     assert plan.gap == 0
 
 
+def test_an_elementwise_region_is_one_step() -> None:
+    """Its values are in registers, its result may be written over an operand, and numbers are those of the listing."""
+    g: Any = rlx.Graph("region")
+    x, scale = g.input("x", (4, 16)), g.input("scale", (16,))
+    y = g.elementwise_region(lambda x, s: g.tanh(x * s) + s, g.exp(x), scale)
+    g.set_outputs([g.sum(y, 0)])
+    plan = plan_memory(g)
+    check_runs(g, plan, {"x": X, "scale": X[0]})
+    assert plan.steps == ("start", "exp", "elementwise_region", "sum", "return")
+    assert plan[y].relation == "in place" and plan.arena_size == 256 + 64
+    listed = {op.results[0]: op.label for op in rlx.inspect_graph(g).ops if op.results and not op.depth}
+    assert {v.name: v.label for v in plan.values if v.name.startswith("%")} == listed
+
+
+def test_an_elementwise_region_with_a_sum_is_not_written_over_an_operand() -> None:
+    g: Any = rlx.Graph("region")
+    x = g.input("x", (4, 16))
+    y, total = g.elementwise_region(lambda x: (z := g.tanh(x * x), g.sum(z, -1)), g.exp(x))
+    g.set_outputs([g.sum(y, 0), total])
+    plan = plan_memory(g)
+    check_runs(g, plan, {"x": X})
+    assert plan[y].relation == plan[total].relation == "own"
+
+
 # --- loops, one by one ------------------------------------------------------------------------------
 
 

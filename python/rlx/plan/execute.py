@@ -170,7 +170,7 @@ class _PlanExecutor:
 
 def _first_half(step: LiveStep, result: np.ndarray) -> np.ndarray:
     """Return a mask of the elements that an op has written half-way: of rows if it works on rows, else of elements."""
-    if step.has_trait("elementwise"):
+    if step.is_elementwise:
         return np.arange(result.size).reshape(result.shape) < result.size // 2
     axis = opview.attributes_of(step.op).get("axis", -1)
     rows = np.delete(result.shape, axis)

@@ -94,6 +94,8 @@ class LiveStep:
             dialects.
         in_order: Whether the op is computed in the order of its traits: an elementwise op one element at a time. A
             kernel that computes it together with other ops may read elements later.
+        inside: The ops in the region of an op that is one loop (`Card.one_loop`). They are not steps, and their values are in
+            registers.
     """
 
     index: int
@@ -107,11 +109,17 @@ class LiveStep:
     captured: list[Live] = field(default_factory=list["Live"])
     flows: Sequence[RegionFlow | None] = ()
     in_order: bool = True
+    inside: tuple[Any, ...] = ()
 
     def repeats(self, region: int) -> bool:
         """Whether a region may run more than once."""
         flow = self.flows[region] if region < len(self.flows) else None
         return flow is None or flow.repeats
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether each element of the result is computed from the elements of the operands at its index."""
+        return all(opview.has_trait(op, "elementwise") for op in self.inside or (self.op,))
 
     def has_trait(self, name: Any) -> bool:
         """Whether the op has a trait."""
@@ -194,7 +202,9 @@ class Liveness:
                 if live is not None:
                     self._read(live, step)
             step.results = [self._define(r, f"%{next(self._numbers)}", step, step.index) for r in op.results]
-            if len(op.regions):
+            if registry.is_ours(op) and opview.card_of(op).one_loop:
+                self._one_loop(step)
+            elif len(op.regions):
                 self._regions(step)
             else:
                 self._alias(step)
@@ -234,6 +244,14 @@ class Liveness:
             live.end = max(live.end, step.index)
         else:
             self._captured.setdefault(outermost, []).append(live)
+
+    def _one_loop(self, step: LiveStep) -> None:
+        """Record the ops in the region of an op that is one loop. The numbers of their values are those of listings."""
+        (block,) = (block for region in step.op.regions for block in region.blocks)
+        ops = [view.operation for view in block.operations]
+        for _ in (*block.arguments, *(result for op in ops for result in op.results)):
+            next(self._numbers)
+        step.inside = tuple(op for op in ops if op.name not in (*opview.TERMINATORS, "rlx.constant"))
 
     def _regions(self, step: LiveStep) -> None:
         op = step.op

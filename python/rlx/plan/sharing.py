@@ -135,7 +135,7 @@ class StorageSharing:
             return any(flow.kind == "carry" and flow.index == i == k for r in step.flows if r for flow in r.arguments)
         shared = [o for o in step.reads if o is not None and o.storage is operand.storage]
         item = self.liveness.item_size(result.shape)
-        if len(step.results) == 1 and step.has_trait("elementwise"):
+        if len(step.results) == 1 and step.is_elementwise:
             return all(
                 o.offset == 0
                 and _trailing(o.shape.static) == _trailing(result.shape.static)

@@ -134,6 +134,8 @@ class Card:
     named: ClassVar[type[Any] | None] = None
     # Whether dimension attributes may be negative, because they are positions or offsets rather than sizes.
     signed_sizes: ClassVar[bool] = False
+    # Whether the op computes its region element by element, in one loop, so that values in the region have no memory.
+    one_loop: ClassVar[bool] = False
 
     def __init_subclass__(cls, op: str | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)

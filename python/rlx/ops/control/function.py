@@ -126,6 +126,8 @@ def _check_rule(name: str, region: RegionShapes | None, arguments: Sequence[Shap
 
 
 class ElementwiseRegion(Card, op="elementwise_region"):
+    one_loop = True
+
     def infer(self, inputs: list[Shape], *, regions: Sequence[RegionShapes | None]) -> tuple[Shape, ...]:
         body = present(regions[0], "body_region")
         expect_arguments(body, inputs, "body_region")
