@@ -161,8 +161,7 @@ def feeder(op: View, value: mlir.Value, view: type[ViewT]) -> ViewT | None:
 
 
 def _has_several_uses(value: mlir.Value) -> bool:
-    uses = iter(value.uses)
-    return next(uses, None) is not None and next(uses, None) is not None
+    return not has_one_use(value) and any(True for _ in value.uses)
 
 
 class Rewriter:
