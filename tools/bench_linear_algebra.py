@@ -13,7 +13,7 @@ import numpy as np
 
 from tools.bench_common import Figure, in_turns, median_ms, median_ratio, worker
 
-OPS = ("cholesky", "lu", "qr", "eigh", "svd", "triangular_solve", "solve")
+OPS = ("cholesky", "lu", "qr", "eigh", "eig", "svd", "triangular_solve", "solve")
 SIZES = (64, 256, 512)
 DTYPES = ("f32", "f64")
 LIMIT = 1.3
@@ -62,15 +62,17 @@ def _operands(op: str, dtype: str, size: int) -> list[np.ndarray]:
 
 
 def _check(op: str, results: dict[str, np.ndarray]) -> None:
-    """Check the first results. Those of `svd` and `qr` have free signs.
+    """Check the first results. Those of `svd` and `qr` have free signs, and those of `eig` any order.
 
     Raises:
         ArithmeticError: They differ.
     """
-    wanted = np.abs(results["numpy"].astype(np.float64))
+    sizes = {peer: np.abs(result).astype(np.float64) for peer, result in results.items()}
+    if op == "eig":
+        sizes = {peer: np.sort(size) for peer, size in sizes.items()}
     for peer, result in results.items():
-        error = np.max(np.abs(np.abs(result) - wanted)) / np.max(wanted)
-        if not error < (0.02 if result.dtype == np.float32 else 1e-8):
+        error = np.max(np.abs(sizes[peer] - sizes["numpy"])) / np.max(sizes["numpy"])
+        if not error < (0.02 if result.dtype in (np.float32, np.complex64) else 1e-8):
             raise ArithmeticError(f"{op}: {peer} and numpy differ by {error:.2g}")
 
 
@@ -97,6 +99,7 @@ def _numpy(op: str, operands: list[np.ndarray]) -> Callable[[], Any]:
         "lu": lambda: scipy.lu_factor(a, **free),
         "qr": lambda: np.linalg.qr(a) if wide else scipy.qr(a, mode="economic", **free),
         "eigh": lambda: np.linalg.eigh(a) if wide else scipy.eigh(a, driver="evd", **free),
+        "eig": lambda: np.linalg.eig(a) if wide else scipy.eig(a, check_finite=False),
         "svd": lambda: np.linalg.svd(a, full_matrices=False) if wide else scipy.svd(a, full_matrices=False, **free),
         "triangular_solve": lambda: [scipy.solve_triangular(a, *others, lower=True, **free)],
         "solve": lambda: [np.linalg.solve(a, *others) if wide else scipy.lapack.sgesv(a, *others)[2]],
@@ -114,6 +117,7 @@ def _jax(op: str, operands: list[np.ndarray]) -> Callable[[], Any]:
         "lu": lax.lu,
         "qr": jax.numpy.linalg.qr,
         "eigh": lambda a: jax.numpy.linalg.eigh(a, symmetrize_input=False),
+        "eig": jax.numpy.linalg.eig,
         "svd": lambda a: jax.numpy.linalg.svd(a, full_matrices=False),
         "triangular_solve": lambda a, b: [lax.triangular_solve(a, b, left_side=True, lower=True)],
         "solve": lambda a, b: [jax.numpy.linalg.solve(a, b)],

@@ -8,7 +8,7 @@ from rlx.functions.factorization.operands import as_inexact
 from rlx.functions.factorization.systems import cholesky_factor
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.typing import Axes, DTypeLike, TensorLike
-from rlx.ir.op.results import EighResult, QRResult, SlogdetResult, SVDResult
+from rlx.ir.op.results import EighResult, EigResult, QRResult, SlogdetResult, SVDResult
 from rlx.support.caller import caller_place
 from rlx.support.errors import ShapeError
 
@@ -17,7 +17,9 @@ __all__ = [
     "cross",
     "det",
     "diagonal",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "inv",
     "matmul",
@@ -92,6 +94,16 @@ def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
     if mode not in ("reduced", "complete"):
         raise ShapeError(f"mode {mode!r} is neither reduced nor complete", location=caller_place())
     return builder(x).qr(x, full_matrices=mode == "complete")
+
+
+def eig(x: Tensor, /) -> EigResult:
+    """Complex eigenvalues `[…, N]`, in no particular order, and eigenvectors in columns."""
+    return builder(x).eig(x)
+
+
+def eigvals(x: Tensor, /) -> Tensor:
+    """Complex eigenvalues `[…, N]`, in no particular order."""
+    return builder(x).eig(x).eigenvalues
 
 
 def eigh(x: Tensor, /) -> EighResult:
