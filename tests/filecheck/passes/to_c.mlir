@@ -5,7 +5,7 @@
 
 // OPTION: rlx-to-c has no option 'x'; it takes ram, flash, made-with
 // RAM: error: rlx-to-c: 'layer' needs 4 bytes of RAM (arena 4, states 0), which is 4 more than the 0 there are
-// RAM: note: most is in use at step 0, start: `rlx inspect --memory` shows all
+// RAM: note: most is in use at step 0, start: `rlx inspect FILE --memory` with the same --target shows all
 
 // CHECK: emitc.file "layer.h" {
 // CHECK-NEXT: verbatim "/* layer: 

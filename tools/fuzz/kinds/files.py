@@ -77,7 +77,7 @@ class Files(Kind):
         elif name == "checkpoint":
             from rlx.train import checkpoint
 
-            checkpoint.read(path, self._expected)
+            checkpoint.read(path, self._expected, "adam")
         else:
             self._use_entry(content)
 
