@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from examples import graph_network
+from examples import graph_network, heat_equation
 from rlx import sparse
 from tests.drawing import drawn, graph_seed
 from tests.sparse.matrices import FORMATS, assert_close, dense, generated, in_format
@@ -213,6 +213,17 @@ def test_the_graph_network_finds_communities(tmp_path: Any) -> None:
     accuracy = graph_network.main(str(tmp_path / "graph.svg"))
     assert accuracy > 0.85
     assert (tmp_path / "graph.svg").read_text().count("<circle") == graph_network.NODES
+
+
+def test_the_heat_of_a_plate_is_preserved(tmp_path: Any) -> None:
+    """The plate is isolated, and the temperatures are linear in those at the start, so that the gradient gives them."""
+    steps, gradient = heat_equation.main(str(tmp_path / "heat.svg"))
+    start = np.zeros((heat_equation.SIZE, heat_equation.SIZE))
+    start[20:24, 4:8] = 100.0
+    np.testing.assert_allclose(steps.sum((1, 2)), start.sum(), rtol=1e-4)
+    np.testing.assert_allclose((gradient * start).sum(), steps[-1][heat_equation.SENSOR], rtol=1e-2)
+    assert (steps > -1e-3).all() and (gradient > -1e-6).all()
+    assert (tmp_path / "heat.svg").read_text().count("<circle") == 3
 
 
 def test_a_matrix_of_scipy_is_answered_with_its_conversion(seed: int) -> None:
