@@ -130,8 +130,11 @@ def test_a_trained_network_becomes_integers_on_files(
     """The lines from `fit` to files, the command after them, and the names of layers on the pages of C and FPGAs."""
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/quantisation.md").read_text()
-    (source,) = (source for _, source in blocks(page) if "trained.save(" in source)
-    exec(source, {"rlx": rlx, "np": np, "random": np.random.default_rng(0)})
+    sources = [source for _, source in blocks(page) if "trained" in source]
+    assert "trained.save(" in sources[-1]
+    names = {"rlx": rlx, "np": np, "random": np.random.default_rng(0)}
+    for source in sources:
+        exec(source, names)
     (command,) = re.findall(r"^\$ rlx (quantize model.mlir --integer-only.*)$", page, re.M)
     assert main(command.split()) == 0
     for target, kind, pattern in (("cortexm", "c", r"`(step_1_x_0_\w+)`"), ("fpga", "verilog", r"`(x0_\w+)`")):
