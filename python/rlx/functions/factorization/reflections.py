@@ -26,11 +26,7 @@ def packed_reflections(b: Builder, a: TensorLike) -> tuple[Tensor, Tensor]:
         return a, b.zeros((*batch, steps), a.dtype)
     matrices = statistics_input(b, b.reshape(a, (product(batch), rows, columns)))
     reduced, vectors, factors = reflected(b, matrices)
-    below = b.tril(b.transpose(vectors, (1, 2, 0)), -1)
-    rest = b.zeros((*below.shape.dims[:-1], columns - steps), below.dtype)
-    packed = b.triu(reduced) + b.concat([below, rest], axis=2)
-    taus = b.transpose(b.squeeze(factors, 2), (1, 0))
-    return cast(b, b.reshape(packed, a.shape.dims), a.dtype), cast(b, b.reshape(taus, (*batch, steps)), a.dtype)
+    return _compact(b, a, reduced, vectors, factors, 0)
 
 
 def reflections_product(
@@ -134,7 +130,26 @@ def packed_hessenberg(b: Builder, a: TensorLike) -> tuple[Tensor, Tensor]:
 
     start = statistics_input(b, b.reshape(a, (count, size, size)))
     reduced, (vectors, factors) = b.scan(step, start, b.iota((size - 1,), dtype="i32"))
-    below = b.tril(b.transpose(vectors, (1, 2, 0)), -2)
-    packed = b.triu(reduced, -1) + b.concat([below, b.zeros((count, size, 1), below.dtype)], axis=2)
-    taus = b.transpose(b.squeeze(factors, 2), (1, 0))
-    return cast(b, b.reshape(packed, a.shape.dims), a.dtype), cast(b, b.reshape(taus, (*batch, size - 1)), a.dtype)
+    return _compact(b, a, reduced, vectors, factors, -1)
+
+
+def _compact(
+    b: Builder, a: Tensor, reduced: Tensor, vectors: Tensor, factors: Tensor, diagonal: int
+) -> tuple[Tensor, Tensor]:
+    """Return the compact form, shaped like `a`, and `tau […, K]`.
+
+    Args:
+        b: The builder.
+        a: The matrices that were reduced, `[…, M, N]`.
+        reduced: The result of the reflections, `[B, M, N]`.
+        vectors: Those of the reflections, `[K, B, M]`.
+        factors: Those of the reflections, `[K, B, 1]`.
+        diagonal: The lowest diagonal of `reduced` that is not zero. The vectors are stored below it.
+    """
+    steps, count, rows = vectors.shape.dims
+    rest = b.zeros((count, rows, reduced.shape.dims[-1] - steps), vectors.dtype)
+    below = b.concat([b.tril(b.transpose(vectors, (1, 2, 0)), diagonal - 1), rest], axis=2)
+    packed, taus = b.triu(reduced, diagonal) + below, b.transpose(b.squeeze(factors, 2), (1, 0))
+    shapes = (a.shape.dims, (*a.shape.dims[:-2], steps))
+    packed, taus = (cast(b, b.reshape(x, dims), a.dtype) for x, dims in zip((packed, taus), shapes, strict=True))
+    return packed, taus

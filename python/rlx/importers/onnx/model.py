@@ -150,7 +150,12 @@ def _graph_or_remedy(model: OnnxModel, sizes: OpenSizes, constants: dict[str, An
         # An op that is not supported for all sizes may be supported for some.
         is_quick = time.thread_time() - start < LONGEST_IMPORT
         remedy = find_remedy(model, build, problem, sizes, constants) if is_quick else None
-        if remedy is None and not possible and is_quick and fails_for_all_sizes(model, build, problem, sizes):
+        if (
+            remedy is None
+            and not possible
+            and is_quick
+            and fails_for_all_sizes(model, build, problem, sizes, constants)
+        ):
             raise
         raise problem.moved(hint=_hint(problem, sizes, possible, remedy)) from None
 

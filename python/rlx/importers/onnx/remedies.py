@@ -138,7 +138,9 @@ def find_remedy(
     return None
 
 
-def fails_for_all_sizes(model: OnnxModel, build: Build, failed: Error, opened: OpenSizes) -> bool:
+def fails_for_all_sizes(
+    model: OnnxModel, build: Build, failed: Error, opened: OpenSizes, constants: Mapping[str, Any]
+) -> bool:
     """Return whether an import fails in the same way with a size that no model has, so that sizes are not the reason.
 
     Args:
@@ -146,8 +148,10 @@ def fails_for_all_sizes(model: OnnxModel, build: Build, failed: Error, opened: O
         build: Imports the model with sizes and constants, or raises an error.
         failed: The error of the import without sizes.
         opened: Its sizes.
+        constants: Its constants.
     """
-    after = _RemedySearch(model, build, 0.0).attempt(opened.given | dict.fromkeys(opened.open, _UNUSUAL), {})
+    given = opened.given | dict.fromkeys(opened.open, _UNUSUAL)
+    after = _RemedySearch(model, build, 0.0).attempt(given, constants)
     if after is None:
         return False
     symbols = {symbol for value in opened.found.values() for symbol in dim.symbols(value)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlx.functions.factorization.operands import adjoint
 from rlx.functions.factorization.reflections import packed_reflections, reflections_product
 from rlx.importers.torch.rules import Results, aten, static_size
 from rlx.ir.graph.builder import Tensor
@@ -58,10 +59,7 @@ def eigvalsh(g: Graph, a: Tensor, uplo: str = "L") -> Tensor:
 
 def _lower(g: Graph, a: Tensor, uplo: str) -> Tensor:
     """Return a matrix with the selected triangle as its lower triangle."""
-    if uplo.upper() == "L":
-        return a
-    turned = g.swapaxes(a, -1, -2)
-    return g.conjugate(turned) if a.dtype.is_complex else turned
+    return a if uplo.upper() == "L" else adjoint(g, a)
 
 
 def _factored(g: Graph, a: Tensor) -> list[Tensor]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from rlx.functions.factorization.operands import adjoint as adjoint_of
+from rlx.functions.factorization.operands import one_batch, transposed
 from rlx.functions.factorization.systems import row_order
 from rlx.importers.torch.rules import Results, aten, static_size
 from rlx.ir.dims.dim import product
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
-from rlx.ops.lift import broadcast
 
 
 @aten("linalg_solve", "linalg_solve_ex")
@@ -40,8 +41,7 @@ def tensor_inverse(g: Graph, a: Tensor, ind: int = 2) -> Tensor:
 def solve_triangular(
     g: Graph, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    batch = broadcast(a.shape.dims[:-2], b.shape.dims[:-2])
-    a, b = (g.expand(t, (*batch, *t.shape.dims[-2:])) for t in (a, b))
+    a, b = one_batch(g, a, b)
     return g.solve_triangular(a, b, lower=not upper, unit_diagonal=unitriangular, left=left)
 
 
@@ -50,8 +50,7 @@ def triangular_solve(
     g: Graph, b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> list[Tensor]:
     """Return the solution, and a copy of the matrix."""
-    batch = broadcast(a.shape.dims[:-2], b.shape.dims[:-2])
-    a, b = (g.expand(t, (*batch, *t.shape.dims[-2:])) for t in (a, b))
+    a, b = one_batch(g, a, b)
     kind = "T" if transpose else "N"
     return [g.solve_triangular(a, b, kind, lower=not upper, unit_diagonal=unitriangular), a]
 
@@ -61,12 +60,10 @@ def lu_solve(g: Graph, lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = Tr
     """Solve with the factors of `lu_factor`. Rows are counted from 1."""
     if left:
         return g.lu_solve((lu, g.sub(pivots, 1)), b, "C" if adjoint else "N")
-    turned = (
-        g.conjugate(b) if adjoint and b.dtype.is_complex else b
-    )  # x·a = b is aᵀ·xᵀ = bᵀ, x·aᴴ = b is conj(a)·xᵀ = bᵀ
-    found = g.lu_solve((lu, g.sub(pivots, 1)), g.swapaxes(turned, -1, -2), "N" if adjoint else "T")
-    found = g.swapaxes(found, -1, -2)
-    return g.conjugate(found) if adjoint and b.dtype.is_complex else found
+    factors = lu, g.sub(pivots, 1)
+    if adjoint:  # x·aᴴ = b is a·xᴴ = bᴴ
+        return adjoint_of(g, g.lu_solve(factors, adjoint_of(g, b), "N"))
+    return transposed(g, g.lu_solve(factors, transposed(g, b), "T"))  # x·a = b is aᵀ·xᵀ = bᵀ
 
 
 @aten("lu_unpack")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +24,13 @@ from rlx.sparse.linalg.operators import (
     tolerance_of,
 )
 from rlx.sparse.linalg.rayleigh_ritz import LocallyOptimal, lobpcg_loop
+from rlx.sparse.linalg.results import UnpackedResult
 from rlx.support.errors import Error, ShapeError
 from rlx.support.short import short_repr
 
 
 @dataclass(frozen=True)
-class EigenResult:
+class EigenResult(UnpackedResult):
     """The result of `eigsh` and `lobpcg`. It unpacks as SciPy's: `w, v = eigsh(A)`.
 
     Attributes:
@@ -41,20 +41,13 @@ class EigenResult:
         converged: Whether each pair is one of those that were asked for, `[K]`.
     """
 
+    unpacked = ("eigenvalues", "eigenvectors")
+
     eigenvalues: Any
     eigenvectors: Any
     iterations: Any
     residual_norms: Any
     converged: Any
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.eigenvalues, self.eigenvectors))
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: Any) -> Any:
-        return (self.eigenvalues, self.eigenvectors)[index]
 
 
 @located

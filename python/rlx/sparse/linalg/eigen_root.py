@@ -128,7 +128,7 @@ def eigen_root(
         return _solved(block, root, c, tol, is_adjoint=True)
 
     x, values, _, iterations, norms, converged = g.custom_root(residual, primal, solve, solve_adjoint)
-    x = x * g.conjugate(phases(g, x, g.where)) if x.dtype.is_complex else x * phases(g, x, g.where)
+    x = x * conjugate(phases(g, x, g.where))
     if not is_partial:
         factor = g.where(converged, 1.0, _NAN)
         x, values = x * factor, values * factor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ from rlx.sparse.linalg.operators import (
     system,
     tolerance_of,
 )
+from rlx.sparse.linalg.results import UnpackedResult
 from rlx.support.errors import Error
 
 # The number of iterations that the solves of derivatives may take, even if `maxiter` is less.
@@ -38,7 +39,7 @@ _AT_LEAST = 1000
 
 
 @dataclass(frozen=True)
-class SolveResult:
+class SolveResult(UnpackedResult):
     """The result of an iterative solver. It unpacks as SciPy's: `x, info = cg(A, b)`.
 
     Attributes:
@@ -50,20 +51,13 @@ class SolveResult:
         converged: Whether `residual_norm <= max(rtol·‖b‖, atol)`.
     """
 
+    unpacked = ("x", "info")
+
     x: Any
     info: Any
     iterations: Any
     residual_norm: Any
     converged: Any
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.x, self.info))
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: Any) -> Any:
-        return (self.x, self.info)[index]
 
 
 @dataclass(frozen=True)
